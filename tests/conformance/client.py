@@ -135,10 +135,8 @@ def configuration(url: str) -> str:
     if "client_id" in CONTEXT:
         given = {name: CONTEXT[name] for name in ("client_id", "client_secret") if name in CONTEXT}
     auth = ", ".join(f"{name} = {json.dumps(value)}" for name, value in given.items())
-    # Looked at is what crosses: what is rewritten on purpose (definitions made shorter, large results) is switched off.
-    whole = 'expose.slim = "off"\nresults.strategy = "off"\n'
     # A client that asks for the tools while a person is still signing in would be shown none yet, and leave.
-    return f"{whole}bridge.startup_wait = 20\n[servers.up]\nurl = {json.dumps(url)}\nauth = {{ {auth} }}\n"
+    return f"bridge.startup_wait = 20\n[servers.up]\nurl = {json.dumps(url)}\nauth = {{ {auth} }}\n"
 
 
 async def through_the_bridge(url: str) -> None:

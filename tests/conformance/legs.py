@@ -59,9 +59,7 @@ class ServerLeg:
                     return
                 server = {"url": url, **settings}
             config = folder / "servers.toml"
-            # The suite looks for `$schema` and `additionalProperties`, which definitions are listed without by default.
-            whole = {"expose": {"slim": "off"}, "servers": {PREFIX.rstrip("_"): server}}
-            config.write_text(tomlkit.dumps(whole), "utf-8")
+            config.write_text(tomlkit.dumps({"servers": {PREFIX.rstrip("_"): server}}), "utf-8")
             port = free_port()
             bridge = [sys.executable, "-m", "mcpbridge", "serve", "--config", str(config)]
             # The suite sends no headers of its own, so it cannot have a token.

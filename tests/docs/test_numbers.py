@@ -270,7 +270,6 @@ SAID = {
         f"{feedback._KEPT / 86400:g} days after the last one",
         f"sentences of the description up to {DESCRIPTION_LENGTH} characters; {SLIM.text} of each parameter's",
         f"{SLIM.all_texts} of all",
-        f"`enum` over {SLIM.longest_enum} bytes",
         f"at most `router.max_tools` ({ROUTER.max_tools})",
         f"the first {request.LONGEST:,} characters count",
         f"longer than `timeout` ({ROUTER.timeout:g} s)",

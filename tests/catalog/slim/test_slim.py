@@ -59,16 +59,17 @@ def test_tidy_leaves_all_that_a_model_uses() -> None:
     found = listed(ISSUE, "tidy")
     assert found["description"].startswith("Get an issue of a repository.\n\nIt says much more")
     assert found["inputSchema"] == {
+        "$schema": "http://json-schema.org/draft-07/schema#",
         "type": "object",
         "properties": {
             "issue_id": {"type": "integer", "description": "The ID of the issue.", "minimum": 1},
             "since": {
-                "type": "string",
-                "pattern": "^2",
+                "anyOf": [{"type": "string", "pattern": "^2"}, {"type": "null"}],
                 "description": "Only if it changed since then. In any form that has a year, a month and a day.",
             },
         },
         "required": ["issue_id"],
+        "additionalProperties": False,
     }
     sent = json.loads(ISSUE)
     for member in ("name", "title", "annotations", "icons", "_meta", "outputSchema"):
@@ -88,17 +89,25 @@ def test_slim_leaves_beginnings() -> None:
     assert len(found["description"]) <= 160
     assert found["inputSchema"]["properties"] == {
         "issue_id": {"type": "integer", "minimum": 1},
-        "since": {"type": "string", "description": "Only if it changed since then…"},
+        "since": {
+            "anyOf": [{"type": "string", "pattern": "^2"}, {"type": "null"}],
+            "description": "Only if it changed since then…",
+        },
     }
 
 
-def test_skeleton_leaves_names_and_types() -> None:
+def test_skeleton_leaves_names_and_all_that_checks() -> None:
     found = listed(ISSUE, "skeleton")
     assert found["description"] == "Get an issue of a repository."
     assert found["inputSchema"] == {
+        "$schema": "http://json-schema.org/draft-07/schema#",
         "type": "object",
-        "properties": {"issue_id": {"type": "integer"}, "since": {"type": "string"}},
+        "properties": {
+            "issue_id": {"type": "integer", "minimum": 1},
+            "since": {"anyOf": [{"type": "string", "pattern": "^2"}, {"type": "null"}]},
+        },
         "required": ["issue_id"],
+        "additionalProperties": False,
     }
 
 

@@ -1,7 +1,7 @@
-"""Steps of making a schema smaller: merge two schemas, take out null, inline definitions (`$defs`). Pure.
+"""Steps of making a schema smaller: merge two schemas, inline definitions (`$defs`). Pure.
 
 Also the tables of JSON Schema's keywords that these steps need, and where a schema stands in another one, which decides
-what may be done with it. Schemas are given by their keywords, values unparsed.
+which of its words repeat others. Schemas are given by their keywords, values unparsed.
 """
 
 import re
@@ -22,15 +22,6 @@ ANNOTATIONS = frozenset(
 UNIONS = ("anyOf", "oneOf", "allOf")
 """Keywords of several schemas that mean the same as the schema alone where there is one."""
 
-TURNS_ROUND = frozenset({"not", "if", "contains"})
-"""Where a schema that accepts more makes the one around it accept less. So does `oneOf`, if it has several."""
-
-RULES_OF_OWN = frozenset(
-    {"allOf", "anyOf", "oneOf", "if", "not", "$ref", "dependentRequired", "dependentSchemas", "dependencies",
-     "minProperties"}
-)  # fmt: skip
-"""Beside one of these an object may require properties that are not in its `required`."""
-
 NOTHING_SAID: Mapping[str, frozenset[bytes]] = {
     "required": frozenset({b"[]"}),
     "examples": frozenset({b"[]"}),
@@ -48,20 +39,6 @@ NOTHING_SAID: Mapping[str, frozenset[bytes]] = {
 }
 """Keywords and the values with which they say nothing. `properties` and `items` are not among them: some providers
 refuse an object or array without."""
-
-SAFE_INTEGERS = frozenset({b"-9007199254740991", b"9007199254740991"})
-"""The largest integers of JavaScript, which generators write as bounds of every integer."""
-
-DIALECT = re.compile(rb'"https?://json-schema\.org/(?:draft-0[467]|draft/20(?:19-09|20-12))/schema#?"')
-"""`$schema` of the dialects in use."""
-
-OLD_DIALECT = re.compile(rb'"https?://json-schema\.org/draft-0')
-"""In these `$ref` hides what stands beside it."""
-
-SENSITIVE_TO_DIALECT = re.compile(
-    rb'"(?:additionalItems|dependencies|\$recursive\w+)"\s*:|"id"\s*:\s*"|"items"\s*:\s*\[|"exclusiveM(?:in|ax)imum"\s*:\s*[tf]'
-)
-"""What means something else, or nothing, in 2020-12, which holds where no dialect is named."""
 
 SUFFIXES = (
     "schema", "arguments", "args", "parameters", "params", "input", "request", "model", "output", "result", "response"
@@ -107,48 +84,19 @@ def only_arm(fields: Fields) -> tuple[str, Fields] | None:
     return None
 
 
-def without_null(fields: Fields) -> Fields:
-    """The schema of a property whose default is null, without that default and without null among its types."""
-    rest: Fields = {}
-    for keyword, value in fields.items():
-        if keyword == "default":
-            continue
-        rest[keyword] = value
-        if starts(value, b"["):
-            if keyword == "type":
-                types = [kind for kind in decode_array(value) if bytes(kind) != b'"null"']
-                if types:
-                    rest[keyword] = types[0] if len(types) == 1 else Raw(encode_fields(types))
-            elif keyword in ("anyOf", "oneOf"):
-                arms = decode_array(value)
-                others = [arm for arm in arms if not _is_null(arm)]
-                if others and len(others) < len(arms):
-                    rest[keyword] = Raw(encode_fields(others))
-    return rest
-
-
-def _is_null(arm: Raw) -> bool:
-    if not starts(arm, b"{") or b"null" not in bytes(arm):
-        return False
-    fields = decode_fields(arm)
-    if not fields.keys() <= {"type", "title", "description", "const"}:
-        return False
-    return all(bytes(fields.get(name, _NULLS[name])) == _NULLS[name] for name in ("type", "const"))
-
-
-_NULLS = {"type": b'"null"', "const": b"null"}
-
-
 DEFINITIONS = ("$defs", "definitions")
 
 Target = tuple[str, str]
 """A definition: (`$defs` or `definitions`, the name there)."""
 
 _REFERENCE = re.compile(rb'"\$ref"\s*:\s*("(?:[^"\\]|\\.)*")')
+_REFERS = re.compile(rb'"\$(?:ref|dynamicRef|recursiveRef)"')
 _OTHER_WAYS = re.compile(
     rb'"\$(?:id|anchor|dynamicRef|dynamicAnchor|recursiveRef|recursiveAnchor)"\s*:|"id"\s*:\s*"[^"]*[:#]'
 )
 """What makes a reference mean something else than a path from the top."""
+_ESCAPED = re.compile(rb"\\u00(?:24|[46][1-9A-Fa-f]|[57][0-9Aa])")
+"""A letter or `$` that is escaped for no reason: a keyword may be hidden so."""
 
 
 class References(Struct, frozen=True):
@@ -159,9 +107,9 @@ class References(Struct, frozen=True):
     inlined: frozenset[Target]
     """Those that take less room where they are used."""
     is_fixed: bool
-    """References may point to any place, or to places that cannot be told: nothing may move."""
+    """References may point to any place: nothing may move, and nothing but words may go."""
     are_kept: bool
-    """Which definitions are used cannot be told, so all stay."""
+    """Nobody knows which definitions are used, so all stay."""
     is_none: bool = False
     """There is neither a definition nor a reference."""
 
@@ -181,10 +129,11 @@ def references(raw: bytes, fields: Fields) -> References:
         if keyword in fields
         for name, body in decode_fields(fields[keyword]).items()
     }
+    if not _REFERS.search(raw) and not _ESCAPED.search(raw):
+        return References(known, frozenset(), is_fixed=False, are_kept=False) if known else _NONE
     found = [_read(literal) for literal in _REFERENCE.findall(raw)]
-    if not found and not known:
-        return _NONE
-    if _OTHER_WAYS.search(raw) or not all(reference.startswith("#") for reference in found):
+    is_plain = all(reference.startswith("#") for reference in found)
+    if not is_plain or _OTHER_WAYS.search(raw) or _ESCAPED.search(raw):
         return References(known, frozenset(), is_fixed=True, are_kept=True)
     targets = {reference: target(reference) for reference in set(found)}
     if any(aim is None and reference != "#" for reference, aim in targets.items()):
@@ -212,7 +161,7 @@ def named_in(raw: bytes) -> list[Target]:
 def _worth_inlining(known: Mapping[Target, Raw], top: Fields) -> frozenset[Target]:
     """Those used once, and small ones that refer to nothing: no circles, since whoever enters one uses a part twice."""
     uses = Counter[Target]()
-    waiting: list[Raw] = list(top.values())
+    waiting = [Raw(encode_fields(top))]
     while waiting:
         for aim in named_in(bytes(waiting.pop())):
             if aim not in uses and aim in known:
@@ -238,22 +187,17 @@ class Place(Struct, frozen=True):
 
     name: str = ""
     """Of the property, or the definition, whose schema it is; empty at the top and where it has none."""
-    told: str = ""
-    """The description of the schema around it, or the tool, that describes the same."""
+    outer_text: str = ""
+    """The description of the schema around it, or of the tool, that describes the same."""
     depth: int = 0
-    is_exact: bool = False
-    """Only what changes nothing may be done."""
-    is_shared: bool = False
-    """Other schemas check the same value, and may require what this one does not."""
-    is_left_out: bool = False
-    """The property may be left out, which then means its default."""
     is_required: bool = False
+    is_optional_argument: bool = False
+    """It is an argument that may be left out."""
 
-    def inner(self, told: str = "", *, exact: bool = False, shared: bool = False) -> "Place":
+    def inner(self, outer_text: str = "") -> "Place":
         """A place within this one, for what describes the same value or its parts."""
-        is_exact, is_shared = self.is_exact or exact, self.is_shared or shared
-        return Place("", told, self.depth + 1, is_exact, is_shared, is_required=self.is_required)
+        return Place("", outer_text, self.depth + 1, is_required=self.is_required)
 
-    def property(self, name: str, *, left_out: bool, required: bool) -> "Place":
+    def property(self, name: str, *, is_required: bool, is_argument: bool) -> "Place":
         """That of a property of this object."""
-        return Place(name, "", self.depth + 1, self.is_exact, self.is_shared, left_out, required)
+        return Place(name, "", self.depth + 1, is_required, is_argument and not is_required)

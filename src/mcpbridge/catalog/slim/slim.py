@@ -13,7 +13,15 @@ from msgspec import Raw
 
 from mcpbridge.catalog.definitions.check import Changes
 from mcpbridge.catalog.definitions.schemas import HEADER_MARK
-from mcpbridge.catalog.slim.levels import DESCRIPTION_LENGTH, LEVELS, RULES, SENTENCE_LENGTH, SIGNATURE_LENGTH, Level
+from mcpbridge.catalog.slim.levels import (
+    DESCRIPTION_LENGTH,
+    LARGEST_SCHEMA,
+    LEVELS,
+    RULES,
+    SENTENCE_LENGTH,
+    SIGNATURE_LENGTH,
+    Level,
+)
 from mcpbridge.catalog.slim.schema import shorter_schema
 from mcpbridge.catalog.slim.text import brief, first_sentence, tidied
 from mcpbridge.protocol.jsonrpc import Fields, decode_fields, encode, encode_fields
@@ -23,8 +31,6 @@ Signature = Callable[[str, Mapping[str, Any]], str]
 """One line that says how a tool is called, of its name and its parsed inputSchema."""
 
 _ANY_ARGUMENTS = b'{"type":"object"}'
-_LARGEST = 256 * 1024
-"""Bytes of a schema that is looked at; the catalog takes no larger ones."""
 _MARK = HEADER_MARK.encode()
 
 _decode_text = msgspec.json.Decoder(str).decode
@@ -57,18 +63,18 @@ def slim_changes(fields: Fields, level: Level, signature: Signature | None = Non
     """What must change in a definition, given by its members, to be listed at this level. Never raises."""
     if level == "off":
         return {}
-    name, about = _text(fields.get("name")), _text(fields.get("description"))
-    told = tidied(about)
+    name, sent = _text(fields.get("name")), _text(fields.get("description"))
+    about = tidied(sent)
     changes: dict[str, bytes | None] = {}
     for member, is_input in (("inputSchema", True), ("outputSchema", False)):
         schema = bytes(fields.get(member, b""))
-        if schema[:1] == b"{" and len(schema) <= _LARGEST:
-            short = shorter_schema(schema, RULES[level], tool=name, told=told, is_input=is_input)
+        if schema[:1] == b"{" and len(schema) <= LARGEST_SCHEMA:
+            short = shorter_schema(schema, RULES[level], tool=name, about=about, is_input=is_input)
             if len(short) < len(schema):
                 changes[member] = short
-    is_signed = bytes(fields.get("inputSchema", b"")) == _ANY_ARGUMENTS and _is_called(name, told)
-    text = _description(told, level, is_signed=is_signed)
-    if text != about and len(said := encode(text)) < len(fields["description"]):
+    is_signed = bytes(fields.get("inputSchema", b"")) == _ANY_ARGUMENTS and _is_called(name, about)
+    text = _description(about, level, is_signed=is_signed)
+    if text != sent and len(said := encode(text)) < len(fields["description"]):
         changes["description"] = said if text else None
     if level == "signatures":
         if "outputSchema" in fields:
@@ -108,25 +114,25 @@ def visible(definition: bytes) -> str:
         return definition.decode(errors="replace")
 
 
-def _description(told: str, level: Level, *, is_signed: bool) -> str:
+def _description(about: str, level: Level, *, is_signed: bool) -> str:
     """What is left of a description. `is_signed`: its first line is a signature."""
     if level == "tidy":
-        return told
+        return about
     if level == "slim":
-        return brief(told, DESCRIPTION_LENGTH)
-    line, _, rest = told.partition("\n")
+        return brief(about, DESCRIPTION_LENGTH)
+    line, _, rest = about.partition("\n")
     if level == "signatures" and is_signed and len(line) <= SIGNATURE_LENGTH:
         return f"{line}\n{first_sentence(rest, SENTENCE_LENGTH)}".rstrip()
-    return first_sentence(told, SENTENCE_LENGTH)
+    return first_sentence(about, SENTENCE_LENGTH)
 
 
-def _is_called(name: str, told: str) -> bool:
+def _is_called(name: str, about: str) -> bool:
     """Whether a description begins as signatures do."""
-    return bool(name) and told.startswith((f"{name}(", f'"{name}"('))
+    return bool(name) and about.startswith((f"{name}(", f'"{name}"('))
 
 
 def _signed(fields: Fields, changes: Changes, name: str, text: str, signature: Signature) -> Changes:
-    """The changes to a tool that is told by its signature; none where that is no shorter, or says less.
+    """The changes to a tool whose signature stands for it; none where that is no shorter, or says less.
 
     Whether it is shorter is asked of the shorter schema's, so that the answer is the same for that one.
     """
@@ -146,7 +152,7 @@ def _signed(fields: Fields, changes: Changes, name: str, text: str, signature: S
 
 def _arguments(schema: bytes) -> dict[str, Any]:
     """An inputSchema that a signature can tell; empty if it is none, or says by itself that there are no arguments."""
-    if len(schema) > _LARGEST or _MARK in schema:
+    if len(schema) > LARGEST_SCHEMA or _MARK in schema:
         return {}  # clients repeat arguments in headers as the schema says
     try:
         parsed: object = msgspec.json.decode(schema)

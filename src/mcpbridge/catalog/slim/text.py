@@ -11,7 +11,7 @@ from functools import lru_cache
 import msgspec
 from msgspec import Raw
 
-from mcpbridge.catalog.slim.levels import SchemaRules
+from mcpbridge.catalog.slim.levels import SHORTEST_SENTENCE, SchemaRules
 from mcpbridge.catalog.slim.merge import SUFFIXES, Place, starts
 from mcpbridge.protocol.jsonrpc import Fields, encode
 
@@ -28,8 +28,6 @@ _HEADING = re.compile(r"\s*(?:#[^\n]*|<[^<>\n]{1,40}>|\w+:)\s*\n")
 _DUTY = re.compile(r"\A\s*(?:optional|required)[.:]\s*|\s*[(\[](?:optional|required)[)\]][.:,;]?", re.IGNORECASE)
 _SEPARATORS = re.compile(r"[\W_]+")
 _WORD = re.compile(r"[a-z]+|[A-Z]+(?![a-z])|[A-Z][a-z]*|[0-9]+")
-_SHORTEST_SENTENCE = 12
-"""Characters; what ends before is no sentence but "Tip." or "v1."."""
 _LONGEST_NAME = 200
 """Characters of what is looked at word by word."""
 _SAY_NOTHING = (
@@ -57,7 +55,7 @@ def brief(text: str, limit: int) -> str:
     line = " ".join(looked_at.split())
     if len(line) <= limit and len(looked_at) == len(text):
         return line
-    ends = [end.end() for end in _SENTENCE_END.finditer(line, _SHORTEST_SENTENCE, max(limit - 1, 0))]
+    ends = [end.end() for end in _SENTENCE_END.finditer(line, SHORTEST_SENTENCE, max(limit - 1, 0))]
     return _ended(line[: ends[-1]]) if ends else _cut(line, limit)
 
 
@@ -74,7 +72,7 @@ def telling_sentence(text: str, limit: int, *names: str) -> str:
     rest = _without_duty(text[: 8 * limit])
     while rest:
         sentence, rest = _parted(rest)
-        if not _is_told_by(sentence, names):
+        if not _repeats(sentence, names):
             has_more = bool(rest) or len(text) > 8 * limit
             return _ended(sentence) if has_more and len(sentence) < limit else brief(sentence, limit)
     return ""
@@ -121,7 +119,7 @@ def _cut(text: str, limit: int) -> str:
     return text[: end if end > 0 else limit - 1].rstrip(" \n,;:-(") + "…"
 
 
-def _is_told_by(text: str, names: Sequence[str]) -> bool:
+def _repeats(text: str, names: Sequence[str]) -> bool:
     """Whether a description has no word that these names do not have ("The ID of the issue", of `issue_id`).
 
     Words that say nothing by themselves do not count; a text that is not written with Latin letters says something.
@@ -139,7 +137,7 @@ def _parted(text: str) -> tuple[str, str]:
     while (heading := _HEADING.match(text)) and heading.end() < len(text):
         text = text[heading.end() :].lstrip()
     paragraph = _PARAGRAPH_END.search(text)
-    end = _SENTENCE_END.search(text, _SHORTEST_SENTENCE, paragraph.start() + 1 if paragraph else len(text))
+    end = _SENTENCE_END.search(text, SHORTEST_SENTENCE, paragraph.start() + 1 if paragraph else len(text))
     here = end.end() if end else paragraph.start() if paragraph else len(text)
     return " ".join(text[:here].split()), text[here:].strip()
 
@@ -154,11 +152,6 @@ def _without_duty(text: str) -> str:
 def _ended(sentence: str) -> str:
     return sentence.rstrip(".").rstrip() + "…"
 
-
-_VALUES_SHOWN = 40
-"""Characters of the values that are named of a long list."""
-_LONGEST_MARK = 100
-_MARK = re.compile(r"\(\d+ values: .*, …\)\Z", re.DOTALL)
 
 _decode_text = msgspec.json.Decoder(str).decode
 _decode_names = msgspec.json.Decoder(list[str]).decode
@@ -184,7 +177,7 @@ class Wording:
         if text is None:
             return value
         tidy = tidied(text)
-        if tidy == place.told or (place.name and plain(tidy) == plain(place.name)):
+        if tidy == place.outer_text or (place.name and plain(tidy) == plain(place.name)):
             return None
         short = self._short(tidy, place)
         return value if short == text else Raw(encode(short))
@@ -193,16 +186,13 @@ class Wording:
         limit = self._rules.text
         if limit is None:
             return text
-        if place.depth == 0 and place.told:
+        if place.depth == 0 and place.outer_text:
             return ""
-        found = _MARK.search(text[-_LONGEST_MARK:])
-        mark = found.group() if found else ""
-        about = text[: len(text) - len(mark)].rstrip()
-        about = telling_sentence(about, limit - len(mark) - bool(mark), place.name, self._tool) if limit else ""
-        if about:
-            self.texts.append((place.depth, not place.is_required, len(about)))
-            about = "" if len(self.texts) - 1 in self._silenced else about
-        return f"{about} {mark}".strip()
+        short = telling_sentence(text, limit, place.name, self._tool) if limit else ""
+        if not short:
+            return ""
+        self.texts.append((place.depth, not place.is_required, len(short)))
+        return "" if len(self.texts) - 1 in self._silenced else short
 
     def title(self, value: Raw, place: Place, fields: Fields) -> Raw | None:
         """What stays of the title of a schema with these keywords; None: nothing."""
@@ -214,7 +204,7 @@ class Wording:
             return None if self._rules.text is not None or self._repeats_tool(known) else value
         if (
             (place.name and known == plain(place.name))
-            or tidied(text) == told_by(fields)
+            or tidied(text) == description_of(fields)
             or known == _plain_constant(fields)
         ):
             return None
@@ -228,30 +218,15 @@ class Wording:
             title = title.removesuffix(suffix)
         return plain(self._tool).endswith(title)
 
-    def default(self, value: Raw) -> Raw | None:
-        """A default, unless it is too long."""
+    def default(self, value: Raw, place: Place) -> Raw | None:
+        """A default, unless it is too long, or null where the argument may be left out anyway."""
+        if place.is_optional_argument and bytes(value) == b"null":
+            return None
         longest = self._rules.longest_default
         return None if longest is not None and len(value) > longest else value
 
-    def with_fewer_values(self, fields: Fields, place: Place) -> Fields:
-        """With a long list of values told by its beginning, where that is shorter."""
-        enum, longest = fields.get("enum"), self._rules.longest_enum
-        if enum is None or longest is None or len(enum) <= longest or place.is_exact or not starts(enum, b"["):
-            return fields
-        try:
-            values = _decode_names(enum)
-        except msgspec.DecodeError:
-            return fields  # not texts alone
-        mark = f"({len(values)} values: {brief(', '.join(values[:8]), _VALUES_SHOWN).rstrip('…, ')}, …)"
-        about = text_of(fields.get("description")) or ""
-        room = max(self._rules.text or 0, len(mark)) - len(mark) - 1
-        said = f"{brief(about, room)} {mark}" if about and room > 20 else mark
-        rest = {name: value for name, value in fields.items() if name != "enum"}
-        rest.setdefault("type", Raw(b'"string"'))
-        return {**rest, "description": Raw(encode(said))}
 
-
-def told_by(fields: Fields) -> str:
+def description_of(fields: Fields) -> str:
     """The description of a schema; empty if it has none."""
     return tidied(text_of(fields.get("description")) or "")
 
