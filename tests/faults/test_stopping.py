@@ -1,7 +1,10 @@
 """No process outlives the bridge, however it ends (issue 2: no orphan)."""
 
 import asyncio
+import os
 import signal
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -49,6 +52,35 @@ async def test_servers_that_do_not_want_to_stop_are_stopped_side_by_side(place: 
     async with place.bridge(servers) as client:
         await client.initialize()
         await client.tools_with("bad7__echo")
+
+
+@pytest.mark.parametrize("front", ["stdio", "http"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+async def test_a_bridge_that_is_told_to_end_answers_what_is_under_way(
+    place: Place, tmp_path: Path, front: str, number: signal.Signals
+) -> None:
+    """The server has the call, then comes the signal, then the server answers."""
+    fifo = tmp_path / "answer"
+    os.mkfifo(fifo)
+
+    async def opened() -> int:
+        with suppress(OSError):  # nobody reads it yet
+            return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+        return -1
+
+    servers = {"up": python_server("fifo")}
+    async with place.bridge(servers) if front == "stdio" else place.http_bridge(servers) as client:
+        await client.initialize()
+        await client.tools_with("up__read")
+        call = asyncio.ensure_future(client.call("up__read", within=60, path=str(fifo)))
+        descriptor = await eventually(opened, lambda it: it >= 0, 60)
+        client.command.process.send_signal(number)
+        await client.command.logged("stopping")
+        os.write(descriptor, b"just in time")
+        os.close(descriptor)
+        assert (await call).text == "just in time"
+        async with asyncio.timeout(STOP_DEADLINE):
+            assert await client.command.process.wait() == 0
 
 
 async def _survivors(place: Place) -> dict[int, str]:

@@ -8,6 +8,8 @@ of a bridge, so its end is the end of the bridge.
 import asyncio
 import select
 import sys
+from collections.abc import Coroutine
+from typing import Any
 
 from mcpbridge.base.process.pipes import FdReader, FdWriter
 from mcpbridge.downstream.client import Client
@@ -21,6 +23,8 @@ END_GRACE = 2.0
 """Seconds that requests may go on after the client closed its side but still reads (`… | mcpbridge serve | …`)."""
 FLUSH_PATIENCE = 2.0
 """Seconds to wait at the end for a client that does not take the last answers."""
+FINISH_GRACE = 10.0
+"""Seconds that requests may go on when the bridge ends."""
 PRETTY_WAIT = 1.0
 """Seconds to wait for the rest of a request that spans lines."""
 
@@ -158,8 +162,13 @@ async def serve_stdio(
     profile: str = "",
     project: str = "",
     head: bytes = b"",
+    stopping: asyncio.Event | None = None,
+    last_words: FinalAnswer | None = None,
 ) -> None:
-    """Serve the client on these descriptors until it closes its side. Cancel to end earlier.
+    """Serve the client on these descriptors until it closes its side, or `stopping` is set.
+
+    Then nothing more is read, and requests under way have `FINISH_GRACE` seconds; `last_words` are what
+    those get that take longer. Cancelling drops them instead.
 
     `view`, `profile`, `project`: see `view`, `profile_name` and `told_project` of `Client`. `head`: what was read from
     `in_fd` already.
@@ -169,7 +178,24 @@ async def serve_stdio(
     try:
         if head:
             channel.take(head)
-        await channel.end()
-        await channel.finish(END_GRACE)
+        if stopping is None:
+            await channel.end()
+        else:
+            await _first(channel.end(), stopping.wait())
+        if stopping is not None and stopping.is_set():
+            channel.stop()
+            await channel.finish(FINISH_GRACE, last_words=last_words)
+        else:
+            await channel.finish(END_GRACE)
     finally:
         channel.close(flush=FLUSH_PATIENCE)
+
+
+async def _first(*waits: Coroutine[Any, Any, object]) -> None:
+    """Return when one of them is over; the others are cancelled."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -4,13 +4,14 @@ Here arguments that a modern HTTP server wants repeated in headers are put there
 transports): after all stages, so that what is repeated are the arguments that really go out.
 """
 
+import asyncio
 from collections.abc import Awaitable, Mapping
 
 from msgspec import Raw
 
 from mcpbridge.base.errors import UpstreamGarbled, UpstreamUnavailable
 from mcpbridge.core.elicitation import NOBODY
-from mcpbridge.core.model import Call, CallHandler
+from mcpbridge.core.model import WORTH_TELLING, Call, CallHandler
 from mcpbridge.pipeline.input_required import drive, needs_driving
 from mcpbridge.pipeline.task_polling import follow, is_task, made_task, read_task
 from mcpbridge.protocol.body import Body
@@ -61,8 +62,24 @@ class Deliver:
         return upstream.request(call)
 
     async def _elsewhere(self, base: Upstream, call: Call) -> Body:
-        upstream = await self._pool.serving(base, call.client)
+        upstream = await self._chosen(base, call)
         return await (self._as_task if call.needs_task or call.takes_task else self._driven)(upstream, call)
+
+    async def _chosen(self, base: Upstream, call: Call) -> Upstream:
+        """The instance for this client. The call waits for its start, or for a free session, within its own time."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        deadline = call.deadline or began + (call.timeouts or base.settings.timeouts).idle
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await self._pool.serving(base, call.client)
+        except TimeoutError:
+            what = f"{base.connection.state_text} (the call waited {clock() - began:.3g} s for it)"
+            raise UpstreamUnavailable(call.upstream, what) from None
+        finally:
+            if (waited := clock() - began) > WORTH_TELLING:
+                call.deadline = deadline
+                call.waited(waited)
 
     async def _driven(self, upstream: Upstream, call: Call) -> Body:
         """The result of a server that may ask back, or make a task of the call."""

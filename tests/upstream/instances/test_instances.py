@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
+from mcpbridge.base.errors import UpstreamUnavailable
 from mcpbridge.core.model import Call
 from mcpbridge.pipeline.deliver import Deliver
 from mcpbridge.protocol.body import Body
@@ -196,6 +197,15 @@ async def test_a_call_that_finds_every_session_asking_waits_until_one_may_give_w
             await transport.hears("tools/call", times=3)
             assert tried == 5
             await end(call, *held)
+
+
+async def test_a_call_waits_for_a_server_that_starts_no_longer_than_its_own_time() -> None:
+    """Which session is the right one shows only once the server is up: that wait is the call's, too."""
+    pool = pool_of({"up": ScriptedTransport({"initialize": SILENCE})}, up={"call_timeout": 0.2, "queue_timeout": 600})
+    with anyio.fail_after(30):
+        async with pool.running():
+            with pytest.raises(UpstreamUnavailable, match=r"the call waited 0\.2"):
+                await begin(pool, Someone(form=True))
 
 
 async def test_at_the_limit_a_gap_among_the_instances_hides_none(impatient: None) -> None:

@@ -45,12 +45,14 @@ from mcpbridge.protocol.error_codes import INTERNAL_ERROR
 from mcpbridge.protocol.jsonrpc import encode_error
 
 if TYPE_CHECKING:
+    import asyncio
+
     from mcpbridge.base.log import Level
     from mcpbridge.library.bridge import Bridge
 
 
-_DRAIN = 8.0
-"""Seconds that the front may take to end, with the 5 that open HTTP requests are granted."""
+_DRAIN = 13.0
+"""Seconds that the front may take to end, with the 10 that requests under way are granted (5 over HTTP)."""
 
 
 def serve(arguments: Sequence[str], *, head: bytes = b"") -> int:
@@ -267,6 +269,8 @@ async def _serve(
     streams: tuple[int, int] | None,
     level: "Level | None",
 ) -> int:
+    import asyncio
+
     import anyio
 
     from mcpbridge.app.daemon.process import running, serve_over_http
@@ -277,6 +281,7 @@ async def _serve(
     received: list[signal.Signals] = []
     serving = anyio.CancelScope()  # ends the front alone, so that the bridge behind it stops in order
     token_file = str(http_token_path(os.environ)) if front.local_token else ""
+    stopping = asyncio.Event()  # ends the stdio front in order
     part = front.view or front.profile
     shown = f"stdio ({part})" if part else "stdio"
 
@@ -288,7 +293,10 @@ async def _serve(
     def end(number: signal.Signals) -> None:
         received.append(number)
         log.info("stopping", signal=number.name)
-        serving.cancel()
+        if streams:
+            stopping.set()
+        else:
+            serving.cancel()  # which lets requests under way end, too
 
     address = front.address
     entrance = (
@@ -314,14 +322,14 @@ async def _serve(
         ) as run:
             with serving:
                 if streams:
-                    await _serve_stdio(run.bridge, front, streams)
+                    await _serve_stdio(run.bridge, front, streams, stopping)
                 elif at:
                     await serve_over_http(run.bridge, at, ready)
     return INTERRUPTED if signal.SIGINT in received else OK
 
 
-async def _serve_stdio(bridge: "Bridge", front: _Front, streams: tuple[int, int]) -> None:
-    from mcpbridge.app.daemon.handshake import project_uri
+async def _serve_stdio(bridge: "Bridge", front: _Front, streams: tuple[int, int], stopping: "asyncio.Event") -> None:
+    from mcpbridge.app.daemon.handshake import cut_short, project_uri
     from mcpbridge.base.log import get_logger
     from mcpbridge.downstream.stdio import serve_stdio
 
@@ -337,8 +345,11 @@ async def _serve_stdio(bridge: "Bridge", front: _Front, streams: tuple[int, int]
         profile=front.profile,
         project=project_uri(front.project),
         head=front.head,
+        stopping=stopping,
+        last_words=cut_short,
     )
-    log.info("stopping", reason="the client closed its end")
+    if not stopping.is_set():
+        log.info("stopping", reason="the client closed its end")
 
 
 _PATIENCE = 0.5

@@ -24,11 +24,12 @@ from mcpbridge.app.daemon.log_rotation import keep_small
 from mcpbridge.app.daemon.process import Running, running, serve_over_http
 from mcpbridge.app.daemon.service_manager import Supervision
 from mcpbridge.app.daemon.socket_and_lock import Held
-from mcpbridge.app.daemon.socket_server import FINISH_GRACE, SocketFront
+from mcpbridge.app.daemon.socket_server import SocketFront
 from mcpbridge.base.log import Level, get_logger
 from mcpbridge.base.process.process import NOT_FOUND
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.config.load import Loaded
+from mcpbridge.downstream.stdio import FINISH_GRACE
 from mcpbridge.library.bridge import Bridge
 
 if TYPE_CHECKING:  # loaded where it is used

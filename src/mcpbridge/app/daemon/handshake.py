@@ -13,8 +13,13 @@ from typing import Any, cast
 import msgspec
 
 from mcpbridge.app.stdio_proxy.handshake import PROTOCOL
+from mcpbridge.app.stdio_proxy.messages import NAME, UNKNOWN_EFFECT
 from mcpbridge.base.suggestions import nearest
 from mcpbridge.base.version import __version__
+from mcpbridge.downstream.errors import failed_call
+from mcpbridge.downstream.revisions.request_meta import reads_as_modern
+from mcpbridge.protocol.error_codes import INTERNAL_ERROR
+from mcpbridge.protocol.jsonrpc import Frame, encode_error, encode_response
 
 
 class Hello(msgspec.Struct, frozen=True):
@@ -102,3 +107,10 @@ def project_uri(directory: str) -> str:
 
 def _line(**fields: object) -> bytes:
     return json.dumps({"mcpbridge": PROTOCOL, **fields}).encode()
+
+
+def cut_short(frame: Frame) -> bytes:
+    """What is said to a request that took too long for the end."""
+    if frame.method == "tools/call":
+        return encode_response(bytes(frame.id), failed_call(UNKNOWN_EFFECT, NAME, modern=reads_as_modern(frame)))
+    return encode_error(bytes(frame.id), INTERNAL_ERROR, "The bridge ended before the answer was there; ask again")

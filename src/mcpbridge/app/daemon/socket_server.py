@@ -22,24 +22,17 @@ import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mcpbridge.app.daemon.handshake import Hello, HelloRefused, bye, check, greeting, project_uri, read_hello
-from mcpbridge.app.stdio_proxy.messages import NAME, UNKNOWN_EFFECT
+from mcpbridge.app.daemon.handshake import Hello, HelloRefused, bye, check, cut_short, greeting, project_uri, read_hello
 from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.base.log import get_logger
 from mcpbridge.downstream.client import Client
-from mcpbridge.downstream.errors import failed_call
-from mcpbridge.downstream.revisions.request_meta import reads_as_modern
 from mcpbridge.downstream.services import RunningBridge
-from mcpbridge.downstream.stdio import END_GRACE, FLUSH_PATIENCE, LineChannel
-from mcpbridge.protocol.error_codes import INTERNAL_ERROR
-from mcpbridge.protocol.jsonrpc import Frame, encode_error, encode_response
+from mcpbridge.downstream.stdio import END_GRACE, FINISH_GRACE, FLUSH_PATIENCE, LineChannel
 
 log = get_logger("mcpbridge.daemon")
 
 HELLO_PATIENCE = 10.0
 """Seconds that who connects has for its hello."""
-FINISH_GRACE = 10.0
-"""Seconds that requests may go on when the daemon ends."""
 ADOPTING_PATIENCE = 5.0
 """Seconds that a client waits for servers that its environment makes possible."""
 
@@ -237,7 +230,7 @@ class SocketFront:
             channel.take(head)
             await channel.end()
             if self._bye:
-                await channel.finish(FINISH_GRACE, last_words=_cut_short)
+                await channel.finish(FINISH_GRACE, last_words=cut_short)
             else:
                 await channel.finish(END_GRACE)
             if self._bye:  # it may have come meanwhile
@@ -260,13 +253,6 @@ class SocketFront:
 
 _GREETED = "greeted"
 """The name of a task whose client is being served."""
-
-
-def _cut_short(frame: Frame) -> bytes:
-    """What is said to a request that took too long for the end."""
-    if frame.method == "tools/call":
-        return encode_response(bytes(frame.id), failed_call(UNKNOWN_EFFECT, NAME, modern=reads_as_modern(frame)))
-    return encode_error(bytes(frame.id), INTERNAL_ERROR, "The bridge ended before the answer was there; ask again")
 
 
 def _is_own(connected: socket.socket) -> bool:
