@@ -215,7 +215,7 @@ def test_a_backend_masks_what_its_maker_masks_as_well() -> None:
     backend = FunctionBackend.of(leak, backend_context=around)
     for _ in range(3):  # handed over with each bridge
         keeping_secrets(backend, lambda text: text.replace("yours", "+"))
-    assert backend._invoker.told(ValueError("mine yours")) == "ValueError: * +"  # pyright: ignore[reportPrivateUsage]
+    assert backend._invoker.describe_error(ValueError("mine yours")) == "ValueError: * +"  # pyright: ignore[reportPrivateUsage]
 
 
 def test_lines_mask_the_secrets_of_all_bridges_that_there_are(caplog: pytest.LogCaptureFixture) -> None:

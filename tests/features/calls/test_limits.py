@@ -406,6 +406,8 @@ async def test_a_call_that_asks_back_counts_once(tmp_path: Path) -> None:
 async def test_hundreds_of_calls_at_once_to_a_server_that_answers_at_once_are_all_taken(place: Place) -> None:
     """On plain defaults: what a server can take is learned, and the rest waits its turn."""
     async with place.bridge({"up": python_server("plain")}) as client:
+        await client.initialize()
+        await client.tools_with("up__echo")
         with anyio.fail_after(120):
             replies = await asyncio.gather(
                 *(client.call("up__echo", within=120, text=f"no. {at}") for at in range(600))
