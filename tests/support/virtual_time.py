@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["pass_time", "standing_time"]
+__all__ = ["pass_time", "standing_time", "turns"]
 
 
 def pass_time(seconds: float) -> None:
@@ -15,6 +15,12 @@ def pass_time(seconds: float) -> None:
     loop = asyncio.get_running_loop()
     before = loop.time
     loop.time = lambda: before() + seconds  # type: ignore[method-assign]
+
+
+async def turns(count: int = 50) -> None:
+    """Let whatever is due run, and what comes of it: so many turns of the loop."""
+    for _ in range(count):
+        await asyncio.sleep(0)
 
 
 @contextmanager

@@ -32,6 +32,7 @@ from support.upstreams.scripted_upstream import (
     Watcher,
     call_of,
 )
+from support.virtual_time import pass_time, turns
 
 SILENT = {"server/discover": SILENCE, "initialize": SILENCE}
 
@@ -50,12 +51,6 @@ def much_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifecycle, "FIRST_DELAY", 3600.0)
     monkeypatch.setattr(lifecycle, "LONGEST_DELAY", 3600.0)
     monkeypatch.setattr("mcpbridge.upstream.connection.connection.random.random", lambda: 0.999)
-
-
-async def turns(count: int = 20) -> None:
-    """Let everything happen that is about to."""
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 def text(result: Any) -> str:
@@ -164,7 +159,8 @@ async def test_a_start_may_take_longer_than_a_place_may_be_waited_for(tmp_path: 
     async with remembering(tmp_path, transport, **how) as running:
         calls = [asyncio.ensure_future(running.up.request(call_of())) for _ in range(5)]
         await transport.hears("server/discover")
-        await anyio.sleep(1.2)  # more than they would have for a place
+        pass_time(1.2)  # more than they would have for a place
+        await turns()
         assert not any(call.done() for call in calls)
         transport.line.gives({"jsonrpc": "2.0", "id": 1, "error": {"code": -32601, "message": "?"}})
         handshake = await transport.hears("initialize")

@@ -19,9 +19,9 @@ async def test_a_pool_and_an_upstream_show_their_state() -> None:
     pool = pool_of({"up": ScriptedTransport(LEGACY_SERVER)})
     upstream = pool.upstreams["up"]
     assert repr(pool) == "<Pool 1 upstreams, 0 ready, 0 more instances>"
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with pool.running():
-            assert await pool.settled(5)
+            assert await pool.settled(30)
             assert repr(pool) == "<Pool 1 upstreams, 1 ready, 0 more instances>"
             assert repr(upstream) == "<Upstream 'up' ready, 0 running>"
             assert repr(upstream.connection) == "<Connection 'up' ready, 0 waiting>"
@@ -72,9 +72,9 @@ def test_a_circuit_breaker_shows_whether_it_is_tripped() -> None:
 async def test_a_connection_that_is_dropped_while_it_is_open_warns() -> None:
     """Promise of the bridge: a leaked connection issues a ResourceWarning, as a leaked file does."""
     pool = pool_of({"up": ScriptedTransport(LEGACY_SERVER)})
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with pool.running():
-            assert await pool.settled(5)
+            assert await pool.settled(30)
             session = pool.upstreams["up"].session
     assert session is not None
     connection = Connection("up", ServerSettings(command="x"), ScriptedTransport({}), stepped=lambda: None)

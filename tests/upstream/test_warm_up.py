@@ -14,6 +14,7 @@ from mcpbridge.upstream import warm_up as warming
 from mcpbridge.upstream.connection import idle_stop as repose
 from support.upstreams.manifest_servers import Remembering, learned, remembering
 from support.upstreams.scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport, call_of
+from support.virtual_time import pass_time, turns
 
 SILENT = {"server/discover": SILENCE, "initialize": SILENCE}
 
@@ -96,8 +97,7 @@ async def test_a_call_does_not_wait_behind_it(tmp_path: Path) -> None:
 async def test_what_was_only_looked_at_ends_soon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_used: bool
 ) -> None:
-    seconds = 0.3 if is_used else 0.05
-    monkeypatch.setattr(repose, "LOOK_SECONDS", seconds)
+    monkeypatch.setattr(repose, "LOOK_SECONDS", 10.0)
     transport = ScriptedTransport(LEGACY_SERVER)
     await learned(tmp_path, transport)
     made_old(tmp_path)
@@ -105,9 +105,14 @@ async def test_what_was_only_looked_at_ends_soon(
         await running.watcher.reaches("ready")
         if is_used:
             await running.up.request(call_of())
-            await anyio.sleep(2 * seconds)
+            pass_time(20)
+            await turns()
             assert running.up.status.state == "ready"
         else:
+            pass_time(5)
+            await turns()
+            assert running.up.status.state == "ready", "a client is there just now"
+            pass_time(5.1)
             await running.watcher.reaches("idle", times=2)
     assert transport.attempts == 1
 

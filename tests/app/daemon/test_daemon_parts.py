@@ -1,6 +1,5 @@
-"""The pieces of the daemon that decide something: hellos, variables, idleness, its log, what service managers get."""
+"""The pieces of the daemon that decide something: hellos, variables, its log, what service managers get."""
 
-import asyncio
 import json
 import os
 import plistlib
@@ -17,7 +16,6 @@ from hypothesis import strategies as st
 from mcpbridge.app.cli.daemon.logs import readable
 from mcpbridge.app.daemon.client_variables import adopted, more_places
 from mcpbridge.app.daemon.handshake import Hello, HelloRefused, check, project_uri, read_hello
-from mcpbridge.app.daemon.idle_exit import Idling
 from mcpbridge.app.daemon.log_rotation import OLD_ENDING, file_of, rotate
 from mcpbridge.app.daemon.service_manager import Supervision, take
 from mcpbridge.app.daemon.service_units import Service, launchd_plist, systemd_service, systemd_socket
@@ -73,42 +71,6 @@ def test_only_variables_that_are_missing_are_taken_over(tmp_path: Path) -> None:
     missing = read(config, {"THERE": "1"}).missing
     assert missing == {"MISSING_ONE", "MISSING_TWO"}
     assert adopted(missing, {"THERE": "2", "MISSING_ONE": "one", "PATH": "/"}) == {"MISSING_ONE": "one"}
-
-
-# -- idleness
-
-
-async def test_idle_time_counts_only_without_clients_and_work() -> None:
-    ended = asyncio.Event()
-    state = {"clients": True, "work": True}
-    looks: list[bool] = []
-
-    def goes_on() -> bool:
-        looks.append(state["work"])
-        state["work"] = False
-        return looks[-1]
-
-    idling = Idling(lambda: 0.02, has_clients=lambda: state["clients"], goes_on=goes_on, end=ended.set)
-    idling.look()
-    assert idling.seconds is None
-    state["clients"] = False
-    idling.look()
-    assert idling.seconds is not None
-    async with asyncio.timeout(30):
-        await ended.wait()
-    assert looks == [True, False], "what went on held it up once"
-
-
-async def test_who_never_ends_still_counts() -> None:
-    def never() -> None:
-        raise AssertionError
-
-    idling = Idling(lambda: 0.01, has_clients=lambda: False, goes_on=lambda: False, end=never)
-    idling.look()
-    idling.never_end()
-    assert idling.patience is None
-    await asyncio.sleep(0.03)
-    assert idling.seconds
 
 
 # -- the log

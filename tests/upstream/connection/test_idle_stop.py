@@ -31,10 +31,13 @@ from support.upstreams.scripted_upstream import (
     call_of,
     supervised,
 )
+from support.virtual_time import pass_time, turns
 
 PLAIN = Path(__file__).parents[2] / "servers" / "plain.py"
 SOON = 0.03
 """Seconds without use that are enough here."""
+STAY = 5.0
+"""Seconds without use that are not over before a test says so."""
 
 
 def text(result: Any) -> str:
@@ -74,13 +77,15 @@ async def test_it_starts_again_at_its_next_use_as_often_as_need_be(tmp_path: Pat
 
 async def test_a_call_keeps_it_up_however_long_it_takes(tmp_path: Path) -> None:
     transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
-    async with remembering(tmp_path, transport, idle_stop=SOON) as running:
+    async with remembering(tmp_path, transport, idle_stop=STAY) as running:
         call = asyncio.ensure_future(running.up.request(call_of()))
         asked = await transport.hears("tools/call")
-        await anyio.sleep(3 * SOON)
+        pass_time(3 * STAY)
+        await turns()
         assert running.up.status.state == "ready"
         transport.line.gives({"jsonrpc": "2.0", "id": asked["id"], "result": LEGACY_SERVER["tools/call"]})
         assert text(await call) == "done"
+        pass_time(STAY)
         await running.watcher.reaches("idle")
 
 
@@ -88,7 +93,7 @@ async def test_a_call_keeps_it_up_however_long_it_takes(tmp_path: Path) -> None:
 async def test_whoever_may_come_back_to_it_keeps_it_up(tmp_path: Path, use: str) -> None:
     """Between the rounds of a call that asks back, while a task runs there, and as long as somebody is subscribed."""
     transport = ScriptedTransport(LEGACY_SERVER)
-    async with remembering(tmp_path, transport, idle_stop=SOON) as running:
+    async with remembering(tmp_path, transport, idle_stop=STAY) as running:
         up = running.up
         await running.watcher.reaches("ready")
         held = up.usage.held()
@@ -98,10 +103,11 @@ async def test_whoever_may_come_back_to_it_keeps_it_up(tmp_path: Path, use: str)
             case "subscribed":
                 up.wanted.subscribe("a:b")
             case "expected":
-                up.usage.expect_back(2)
+                up.usage.expect_back(2.5 * STAY)
             case _:
                 up.tasks.follow("t", call_of())
-        await anyio.sleep(2 * SOON)
+        pass_time(2 * STAY)
+        await turns()
         assert up.status.state == "ready"
         match use:
             case "held":
@@ -112,6 +118,7 @@ async def test_whoever_may_come_back_to_it_keeps_it_up(tmp_path: Path, use: str)
                 up.tasks.leave("t")
             case _:
                 pass
+        pass_time(STAY)
         await running.watcher.reaches("idle")
 
 
