@@ -5,6 +5,8 @@ import logging
 import os
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -12,8 +14,10 @@ from structlog.testing import capture_logs
 
 from mcpbridge.app.logging_setup import StderrLogger, set_up_logs
 from mcpbridge.base.log import Logger, get_logger
-from mcpbridge.base.redaction import MASK, Redactor
+from mcpbridge.base.masking.mask import MASK
+from mcpbridge.base.redaction import Redactor
 from mcpbridge.base.settings import LogSettings
+from support.secret_texts import SECRETS
 
 
 class Pipe:
@@ -162,3 +166,19 @@ def test_a_reader_that_is_gone_stops_nothing(pipe: Pipe) -> None:
     os.close(pipe.reader)
     get_logger().info("nobody hears this")
     assert StderrLogger.lost == 1
+
+
+@pytest.mark.parametrize("format_", ["json", "console"])
+def test_lines_tell_no_secret_whatever_names_it(tmp_path: Path, format_: Any) -> None:
+    """Issue 18, 3: what looks like a secret is masked, also in a line of JSON, which stays JSON."""
+    file = tmp_path / "log"
+    with file.open("wb") as out:
+        set_up_logs(LogSettings(format=format_, level="debug"), Redactor(["configured words"]), descriptor=out.fileno())
+        for text, _ in SECRETS.values():
+            get_logger("x").error("it failed", reason=text, details={"headers": {"X-Api-Key": "by-its-name-1"}})
+        get_logger("x").error("it failed", pin=123456, reason="configured words")
+    shown = file.read_text()
+    plain = [json.loads(line) for line in shown.splitlines()] if format_ == "json" else shown
+    assert [name for name, (_, secret) in SECRETS.items() if secret in str(plain) or secret in shown] == []
+    assert "configured words" not in shown
+    assert "by-its-name-1" not in shown

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from mcpbridge.base.log import LEVELS, Level, Logger, get_logger
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.redaction import Redactor, masked_fields
 from mcpbridge.base.settings import LogSettings
 
 _PIECE = 4096
@@ -115,10 +115,18 @@ class _JsonLines:
             return
         error = fields.pop("exc_info", None)
         now = datetime.now(UTC).isoformat().removesuffix("+00:00")
-        line = {**fields, "event": event, "level": level, "timestamp": f"{now}Z"}
+        told = {**fields, "event": event}
         if trace := _trace(error):
-            line["exception"] = trace
-        self._out.msg(self._redact(json.dumps(line, default=repr)))
+            told["exception"] = trace
+        # Member by member, so that it stays JSON; then what the configuration brought in, wherever it stands.
+        masked = masked_fields(_plain(told), self._redact)
+        line = {**masked, "level": level, "timestamp": f"{now}Z"}
+        self._out.msg(self._redact.known(json.dumps(line)))
+
+
+def _plain(fields: dict[str, Any]) -> Any:
+    """The fields as JSON values: what is none is shown as Python shows it."""
+    return json.loads(json.dumps(fields, default=repr))
 
 
 def _trace(error: object) -> str:

@@ -7,6 +7,8 @@ writes lines by itself sets a sink instead (`app/logging_setup.py`).
 
 from typing import Any, ClassVar, Literal, Protocol
 
+from mcpbridge.base.redaction import Redactor, masked_fields
+
 Level = Literal["debug", "info", "warning", "error", "critical"]
 
 LEVELS: dict[Level, int] = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
@@ -22,6 +24,10 @@ class Sink(Protocol):
         `fields["exc_info"]`: an error, or True for the one that is being handled.
         """
         ...
+
+
+_REDACT = Redactor()
+"""Where the program decides what becomes of the lines: what looks like a secret does not get there."""
 
 
 class Logger:
@@ -42,7 +48,8 @@ class Logger:
             return
         import structlog
 
-        getattr(structlog.get_logger(self._name), level)(event, **fields)
+        error = {"exc_info": fields.pop("exc_info")} if "exc_info" in fields else {}
+        getattr(structlog.get_logger(self._name), level)(event, **masked_fields(fields, _REDACT), **error)
 
     def debug(self, event: str, /, **fields: Any) -> None:
         """For who looks for a mistake of ours."""

@@ -1,17 +1,19 @@
-"""Masks known secrets in text that leaves the process: logs, error messages, the status document.
+"""Masks secrets in text that leaves the process: logs, error messages, the status document, recordings.
 
-Only values that the configuration brought in are known here; each is also found where it stands base64 encoded
-(alone, or inside a longer text such as `user:secret`), URL encoded or escaped for JSON.
+Two things make a secret. The configuration brought it in: such a value is masked wherever it stands, also base64
+encoded (alone, or inside a longer text such as `user:secret`), URL encoded or escaped for JSON. Or it looks like one,
+which `masking/` decides. Results of calls that succeed are data: in them only the known values are masked
+(`known_only`).
 """
 
 import base64
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 from urllib.parse import quote, quote_plus
 
-MASK = "[redacted]"
+from mcpbridge.base.masking.mask import MASK
 
 MIN_LENGTH = 6
 """Characters; a shorter value is not masked, because it would be found in half of all words."""
@@ -22,21 +24,13 @@ _LEARNED = 24
 SECRET_NAME = re.compile(r"token|key|secret|passw|auth|credential|cookie|bearer|session|dsn|_pat\b", re.IGNORECASE)
 """What names of variables, headers and options have in them whose values are secrets."""
 
-ISSUED_KEYS = (
-    r"(?<![A-Za-z0-9_])(?:"
-    r"sk-[\w-]{16,}|[spr]k_(?:live|test)_\w{10,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}"
-    r"|xox[abeprs]-[\w-]{10,}|xapp-[\w-]{10,}|(?:AKIA|ASIA)[A-Z0-9]{16}|AIza[\w-]{30,}|ya29\.[\w-]{20,}"
-    r"|(?<!-)eyJ[\w-]{10,}\.[\w-]{10,}(?:\.[\w-]*)?|hf_\w{16,}|npm_\w{20,}|pypi-[\w-]{30,}|(?:ntn|secret)_\w{20,}"
-    r"|lin_api_\w{16,}|figd_[\w-]{16,}|tvly-[\w-]{10,}|fc-[0-9a-f]{20,}|(?:gsk|r8|pcsk|whsec|shpat|dop_v1)_\w{16,}"
-    r"|nvapi-[\w-]{16,}|SG\.[\w-]{16,}\.[\w-]{16,}|ATATT[\w=-]{20,}|dapi[0-9a-f]{30,}|GOCSPX-[\w-]{16,}"
-    r"|ctx7sk-[\w-]{16,}|sntry[su]_[\w=+/-]{20,}|ph[cx]_\w{20,}"
-    r")|-----BEGIN [A-Z ]*PRIVATE KEY[^$]*"
-)
-"""The pattern of secrets that say who issued them. Compiled by those that look for them."""
+
+_WORDS = re.compile(r"[A-Za-z ,.'()/]{0,200}")
+"""Texts in which nothing can look like a secret; most lines of logs are such."""
 
 
 class Redactor:
-    """Replaces every known secret in a text by `MASK`. Without secrets it returns the text as it is."""
+    """Replaces secrets in a text by `MASK`: those that are known, and what looks like one."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._secrets = set(secrets)
@@ -74,8 +68,15 @@ class Redactor:
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if forms else None
 
     def __call__(self, text: str) -> str:
-        """The same text without the secrets."""
-        return self._pattern.sub(MASK, text) if self._pattern else text
+        """The same text without the secrets. Masking it again changes nothing."""
+        return without_secrets(text, self.known)
+
+    def known(self, text: str) -> str:
+        """The same text without the secrets that are known; what only looks like one stays."""
+        if self._pattern is None:
+            return text
+        # A secret may be a part of the mask itself.
+        return MASK.join(self._pattern.sub(MASK, part) for part in text.split(MASK))
 
     def values_of(self, document: Mapping[str, object]) -> dict[str, object]:
         """The same JSON object without the secrets in its strings, at any depth. Keys and numbers are left alone."""
@@ -89,6 +90,50 @@ class Redactor:
         if isinstance(value, list | tuple):
             return [self._value(item) for item in cast("Sequence[object]", value)]
         return value
+
+
+class Redactors:
+    """Masks what any of several redactors knows, and what looks like a secret."""
+
+    def __init__(self, *redactors: Callable[[str], str]) -> None:
+        self._redactors = tuple(map(known_only, redactors))
+
+    def __call__(self, text: str) -> str:
+        """The same text without the secrets. See `Redactor`."""
+        return without_secrets(text, self.known)
+
+    def known(self, text: str) -> str:
+        """The same text without the secrets that one of them knows. See `Redactor`."""
+        for redact in self._redactors:
+            text = redact(text)
+        return text
+
+
+def known_only(redact: Callable[[str], str]) -> Callable[[str], str]:
+    """What masks the known secrets alone: for data, of which what looks like a secret may be what was asked for."""
+    known: Callable[[str], str] = getattr(redact, "known", redact)
+    return known
+
+
+def without_secrets(text: str, known: Callable[[str], str] = lambda text: text) -> str:
+    """The same text without what looks like a secret, and without what `known` masks."""
+    if len(text) < MIN_LENGTH or _WORDS.fullmatch(text):
+        return known(text)
+    from mcpbridge.base.masking.text import without_secrets  # loaded with the first text that is masked
+
+    return without_secrets(text, known)
+
+
+def masked_fields(fields: dict[str, Any], redact: Callable[[str], str]) -> dict[str, Any]:
+    """The fields of a log line without secrets; also those that stand under the name of one."""
+    if all(
+        isinstance(one, int | float | None) or (isinstance(one, str) and _WORDS.fullmatch(one))
+        for one in fields.values()
+    ):
+        return fields
+    from mcpbridge.base.masking.values import without_secrets_in  # loaded with the first text that is masked
+
+    return cast("dict[str, Any]", without_secrets_in(fields, redact))
 
 
 def masked(value: object, redact: Callable[[str], str]) -> object:

@@ -6,7 +6,7 @@ write about themselves in `_meta` is their claim. Only the principal, and a tena
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar, cast
 from weakref import WeakValueDictionary
@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 import msgspec
 from msgspec import Struct, field
 
+from mcpbridge.base.redaction import Redactor
 from mcpbridge.core.elicitation import NOBODY, Elicitor
 from mcpbridge.core.events import EventBus
 from mcpbridge.core.jobs import Jobs
@@ -125,6 +126,8 @@ class BridgeContext(Struct, frozen=True):
     """Calls that are gone on with."""
     contexts: RunContexts | None = None
     """What handlers keep over the calls of a run; None outside of any bridge: then it lasts as long as the call."""
+    redact: Callable[[str], str] = Redactor()
+    """Masks secrets in what tells of failures."""
 
 
 NOWHERE = BridgeContext()

@@ -10,7 +10,7 @@ made up is kept outside the reserved range and is said to be that server's. In t
 it may look like the bridge's own word. Pages that the user must visit first (-32042) are in `revisions/downgrade.py`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -22,12 +22,16 @@ from mcpbridge.base.errors import (
     BadRequest,
     BridgeError,
     CallRefused,
+    SignInNeeded,
     UnknownName,
     UpstreamAnswered,
     UpstreamError,
+    UrlRequired,
 )
 from mcpbridge.base.log import get_logger
+from mcpbridge.base.redaction import Redactor
 from mcpbridge.core.elicitation import QuestionRefused
+from mcpbridge.core.failure_masking import masked_error
 from mcpbridge.downstream.client import Answer, Client
 from mcpbridge.protocol.error_codes import (
     INTERNAL_ERROR,
@@ -54,6 +58,9 @@ def failed_call(text: str, name: str, *, modern: bool, facts: Mapping[str, objec
         result["resultType"] = "complete"
     return encode(result)
 
+
+_WITH_ADDRESSES = (UrlRequired, SignInNeeded)
+"""Errors with a page that is to be opened: an address in which something is masked leads nowhere."""
 
 _RESERVED = range(-32768, -31999)
 """JSON-RPC 2.0, section 5.1: of these a server may use those that are defined."""
@@ -189,19 +196,35 @@ def _no_reason(server: str) -> str:
 log = get_logger("mcpbridge.server")
 
 
-def to_answer(error: Exception, id_: bytes, method: str, *, modern: bool, client: Client | None = None) -> Answer:
-    """The answer that tells a client of `error`. `client` is left out where nobody is known yet but the era."""
+_REDACT = Redactor()
+
+
+def to_answer(
+    error: Exception,
+    id_: bytes,
+    method: str,
+    *,
+    modern: bool,
+    client: Client | None = None,
+    redact: Callable[[str], str] = _REDACT,
+) -> Answer:
+    """The answer that tells a client of `error`. `client` is left out where nobody is known yet but the era.
+
+    `redact` masks secrets in what servers said.
+    """
     if isinstance(error, BadRequest):
         return _error(id_, error.code, str(error), error.data)
     if isinstance(error, UnknownName):
         return _unknown(error, id_, modern=modern)
     if isinstance(error, UpstreamAnswered):
-        return passed_on(error, id_, method, client or Client(modern=modern))
+        return passed_on(masked_error(error, redact), id_, method, client or Client(modern=modern))
     if isinstance(error, (UpstreamError, CallRefused, AnswerTooLarge, QuestionRefused)):
-        name = type(error).__name__
+        name, text = type(error).__name__, error.told()
+        if isinstance(error, UpstreamError) and not isinstance(error, _WITH_ADDRESSES):
+            text = redact(text)
         if method == "tools/call":
-            return Answer(encode_response(id_, failed_call(error.told(), name, modern=modern, facts=error.facts)))
-        return _error(id_, INTERNAL_ERROR, error.told(), {ERROR_NAME: name, **error.facts})
+            return Answer(encode_response(id_, failed_call(text, name, modern=modern, facts=error.facts)))
+        return _error(id_, INTERNAL_ERROR, text, {ERROR_NAME: name, **error.facts})
     if isinstance(error, BridgeError):
         return _error(id_, INTERNAL_ERROR, error.told())
     log.error("unexpected error while answering", method=method[:100], exc_info=error)

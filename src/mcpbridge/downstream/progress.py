@@ -9,6 +9,8 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Raw
 
+from mcpbridge.base.redaction import Redactor
+from mcpbridge.core.failure_masking import masked_log
 from mcpbridge.downstream.client import Notify
 from mcpbridge.protocol.jsonrpc import decode_fields, encode, encode_fields, encode_notification
 from mcpbridge.protocol.log_levels import LEVELS
@@ -22,15 +24,28 @@ _decode_number = msgspec.json.Decoder(float).decode
 _decode_text = msgspec.json.Decoder(str).decode
 
 
+_REDACT = Redactor()
+
+
 class CallUpdates:
     """The `update` of one call."""
 
-    __slots__ = ("_allowed", "_allowed_at", "_clock", "_kept", "_last", "_log_level", "_notify", "_token", "_upstream")
+    __slots__ = (
+        *("_allowed", "_allowed_at", "_clock", "_kept", "_last", "_log_level", "_notify", "_redact", "_token"),
+        "_upstream",
+    )
 
     def __init__(
-        self, notify: Notify, upstream: str, token: Raw | None, log_level: str, clock: Callable[[], float]
+        self,
+        notify: Notify,
+        upstream: str,
+        token: Raw | None,
+        log_level: str,
+        clock: Callable[[], float],
+        redact: Callable[[str], str] = _REDACT,
     ) -> None:
-        """`clock` tells the time in seconds."""
+        """`clock` tells the time in seconds. `redact` masks secrets in log messages."""
+        self._redact = redact
         self._notify, self._upstream, self._token, self._log_level = notify, upstream, token, log_level
         self._clock = clock
         self._last = float("-inf")
@@ -48,7 +63,7 @@ class CallUpdates:
             if self._token is not None:
                 self._progress(self._token, params)
         elif method == "notifications/message" and self._log_level:
-            message = log_notification(self._upstream, params, self._log_level)
+            message = log_notification(self._upstream, params, self._log_level, self._redact)
             if message is not None:
                 self._notify(message)
 
@@ -77,19 +92,22 @@ class CallUpdates:
             self._kept = b""
 
 
-def own_log(notify: Notify, upstream: str, method: str, params: Raw) -> None:
+def own_log(notify: Notify, upstream: str, redact: Callable[[str], str], method: str, params: Raw) -> None:
     """The `update` of a call whose legacy client never set a level: then servers may send what they see fit.
 
     Only what surely belongs to the call comes here: anything else might tell of another client's.
     """
     if method == "notifications/message":
-        message = log_notification(upstream, params, LEVELS[0])
+        message = log_notification(upstream, params, LEVELS[0], redact)
         if message is not None:
             notify(message)
 
 
-def log_notification(upstream: str, params: Raw, least: str) -> bytes | None:
-    """The log message for a client, the server's name in its `logger`; None when it is less severe than `least`."""
+def log_notification(upstream: str, params: Raw, least: str, redact: Callable[[str], str] = _REDACT) -> bytes | None:
+    """The log message for a client, the server's name in its `logger`; None when it is less severe than `least`.
+
+    `redact` masks secrets in it.
+    """
     try:
         fields = decode_fields(params)
         level = _decode_text(fields["level"])
@@ -99,4 +117,6 @@ def log_notification(upstream: str, params: Raw, least: str) -> bytes | None:
     if _RANK.get(level, 0) < _RANK.get(least, 0):
         return None
     fields["logger"] = Raw(encode(f"{upstream}/{logger}" if logger else upstream))
+    if "data" in fields:
+        fields["data"] = masked_log(fields["data"], redact)
     return encode_notification("notifications/message", encode_fields(fields))

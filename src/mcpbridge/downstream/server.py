@@ -97,7 +97,7 @@ class Server:
         """Tasks that were cancelled since a client withdrew its request, and that client."""
         self.sessions = Sessions()
         """What lasts over the requests of modern clients without a channel."""
-        self.listeners = Listeners()
+        self.listeners = Listeners(around.redact)
         self.news = UpstreamNotifications(
             catalog, pool, self.listeners, lambda: self._running.keys() <= self.listeners.clients
         )
@@ -266,7 +266,8 @@ class Server:
         except Exception as error:  # noqa: BLE001 - the error-to-wire boundary: every failure becomes an answer
             if self._timeouts.failed(task, owner, error):
                 return Answer(b"")
-            return to_answer(error, id_, frame.method, modern=client.modern, client=client)
+            redact = self._around.redact
+            return to_answer(error, id_, frame.method, modern=client.modern, client=client, redact=redact)
         finally:
             running.pop(id_, None)
             if not running and self._running.get(owner) is running:

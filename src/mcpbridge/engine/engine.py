@@ -80,7 +80,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus):
         self,
         settings: Settings,
         *,
-        redact: Callable[[str], str] = lambda text: text,
+        redact: Callable[[str], str] | None = None,
         secrets: SecretStore | None = None,
         show: Show | None = None,
         is_interactive: bool = False,
@@ -95,7 +95,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus):
         resolver: Resolve | None = None,
         cassette: "Cassette | None" = None,
     ) -> None:
-        """`redact` masks secrets in what upstreams say before it is kept or shown; a `Redactor` also learns new tokens.
+        """`redact` masks secrets in what tells of failures; a `Redactor`, as by default, also learns new tokens.
 
         `secrets` keeps what signing in brings (by default files of the user), `show` opens authorization pages, which
         happens unasked only with `is_interactive` or where a server's settings say so. `dependencies` is what hooks and
@@ -109,6 +109,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus):
         `project` is the `file://` URI of the directory that `request` and `call_tools` work in; empty: in none.
         `cassette` records what crosses to upstreams, or answers in their place; then `manifest` is left alone.
         """
+        redact = redact if redact is not None else Redactor()
         self._cassette = cassette
         if cassette is not None:
             cassette.begin(redact)
@@ -134,7 +135,9 @@ class Engine(Reloading, ProgramRequests, EngineStatus):
             self.store.bound(kind, _ROOM)
         self.contexts = RunContexts(self.store, self.events)
         """What handlers keep over the calls of a run."""
-        self._context = BridgeContext(dependencies or {}, self.events, tenants, self.store, contexts=self.contexts)
+        self._context = BridgeContext(
+            dependencies or {}, self.events, tenants, self.store, contexts=self.contexts, redact=redact
+        )
         where = partial(call_log_path, settings.call_log, settings.store)
         self.audit = CallLog(where, settings.call_log, redact=redact)
         """Where approvals are written down, and calls if they are."""
@@ -236,10 +239,11 @@ class Engine(Reloading, ProgramRequests, EngineStatus):
             manifest=self._manifest,
             warm_up=settings.daemon.warm_up,
             revalidate=settings.daemon.revalidate,
+            redact=self._redact,
         )
         lifetime = settings.results.lifetime
         self.results = LargeResults(self.store, self.catalog, self.metrics, lifetime=lifetime, redact=self._redact)
-        self._serving = Serving()
+        self._serving = Serving(self._redact)
         self.backends = Backends(
             self.catalog, self._serving, self._sandboxes.of, self._redact, self._backend_changed, self._cassette
         )

@@ -22,6 +22,8 @@ MISSING_CAPABILITY: Final = -32021
 """`data.requiredCapabilities` names what the client did not declare."""
 UNSUPPORTED_VERSION: Final = -32022
 """The revision of the request is not spoken; `data.supported` names those that are."""
+URL_ELICITATION_REQUIRED: Final = -32042
+"""Revision 2025-11-25 only: `data.elicitations` has pages that the user must visit first."""
 
 
 class _Data(msgspec.Struct):

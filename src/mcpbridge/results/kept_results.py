@@ -16,6 +16,7 @@ import anyio.to_thread
 import msgspec
 from msgspec import Struct
 
+from mcpbridge.base.redaction import known_only
 from mcpbridge.storage.store import Entry, Store
 
 
@@ -75,7 +76,7 @@ class KeptResults:
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`lifetime`: seconds that a result is kept after it was last used. `redact` masks secrets in summaries."""
-        self._store, self._redact, self._clock = store, redact, clock
+        self._store, self._redact, self._clock = store, known_only(redact), clock
         self.lifetime = lifetime
         """Seconds that a result is kept after it was last used."""
         self._secret = b""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from msgspec import Struct
 
+from mcpbridge.base.redaction import known_only
 from mcpbridge.protocol.json_values import canonical_digest
 from mcpbridge.storage.sqlite.database import Schema
 
@@ -137,17 +138,17 @@ def insert_event(connection: "Connection", at: float, kind: str, facts: Mapping[
 
 
 def _row(record: CallRecord, redact: Redact, max_content: int) -> tuple[object, ...]:
-    keeps = record.keeps_content
+    keeps, known = record.keeps_content, known_only(redact)
     return (
         record.at,
         record.seconds,
-        _text(record.method, redact, _LONGEST_NAME),
+        _text(record.method, known, _LONGEST_NAME),
         record.server,
-        _text(record.tool, redact, _LONGEST_NAME),
-        _text(record.client, redact, _LONGEST_NAME),
-        _text(record.principal, redact, _LONGEST_NAME),
-        _text(record.session, redact, _LONGEST_NAME),
-        _text(record.run, redact, _LONGEST_NAME),
+        _text(record.tool, known, _LONGEST_NAME),
+        _text(record.client, known, _LONGEST_NAME),
+        _text(record.principal, known, _LONGEST_NAME),
+        _text(record.session, known, _LONGEST_NAME),
+        _text(record.run, known, _LONGEST_NAME),
         record.outcome,
         _text(record.error, redact, _LONGEST_TEXT),
         len(record.arguments),

@@ -19,6 +19,7 @@ from msgspec import Raw
 from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.base.errors import BridgeError, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from mcpbridge.base.log import get_logger
+from mcpbridge.core.failure_masking import without_secrets_if_failed
 from mcpbridge.core.model import OWN, Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.deadlines import Timeouts
@@ -32,8 +33,10 @@ Run = Callable[[Call], Awaitable[Body]]
 class Serving:
     """The end of the way of calls to tools that no server has. It outlives the settings, for calls under way."""
 
-    def __init__(self) -> None:
+    def __init__(self, redact: Callable[[str], str] = lambda text: text) -> None:
+        """`redact` masks secrets in results that say that the call failed."""
         self._running: set[Call] = set()
+        self._redact = redact
 
     def works_on(self, call: Call) -> bool:
         """Whether this call runs."""
@@ -54,7 +57,7 @@ class Serving:
         try:
             async with limit:
                 with _heard(call, lambda: limit.reschedule(min(loop.time() + timeouts.idle, end))):
-                    return await run(call)
+                    return without_secrets_if_failed(await run(call), self._redact)
         except UpstreamError as error:  # first: one of them is a TimeoutError as well
             raise _renamed(error, call) from None
         except TimeoutError as error:

@@ -42,13 +42,15 @@ class Pool:
         manifest: Manifest | None = None,
         warm_up: int = WARM_UP,
         revalidate: float = REVALIDATE,
+        redact: Callable[[str], str] = lambda text: text,
     ) -> None:
         """`manifest` remembers what servers offered, so that they are started at their first use.
 
         They are looked at in the background, `warm_up` at a time, when that is older than `revalidate` seconds.
+        `redact` masks secrets in what servers fail with.
         """
         self._manifest, self._warm_up, self._revalidate = manifest, warm_up, revalidate
-        self._make_transport, self._client_info = make_transport, client_info
+        self._make_transport, self._client_info, self._redact = make_transport, client_info, redact
         self._histories: dict[str, AskingHistory] = {}
         """Of each server, where there is no manifest to keep them."""
         self._primary = PrimaryInstances(_enabled(servers), self._base)
@@ -258,6 +260,7 @@ class Pool:
             is_spare=is_spare,
             memory=self._manifest.of(name, self._primary.servers[name]) if self._manifest and is_primary else None,
             history=self._history_of(name),
+            redact=self._redact,
         )
 
     def _history_of(self, name: str) -> AskingHistory:

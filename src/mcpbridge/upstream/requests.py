@@ -6,7 +6,7 @@ the session comes about is the business of `connection` and the owner task in `s
 
 import asyncio
 import random
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from itertools import islice
 from time import perf_counter
@@ -23,6 +23,7 @@ from mcpbridge.base.errors import (
     UpstreamUnavailable,
 )
 from mcpbridge.core.elicitation import NO_CAPABILITIES, Elicitor, encoded_capabilities
+from mcpbridge.core.failure_masking import EDGE, FAILED, WHOLE, masked_error, masked_result
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.deadlines import Timeouts
@@ -61,9 +62,11 @@ class UpstreamRequests:
         declared: DeclaredProfile,
         usage: Usage,
         relisting: Relisting,
+        redact: Callable[[str], str],
     ) -> None:
+        """`redact` masks secrets in what failed calls are answered with."""
         self._name, self._connection, self._attribution, self._tasks = name, connection, attribution, tasks
-        self._declared, self._usage, self._relisting = declared, usage, relisting
+        self._declared, self._usage, self._relisting, self._redact = declared, usage, relisting, redact
         self._has_roots, self._may_ask = bool(settings.roots), settings.questions != "never"
         self.limiter = ConcurrencyLimiter(
             f"Server '{name}'",
@@ -152,6 +155,10 @@ class UpstreamRequests:
                     declared.history.passed(declared.learns_of)
                 if self._relisting.is_due:
                     await self._relisting.in_force()
+                # Looked at here, and in no function of our own: every call would pay for one more.
+                view = memoryview(result)
+                if FAILED.search(view if view.nbytes <= WHOLE else bytes(view[:EDGE]) + bytes(view[-EDGE:])):
+                    result = masked_result(result, self._redact)
                 return Body(result)
             return await self._again(session, call, failed)
         finally:
@@ -331,7 +338,7 @@ class UpstreamRequests:
                 raise explained from error
             raise
         breaker.succeeded()
-        return Body(result)
+        return Body(masked_result(result, self._redact))
 
     def _capabilities(self, call: Call) -> bytes:
         """What a modern server is told that can be asked during this call: what its client declared, no more."""
@@ -340,10 +347,10 @@ class UpstreamRequests:
         return encoded_capabilities(profile, call.extensions or _OWN_EXTENSIONS)
 
     def _with_reason(self, error: BaseException) -> BaseException:
-        """The error, with the last thing that the server said before it went."""
+        """The error, with the last thing that the server said before it went; without secrets."""
         if isinstance(error, UpstreamGone) and (what := self._connection.explain(error.what)) != error.what:
             return UpstreamGone(self._name, what)
-        return error
+        return masked_error(error, self._redact) if isinstance(error, UpstreamAnswered) else error
 
 
 def _speaks_another_revision(session: UpstreamSession, error: bytes) -> bool:

@@ -80,6 +80,7 @@ class Upstream:
         is_spare: bool = False,
         memory: Memory | None = None,
         history: AskingHistory | None = None,
+        redact: Callable[[str], str] = lambda text: text,
     ) -> None:
         """`is_primary`: its lists are the ones that count; of another instance of a server they are not asked for.
 
@@ -87,7 +88,8 @@ class Upstream:
         `profile`: what its sessions of the handshake era declare that can be asked; see `DeclaredProfile.adopt`.
         `is_spare`: it is connected to, and opened only once it is told a profile by `DeclaredProfile.assign`.
         `memory`: what it offered when it was up last, so that it need not run to be listed, and where that is kept;
-        None: it is kept nowhere. `history`: what the server was seen to ask, the same for all its instances.
+        None: it is kept nowhere. `history`: what the server was seen to ask, the same for all its instances. `redact`
+        masks secrets in what it fails with.
         """
         self.name, self.transport = name, transport
         self.settings = settings
@@ -106,7 +108,7 @@ class Upstream:
         self._observer, self._client_info, self._memory = observer, client_info, memory
         self._era = settings.era
         self._is_announced = False
-        self.connection = Connection(name, settings, transport, stepped=self._stepped)
+        self.connection = Connection(name, settings, transport, stepped=self._stepped, redact=redact)
         """Its state and its session, and how to wait for one."""
         self.tasks = TaskBook(self.connection.over)
         """Tasks of a legacy server that somebody waits for."""
@@ -136,6 +138,7 @@ class Upstream:
             self.declared,
             self.usage,
             self.listings.relisting,
+            redact,
         )
         """Passes calls on."""
         self.request = self.requests.request

@@ -12,7 +12,7 @@ from mcpbridge.app.admin.approvals import decide, list_approvals
 from mcpbridge.app.admin.control_socket import Answers, Document
 from mcpbridge.app.admin.errors import Problem
 from mcpbridge.base.errors import BridgeError, UnknownName
-from mcpbridge.base.redaction import Redactor, masked
+from mcpbridge.base.redaction import Redactor, known_only, masked
 from mcpbridge.core.model import TOOLS
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.pipeline.approvals.pending import PendingApprovals
@@ -85,7 +85,7 @@ async def management_command(bridge: Bridge, redact: Callable[[str], str], reque
         return _failed("unknown", redact(error.told()))
     except BridgeError as error:
         return _failed("timeout" if isinstance(error, TimeoutError) else "failed", redact(str(error)))
-    return {"pid": os.getpid(), "result": masked(result, redact)}
+    return {"pid": os.getpid(), "result": masked(result, known_only(redact))}
 
 
 def approval_answers(desk: PendingApprovals) -> Answers:

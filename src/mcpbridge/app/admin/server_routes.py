@@ -13,7 +13,7 @@ from starlette.routing import Route
 from mcpbridge.app.admin.errors import Problem
 from mcpbridge.app.admin.result_routes import Endpoint
 from mcpbridge.base.errors import BridgeError, ConfigError, StoreFailed, UnknownName
-from mcpbridge.base.redaction import masked
+from mcpbridge.base.redaction import known_only, masked
 from mcpbridge.catalog.search.query_filters import QueryProblem
 from mcpbridge.config.needs_restart import Reloaded
 from mcpbridge.engine.registry.http_rules import RegistryProblem, Section, refuse_over_http
@@ -135,7 +135,7 @@ class _Routes:
         name, command = request.path_params["name"], request.path_params["command"]
         result = await self._bridge.command(name, command, await self._read(request))
         try:
-            shown = masked(result, self._bridge.redact)
+            shown = masked(result, known_only(self._bridge.redact))
             return JSONResponse({"name": name, "command": command, "result": shown})
         except (TypeError, ValueError) as error:
             raise Problem("failed", f"{command!r} of {name!r} returned what is no JSON") from error

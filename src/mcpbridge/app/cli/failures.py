@@ -8,6 +8,7 @@ from typing import NoReturn, cast
 from mcpbridge.app.cli.server_states import State
 from mcpbridge.app.exit_codes import INTERRUPTED, TIMED_OUT, TOOL_ERROR, UNREACHABLE, USAGE
 from mcpbridge.base.errors import BridgeError, ConfigError
+from mcpbridge.base.redaction import Redactor
 from mcpbridge.downstream.errors import ERROR_NAME
 
 
@@ -31,7 +32,10 @@ def only_error(error: BaseException) -> BaseException:
     return error
 
 
-def report(error: BaseException, *, as_json: bool, redact: Callable[[str], str] = str) -> int | None:
+_REDACT = Redactor()
+
+
+def report(error: BaseException, *, as_json: bool, redact: Callable[[str], str] = _REDACT) -> int | None:
     """Say on standard error why the command ends, and return its exit code. None: not an error that people make."""
     error = only_error(error)
     if isinstance(error, CommandFailed):
@@ -48,11 +52,12 @@ def report(error: BaseException, *, as_json: bool, redact: Callable[[str], str] 
         code, message, advice = INTERRUPTED, "interrupted", ""
     else:
         return None
+    message, advice = redact(message), redact(advice)
     if as_json:
         line = json.dumps({"error": {"code": code, "message": message, "advice": advice}}, ensure_ascii=False)
     else:
         line = f"mcpbridge: {message}" + (f"\n  {advice}" if advice else "")
-    print(redact(line), file=sys.stderr)
+    print(line, file=sys.stderr)
     return code
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 from msgspec import Raw, Struct, field
 
+from mcpbridge.base.redaction import Redactor
 from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.progress import log_notification
 from mcpbridge.protocol.jsonrpc import Fields, decode_fields, encode, encode_fields, encode_notification
@@ -78,10 +79,15 @@ class Listen(Struct, eq=False):
         return b'{"resultType":"complete","_meta":{"%b":%b}}' % (SUBSCRIPTION_ID.encode(), self.id)
 
 
+_REDACT = Redactor()
+
+
 class Listeners:
     """All open clients and listen streams of one bridge."""
 
-    def __init__(self) -> None:
+    def __init__(self, redact: Callable[[str], str] = _REDACT) -> None:
+        """`redact` masks secrets in log messages of servers."""
+        self._redact = redact
         self.clients: set[Client] = set()
         self.listens: set[Listen] = set()
         """See `add`."""
@@ -166,7 +172,7 @@ class Listeners:
         for client in list(self.clients):
             if client.view not in ("", upstream):
                 continue
-            if client.log_level and (message := log_notification(upstream, params, client.log_level)):
+            if client.log_level and (message := log_notification(upstream, params, client.log_level, self._redact)):
                 client.push(message)
 
     def add(self, listen: Listen) -> None:

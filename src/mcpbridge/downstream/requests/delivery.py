@@ -87,7 +87,7 @@ class Delivery:
         meta = params.inner("_meta") if "_meta" in params.fields else None
         token = meta.get("progressToken") if meta is not None else None
         upstream = self._pool.upstreams.get(server)
-        update: Update = partial(own_log, notify, server)
+        update: Update = partial(own_log, notify, server, self._around.redact)
         if token is not None or client.log_level or client.modern:
             update = self._updates(client, notify, server, token)
         if client.modern and client.log_level and upstream is not None and not upstream.modern:
@@ -148,9 +148,9 @@ class Delivery:
         level = client.log_level
         if not client.modern:
             level = level or LEVELS[0]  # none was set: what the server sends of this call, as without a bridge
-        return (
-            CallUpdates(notify, server, token, level, self._loop.time) if level or token is not None else ignore_update
-        )
+        if not level and token is None:
+            return ignore_update
+        return CallUpdates(notify, server, token, level, self._loop.time, self._around.redact)
 
     async def _bring_to_level(self, server: str, level: str) -> None:
         """The level that one request wants, where sessions have one: it is told before the call goes out."""

@@ -23,7 +23,7 @@ from mcpbridge.base.errors import BadRequest, BridgeError, UpstreamAnswered, Url
 from mcpbridge.core.elicitation import ELICIT, URL_SINCE, Question
 from mcpbridge.downstream.client import Client
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.error_codes import code_of
+from mcpbridge.protocol.error_codes import URL_ELICITATION_REQUIRED, code_of
 from mcpbridge.protocol.jsonrpc import Fields, decode_array, decode_fields, encode
 from mcpbridge.protocol.meta import strip_for_legacy
 from mcpbridge.protocol.revisions import (
@@ -214,9 +214,6 @@ def _member(fields: Fields, name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-URL_REQUIRED = -32042
-
-
 def pages_first(error: UpstreamAnswered, client: Client) -> BridgeError:
     """What to tell this client of an upstream's error; the error itself when it is of another kind."""
     pages = [Body(question.params) for question in url_questions(error)]
@@ -228,7 +225,7 @@ def pages_first(error: UpstreamAnswered, client: Client) -> BridgeError:
         with suppress(KeyError, msgspec.DecodeError):  # without an id that can be read nothing is told of it later
             client.elicitations.add((error.upstream, page.text("elicitationId")))
     said = msgspec.json.decode(error.error)
-    return BadRequest(URL_REQUIRED, str(said.get("message", "")), said.get("data"))
+    return BadRequest(URL_ELICITATION_REQUIRED, str(said.get("message", "")), said.get("data"))
 
 
 class _UrlError(msgspec.Struct):
@@ -241,14 +238,14 @@ _decode_url_error = msgspec.json.Decoder(_UrlError).decode
 
 def url_questions(error: UpstreamAnswered) -> list[Question]:
     """The pages that an error of code -32042 (URLElicitationRequired) asks to be visited; empty for other errors."""
-    if code_of(error.error) != URL_REQUIRED:
+    if code_of(error.error) != URL_ELICITATION_REQUIRED:
         return []
     try:
         said = _decode_url_error(error.error)
     except (msgspec.DecodeError, RecursionError):
         return []
     entries = said.data.get("elicitations")
-    if said.code != URL_REQUIRED or not isinstance(entries, list):
+    if said.code != URL_ELICITATION_REQUIRED or not isinstance(entries, list):
         return []
     return [
         Question(error.upstream, ELICIT, Raw(encode({"mode": "url", "message": "", **entry})))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from mcpbridge.base.errors import ConfigError
+from mcpbridge.base.redaction import known_only
 from mcpbridge.engine.cassettes.format import as_line, read_entries
 from mcpbridge.protocol.transport import Transport
 from mcpbridge.upstream.settings import ServerSettings
@@ -85,10 +86,10 @@ class Cassette:
         """
         if self._is_in_use:
             raise self._twice()
-        own = self._redact
+        known, own = known_only(redact), self._redact  # what only looks like a secret is masked by the cassette itself
 
         def mask(text: str) -> str:
-            return redact(text) if own is None else own(redact(text))
+            return known(text) if own is None else own(known(text))
 
         if self.is_replay:
             from mcpbridge.engine.cassettes.masking import Masker

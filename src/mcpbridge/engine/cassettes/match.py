@@ -13,7 +13,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from mcpbridge.base.log import get_logger
-from mcpbridge.base.redaction import MASK
+from mcpbridge.base.masking.mask import MASK
 from mcpbridge.base.suggestions import nearest
 from mcpbridge.engine.cassettes.format import LISTS, OPENING, Entry, Step, key_of
 from mcpbridge.engine.cassettes.masking import Masker, resembles

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.log import LEVELS, Level, Logger
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.redaction import Redactor, Redactors, masked_fields
 from mcpbridge.config import mcp_servers_json as foreign
 from mcpbridge.config.check import check, refuse_what_only_loading_sets
 from mcpbridge.config.load import Loaded, find, load, read
@@ -130,6 +130,7 @@ def _log(level: Level, event: str, fields: dict[str, Any], /) -> None:
     if not _LOG.isEnabledFor(number):
         return
     error, trace = _error_of(fields.pop("exc_info", None)), str(fields.pop("trace", "")).rstrip("\n")
+    fields = masked_fields(fields, _masked)
     said = "".join(f" {name}={_masked_repr(value)}" for name, value in fields.items())
     if error is not None and not trace:
         told = "".join(traceback.format_exception(error)).rstrip("\n")
@@ -152,7 +153,5 @@ def _masked_repr(value: object) -> str:
 
 
 def _masked(text: str) -> str:
-    for known in _redactors:
-        if (redact := known()) is not None:
-            text = redact(text)
-    return text
+    known = [redact for one in _redactors if (redact := one()) is not None]
+    return Redactors(*known)(text)

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from mcpbridge.base.errors import ArgumentsRefused, ConfigError, UnknownName, UpstreamError, UpstreamUnavailable
+from mcpbridge.base.redaction import known_only
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
@@ -151,7 +152,7 @@ class RemoteAgent:
             if record.state:  # else the id is what the caller says
                 self._owners.note(call.caller.principal, task_id=record.task_id, context_id=record.context_id)
         # In a thread, as it may be large.
-        return Body(await asyncio.to_thread(lambda: masked(result_of(record, self._redact), self._redact)))
+        return Body(await asyncio.to_thread(lambda: _result(record, self._redact)))
 
     async def _exchanged(self, exchange: Exchange, card: Card, tool: str, arguments: Mapping[str, Any]) -> Record:
         message, data, task_id = arguments.get("message"), arguments.get("data"), arguments.get("task_id", "")
@@ -282,3 +283,9 @@ def _failure(message: str, code: int) -> Body:
     return Body(
         encode({"content": [{"type": "text", "text": f"{text} {_ADVICE.get(code, '')}".strip()}], "isError": True})
     )
+
+
+def _result(record: Record, redact: Callable[[str], str]) -> bytes:
+    """The result as JSON: data, of which only the known secrets are masked."""
+    known = known_only(redact)
+    return masked(result_of(record, known), known)

@@ -22,7 +22,7 @@ from mcpbridge.base.errors import (
     UpstreamGone,
     UpstreamUnavailable,
 )
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.redaction import Redactor, Redactors
 from mcpbridge.base.units import show_bytes
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
@@ -60,7 +60,7 @@ class GrpcBackend:
     def __init__(self, name: str, settings: GrpcSettings, context: BackendContext) -> None:
         self._name, self._settings, self._directory = name, settings, context.directory
         own = Redactor(secrets_of(settings))
-        self._redact: Callable[[str], str] = lambda text: own(context.redact(text))
+        self._redact = Redactors(context.redact, own)
         self._discovery = Discovery(name, self._find, self._redact, unavailable=settings.unavailable)
         file = settings.descriptor
         self._descriptor = self._directory / Path(file).expanduser() if file is not None else None
@@ -175,7 +175,7 @@ class GrpcBackend:
         if message is None:  # so the library tells of bytes that are no such message
             raise UpstreamGarbled(call.upstream, f"its answer is no {shape.descriptor.output_type.full_name}")
         try:
-            return await aside(message.ByteSize(), lambda: masked(shape.value(message), self._redact))
+            return await aside(message.ByteSize(), lambda: masked(shape.value(message), self._redact.known))
         except (TypeError, ValueError, shape.libraries.json.Error, shape.libraries.DecodeError) as error:
             why = self._redact(str(error))[:_MESSAGE_LENGTH]  # an `Any` of a type that nobody told, for example
             raise UpstreamGarbled(call.upstream, f"its answer cannot be told as JSON: {why}") from error

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from mcpbridge.base.errors import BridgeError, ConfigError, UpstreamError, UpstreamGone, UpstreamUnavailable
-from mcpbridge.base.redaction import SECRET_NAME
+from mcpbridge.base.redaction import SECRET_NAME, Redactors
 from mcpbridge.base.version import __version__
 from mcpbridge.tools.backend import Health
 from mcpbridge.tools.http.auth import Credentials
@@ -52,7 +52,7 @@ class HttpCaller:
 
     def masking(self, redact: Callable[[str], str]) -> Callable[[str], str]:
         """`redact`, which masks what the configuration brought in, and with it all that these requests show."""
-        return lambda text: self._credentials.redactor(redact(text))
+        return Redactors(redact, self._credentials.redactor)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:

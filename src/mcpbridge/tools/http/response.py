@@ -16,6 +16,7 @@ from msgspec import Raw, Struct
 
 from mcpbridge.base.errors import UpstreamHttpError
 from mcpbridge.base.log import get_logger
+from mcpbridge.base.redaction import known_only
 from mcpbridge.base.units import show_bytes
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
@@ -134,6 +135,7 @@ def failed(text: str) -> Body:
 
 def read(answer: Answer, redact: Callable[[str], str]) -> Read:
     """What an answer without a failure holds: JSON, text, a picture, a sound, or bytes."""
+    redact = known_only(redact)  # it is data
     media_type, charset = _media_type(answer.headers.get("content-type", ""))
     if not answer.body:
         told = [f"{name}: {answer.headers[name]}" for name in _REPORTED_HEADERS if name in answer.headers]

@@ -16,6 +16,7 @@ import anyio
 
 from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.base.errors import UpstreamError, UpstreamUnavailable
+from mcpbridge.base.redaction import Redactors
 from mcpbridge.core.model import Asks
 from mcpbridge.tools.backend import BackendContext, Condition, Health
 from mcpbridge.tools.python.import_object import NotImportable, beside, mendable
@@ -66,10 +67,7 @@ class PythonBackend(ABC, Generic[T]):
         if own is redact:
             return
 
-        def both(text: str) -> str:
-            return redact(own(text))
-
-        self._redact = self._invoker.redact = self._commands.redact = both
+        self._redact = self._invoker.redact = self._commands.redact = Redactors(own, redact)
 
     @abstractmethod
     def _bring_in(self, directory: Path) -> T:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 import anyio
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mcpbridge.base.errors import UpstreamUnavailable
 from mcpbridge.base.log import get_logger
@@ -51,9 +52,16 @@ class Connection:
     """One instance's connection, through all attempts; `peer` and `questions` are those of the present one."""
 
     def __init__(
-        self, name: str, settings: ServerSettings, transport: Transport, *, stepped: Callable[[], None]
+        self,
+        name: str,
+        settings: ServerSettings,
+        transport: Transport,
+        *,
+        stepped: Callable[[], None],
+        redact: Callable[[str], str] = lambda text: text,
     ) -> None:
-        """`stepped` is called after each change of state."""
+        """`stepped` is called after each change of state. `redact` masks secrets in the reasons of failures."""
+        self._redact = redact
         self._name, self._patience, self._last_words = name, settings.queue_timeout, transport.last_words
         self._start_patience = max(settings.queue_timeout, settings.init_timeout + LIST_SECONDS)
         self._on_step = stepped
@@ -162,7 +170,7 @@ class Connection:
     def explain(self, reason: str) -> str:
         """The reason, with the last thing that the server said before."""
         words = self._last_words()
-        return f"{reason}: {words}" if words and words not in reason else reason
+        return self._redact(f"{reason}: {words}" if words and words not in reason else reason)
 
     # -- for the owner task
 
@@ -213,7 +221,7 @@ class Connection:
 
     def step(self, status: Status) -> None:
         """It stands elsewhere now; whoever waits for that is told."""
-        self.status = status
+        self.status = replace(status, reason=self._redact(status.reason)) if status.reason else status
         stepped, self._stepped = self._stepped, asyncio.Event()
         stepped.set()
         self._on_step()
@@ -263,7 +271,7 @@ class Connection:
 
     def _lost(self, reason: str) -> Wait:
         wait = self._backoff.lost(self._loop.time(), random.random())
-        log.warning("upstream lost", upstream=self._name, reason=reason, retry_in=round(wait.seconds, 2))
+        log.warning("upstream lost", upstream=self._name, reason=self._redact(reason), retry_in=round(wait.seconds, 2))
         return wait
 
     def _turn_idle(self, reason: str, next_at: float) -> None:

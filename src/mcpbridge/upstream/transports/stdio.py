@@ -15,6 +15,7 @@ import anyio
 
 from mcpbridge.base.errors import Overloaded, UpstreamGone, UpstreamUnavailable
 from mcpbridge.base.log import get_logger
+from mcpbridge.base.masking.lines import LineMasker
 from mcpbridge.base.process.pipes import FdReader, FdWriter
 from mcpbridge.base.process.process import ProcessSpec, ServerProcess
 from mcpbridge.protocol.batches import Batch
@@ -66,6 +67,7 @@ class StdioTransport:
         self._spec = spec
         self._max_bytes = max_bytes
         self._redact = redact
+        self._line_masker = LineMasker(redact)
         self._stderr: deque[str] = deque(maxlen=_KEPT_LINES)
         self._noise = ""
         self.pid: int | None = None
@@ -100,7 +102,7 @@ class StdioTransport:
             UpstreamUnavailable: it cannot be started.
         """
         self._stderr.clear()
-        self._noise = ""
+        self._noise, self._line_masker = "", LineMasker(self._redact)
         try:
             process = ServerProcess.start(self._spec if isinstance(self._spec, ProcessSpec) else self._spec())
         except OSError as error:
@@ -123,7 +125,7 @@ class StdioTransport:
             self.pid = self._process = None
 
     def _keep_stderr(self, line: str) -> None:
-        line = self._redact(line)[:_KEPT_LINE_LENGTH]  # in this order: half a secret would be known as none
+        line = self._line_masker(line)[:_KEPT_LINE_LENGTH]  # in this order: half a secret would be known as none
         self._stderr.append(line)
         log.debug("server wrote to stderr", upstream=self._name, line=line)
 

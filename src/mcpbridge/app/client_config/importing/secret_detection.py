@@ -10,7 +10,8 @@ from collections import Counter
 from itertools import pairwise
 from typing import cast
 
-from mcpbridge.base.redaction import ISSUED_KEYS, MASK
+from mcpbridge.base.masking.issued_keys import ISSUED_KEYS, PRIVATE_KEYS
+from mcpbridge.base.masking.mask import MASK
 
 _STRONG = {"PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "PWD", "SECRET", "TOKEN", "AUTHORIZATION", "COOKIE", "BEARER"}
 _WEAK = {"KEY", "APIKEY", "AUTH", "CREDENTIAL", "CREDENTIALS", "PAT", "DSN", "SESSION", "SIGNATURE", "ACCESSKEY"}
@@ -37,7 +38,7 @@ _NOTHING = {
     "bearer",
     "oauth",
 }
-ISSUED = re.compile(ISSUED_KEYS)
+ISSUED = re.compile(f"{ISSUED_KEYS}|{PRIVATE_KEYS}")
 """Secrets that say who issued them."""
 URL_PASSWORD = re.compile(r"(?<=://)([^/?#\s:@]*):([^/?#\s]*)(?=@)")
 """User and password in an address."""

@@ -12,7 +12,7 @@ from typing import cast
 from mcpbridge.app.client_config.discover.found import Json
 from mcpbridge.app.client_config.importing.secret_detection import masked
 from mcpbridge.app.client_config.importing.secrets import without_secrets
-from mcpbridge.base.redaction import MASK
+from mcpbridge.base.masking.mask import MASK
 from mcpbridge.config.files.edit import NotEditable, Spot, put
 from mcpbridge.config.files.edit_toml import TomlEditor, as_key, as_value
 

@@ -1,0 +1,63 @@
+"""Keys and tokens that show what they are: the formats of those who issue them. Pure.
+
+Each is recognised by a fixed beginning (or middle) and the length of what follows; `ORDINARY_WORDS` are names that
+begin the same. Patterns of `base/masking/` take time in proportion to the text, since servers write it.
+"""
+
+import re
+
+ISSUED_KEYS = (
+    r"(?<![A-Za-z0-9_])(?:"
+    r"sk-[\w-]{16,}+|[spr]k_(?:live|test)_\w{10,}+|gh[pousr]_\w{20,}+|github_pat_\w{20,}+|gl(?:pat|dt|rt|cbt|ptt|ft|agent)-[\w.-]{16,}+"
+    r"|xox[abeprs]-[\w-]{10,}+|xapp-[\w-]{10,}+|(?:AKIA|ASIA|AROA|AIDA|ABIA|ACCA)[A-Z0-9]{16}|AIza[\w-]{30,}+|ya29\.[\w-]{20,}+"
+    r"|(?<!-)eyJ[\w-]{10,}+\.[\w-]{10,}+(?:\.[\w-]*+)*+|hf_\w{16,}+|npm_\w{20,}+|pypi-[\w-]{30,}+|(?:ntn|secret)_\w{20,}+"
+    r"|lin_(?:api|oauth)_\w{16,}+|fig[dorh]_[\w-]{16,}+|tvly-[\w-]{10,}+|fc-[0-9a-f]{20,}+"
+    r"|(?:gsk|r8|pcsk|whsec|shpat|shpss|shpca|shppa|do[opr]_v1|jina|sbp|nfp|rnd|tfp|aio|napi|vcp|tgp_v1|sntry[su])_[\w=+/-]{16,}+"
+    r"|(?:nvapi|pplx|xai|csk|xkeysib|xsmtpsib|ctx7sk|CFPAT)-[\w-]{20,}+|SG\.[\w-]{16,}+\.[\w-]{16,}+|ATATT[\w=-]{20,}+|ATCTT[\w=-]{20,}+"
+    r"|dapi[0-9a-f]{30,}+(?:-\d)?|GOCSPX-[\w-]{16,}+|ph[cx]_\w{20,}+|dckr_(?:pat|oat)_[\w-]{20,}+|rubygems_[0-9a-f]{40,}+"
+    r"|pscale_(?:tkn|pw|oauth)_[\w.=-]{20,}+|glsa_\w{30,}+|glc_[\w+/=]{30,}+|NRAK-[A-Z0-9]{20,}+|PMAK-[0-9a-f]{20,}+-[0-9a-f]{20,}+"
+    r"|lsv2_(?:pt|sk)_[0-9a-f]{20,}+\w*+|sk-lf-[\w-]{20,}+|hv[sbr]\.[\w-]{20,}+|dp\.(?:pt|st|ct|sa|scim|audit)\.[\w.-]{30,}+"
+    r"|sq0(?:atp|csp|idp)-[\w-]{20,}+|EAAA[\w-]{50,}+|AGE-SECRET-KEY-1[0-9A-Z]{50,}+|(?:fo1|fm[12][ar]?)_[\w+/=,-]{20,}+"
+    r"|(?:SK|AC)[0-9a-f]{32}(?![0-9a-fA-F])|key-[0-9a-f]{32}(?![0-9a-f])|pat\w{14}\.[0-9a-f]{40,}+"
+    r"|LTAI\w{16,}+|AKID\w{28,}+"
+    r"|A3T[A-Z0-9][A-Z0-9]{16}|EZ[AT]K[0-9a-f]{40,}+|FLWSECK[\w-]{20,}+|1//0[\w-]{30,}+|ops_eyJ[\w-]{40,}+|A3-[A-Z0-9]{6}-[A-Z0-9-]{20,}+"
+    r")"
+    r"|\$(?:2[abxy]|5|6|y|1|apr1|argon2(?:id|i|d)|scrypt|pbkdf2-sha\d+)\$[\w./$,=+-]{20,}+"
+)
+"""The pattern of secrets that say who issued them, and of hashed passwords. Compiled by those that look for them."""
+
+PRIVATE_KEYS = (
+    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:(?!-----END )[\s\S])*+"
+    r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?"
+    r"|PuTTY-User-Key-File-\d:(?:(?!Private-MAC:)[\s\S])*+(?:Private-MAC:[ \t]*[0-9a-fA-F]*)?"
+)
+"""The pattern of private keys in several lines, also of one that is cut off."""
+
+_KEYS = re.compile(ISSUED_KEYS)
+_MARKED_INSIDE = (
+    ("-us", re.compile(r"(?<!\w)[0-9a-f]{32}-us\d{1,2}\b")),
+    (".atlasv1.", re.compile(r"(?<!\w)\w{14}\.atlasv1\.[\w-]{40,}+")),
+    (":AA", re.compile(r"(?<!\d)[0-9]{6,12}:AA[\w-]{30,}+")),
+    (".", re.compile(r"(?<![\w-])[MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{27,}+")),
+)
+"""Keys that nothing at their beginning shows, by what is inside."""
+_SHORT_KEYS = re.compile(
+    r"(?<![A-Za-z0-9_-])(?:(?:sk-|gh[pousr]_|github_pat_|xox[a-z]-)[\w-]{8,}+|eyJ[\w-]{6,}+\.[\w-]{2,}+(?:\.[\w-]*+)*+)"
+)
+"""The best known ones, shortened as examples and tests have them."""
+ORDINARY_WORDS = re.compile(
+    r"(?:(?:sk|fc|xai|csk|key)-(?!proj-|ant-|or-|svcacct-)|(?:secret|npm|hf|rnd|aio|jina|napi|tfp)_)[a-z]+(?:[-_][a-z]+)*+"
+)
+"""Names of packages and variables that begin as keys do: letters only, in several words."""
+
+
+def without_keys(text: str, mask: str) -> str:
+    """The same text without keys and tokens that show what they are."""
+    for inside, pattern in _MARKED_INSIDE:
+        if inside in text:
+            text = pattern.sub(mask, text)
+    return _SHORT_KEYS.sub(lambda one: _masked(one, mask), _KEYS.sub(lambda one: _masked(one, mask), text))
+
+
+def _masked(match: re.Match[str], mask: str) -> str:
+    return match[0] if ORDINARY_WORDS.fullmatch(match[0]) else mask

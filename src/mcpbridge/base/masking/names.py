@@ -1,0 +1,101 @@
+"""Which values are secrets by the name that they stand under: `password`, `api_key`, `Authorization`. Pure.
+
+`password` and `api_key` are certain. `token` usually is one, but `"token": 5` is a count, as `max_tokens` is, and
+`nextPageToken` names a page. A `pin` is a secret if it is digits; `token_type` only describes a secret.
+"""
+
+import re
+from functools import lru_cache
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+NEVER = 1 << 30
+"""Digits that no number has."""
+
+
+class Secret(NamedTuple):
+    """Which values under a name are secrets."""
+
+    texts: Literal["all", "random", "digits"]
+    digits: int
+    """A number of at least so many is one."""
+
+    def has(self, value: str, *, is_number: bool = False) -> bool:
+        """Whether this value is one; a number as it is spelled."""
+        digits = sum(map(str.isdigit, value))
+        if is_number:
+            return digits >= self.digits
+        if self.texts == "all":
+            return bool(value)
+        is_code = bool(value) and digits == len(value)
+        return is_code and digits >= self.digits if self.texts == "digits" else not is_code and is_random(value)
+
+
+SURE = Secret("all", 1)
+LIKELY = Secret("all", 4)
+"""A shorter number is an index or a switch."""
+COUNTED = Secret("random", NEVER)
+"""Numbers are counts, and words are words."""
+CODE = Secret("digits", 3)
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_SURE = frozenset({"apikey", "authorization", "bearer", "jwt", "otp", "totp", "passcode", "passphrase", "passwd"}) | {
+    *("password", "pwd", "secret")
+}
+_LIKELY = frozenset({"auth", "cookie", "credential", "csrf", "dsn", "pat", "token", "xsrf"})
+_KEYS = frozenset({"api", "access", "account", "private", "signing", "encryption", "secret", "subscription"}) | {
+    *("shared", "master", "license", "consumer", "storage", "webhook", "deploy", "session")
+}
+"""Of which kinds keys are secrets."""
+_PAIRS = {(kind, "key") for kind in _KEYS} | {("session", "id")}
+_ENDS = ("password", "passwd", "passphrase", "secret", "apikey")
+"""Of words that are written as one: `dbpassword`."""
+_PAGES = ("next", "page", "continuation", "progress", "cancel", "prev")
+"""With one of these a token names a place, or a request."""
+_COUNTS = frozenset({"max", "min", "total", "count", "num", "input", "output", "prompt", "completion"})
+_ORDINALS = frozenset({"first", "second", "third", "last", "next", "single", "test", "by", "one", "two"})
+"""With one of these a pass is a round."""
+_CODES = frozenset({"pin", "cvv", "cvc"})
+_ABOUT = frozenset({"type", "url", "uri", "endpoint", "path", "file", "dir", "name", "count", "limit", "length"}) | {
+    *("size", "policy", "method", "mode", "enabled", "required", "expiry", "ttl", "timeout", "version", "algorithm"),
+    *("provider", "scope", "format", "level", "statu", "at", "in", "left", "used", "usage", "budget", "port"),
+}
+"""Last words of names whose values are about a secret and none themselves; without their `s`."""
+
+_RANDOM = re.compile(r"(?=\S*[0-9])\S{8,}")
+
+
+def is_random(text: str) -> bool:
+    """A text that is no ordinary word."""
+    return _RANDOM.fullmatch(text) is not None
+
+
+@lru_cache(maxsize=4096)
+def secret_of(name: str) -> Secret | None:
+    """What is a secret under this name; None: nothing."""
+    spelled = [word.lower() for word in _WORD.findall(name)]
+    words = [_singular(word) for word in spelled]
+    if not words or words[-1] in _ABOUT:
+        return None
+    if any(word in _SURE or word.endswith(_ENDS) for word in words) or any(pair in _PAIRS for pair in pairwise(words)):
+        return COUNTED if _COUNTS.intersection(words) else SURE
+    if any(word == "token" or word.endswith("token") for word in words):
+        if any(word.startswith(_PAGES) for word in words):
+            return None
+        return COUNTED if "tokens" in spelled or _COUNTS.intersection(words) else LIKELY
+    if not _LIKELY.isdisjoint(words):
+        return LIKELY
+    if words[-1] == "pass":
+        return COUNTED if len(words) == 1 or words[-2] in _ORDINALS else LIKELY
+    return None if _CODES.isdisjoint(words) else CODE
+
+
+@lru_cache(maxsize=4096)
+def is_about(name: str) -> bool:
+    """A number under this name, among secrets, is about them: when they expire, how many there are."""
+    words = [_singular(word.lower()) for word in _WORD.findall(name)]
+    return bool(words) and (words[-1] in _ABOUT or words[0] in ("expire", "expiration", "exp", "iat", "nbf"))
+
+
+def _singular(word: str) -> str:
+    return word[:-1] if word.endswith("s") and not word.endswith("ss") else word

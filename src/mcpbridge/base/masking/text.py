@@ -1,0 +1,379 @@
+"""Take secrets out of a text by what stands around them and by how they look. Pure.
+
+What is looked for: private keys, addresses with passwords or keys, header lines, cookies, assignments in the ways of
+programs, shells and configuration files, options of commands, and what sentences say ("the password is …"). Prose and
+code stay readable: a value counts as a secret if it is quoted or assigned, or looks like no word. Which names are those
+of secrets is decided in `names.py`, keys that show who issued them are in `issued_keys.py`.
+
+Masking twice is masking once: passes go on until nothing changes. A text that is not done after a few of them was made
+for that, and is masked whole. The patterns take time in proportion to the text, since servers write it.
+"""
+
+import re
+from collections.abc import Callable
+
+from mcpbridge.base.masking.issued_keys import PRIVATE_KEYS, without_keys
+from mcpbridge.base.masking.mask import MASK
+from mcpbridge.base.masking.names import LIKELY, SURE, Secret, secret_of
+
+PASSES = 8
+"""More than any text needs that was not made for it: what is masked may let something else be seen."""
+
+_PEM = re.compile(PRIVATE_KEYS)
+_COLOURS = re.compile(r"\x1b\[[0-9;]{0,20}m")
+
+_USER_INFO = re.compile(r"(?<=://)([^/\s:@?#\"'<>]{0,512}+)(:[^/\s?#\"'<>]{1,512})?(?=@)")
+_DATABASE = re.compile(r"(?<=://)([^\s:@/\"'<>]{0,128}+:)(?!//)([^\s\"'<>]{1,256})(?=@[\w.\[-])")
+_DATABASE_SCHEME = re.compile(
+    r"(?:postgres(?:ql)?|mysql|mariadb|mongodb|rediss?|amqps?|mssql|sqlserver|oracle|clickhouse|cockroachdb|snowflake"
+    r"|ldaps?|smtps?|imaps?|nats|ftp|sftp|couchbases?|neo4j|bolt)(?:\+[a-z\d]{1,20})?://$",
+    re.IGNORECASE,
+)
+"""Passwords in these often have characters that end them in other addresses."""
+_ORACLE = re.compile(r"(?<=:thin:)([\w.$-]{1,64}+)/([^\s@/\"']{1,128}+)(?=@)")
+_HOOKS = re.compile(
+    r"((?:hooks\.slack\.com/(?:services|workflows|triggers)|discord(?:app)?\.com/api/(?:v\d+/)?webhooks/\d{5,30}"
+    r"|[\w.-]{1,60}\.office\.com/webhookb?2?|hooks\.zapier\.com/hooks/catch|api\.telegram\.org/(?=bot\d))/?)"
+    r"([^\s\"'<>?#]{8,}+)",
+    re.IGNORECASE,
+)
+"""Addresses that are a secret themselves: whoever knows them may post."""
+_COOKIES = re.compile(
+    r"(?<!\w)((?:Set-)?Cookie2?[\"']?:[ \t]{0,8}[\"']?)(?!\[redacted\])[^\s=;,\"']{1,64}+=[^\r\n\"'\\]*+", re.IGNORECASE
+)
+_AUTHORIZATION = re.compile(
+    r"(?<!\w)((?:Proxy-)?Authorization[\"']?[:=][ \t]{0,8}[\"']?"
+    r"(?:Digest|OAuth|Hawk|Signature|AWS4-HMAC-SHA256|MAC|NTLM)[ \t]{1,8})(?!\[redacted\])([^\r\n']+)",
+    re.IGNORECASE,
+)
+"""Schemes with several parameters: nothing of the rest of the line is worth reading."""
+_SCHEME = re.compile(r"\b(Bearer|Basic)((?:\s|%20){1,3})([A-Za-z0-9._~+/=-]{8,}+)", re.IGNORECASE)
+_QUERY = re.compile(
+    r"(?:(?<=[?&;#])|(?<=%3[fF])|(?<=%26))([A-Za-z0-9_.\[\]-]{1,80}+)(=|%3[dD])((?:(?!%26)[^&;\s\"'<>#])++)"
+)
+_ELEMENT = re.compile(r"<([A-Za-z_][\w.-]{0,79})>([^<>]++)(?=</\1>)")
+_PAIR = re.compile(r"\(b?([\"'])([\w-]{1,80}+)\1, b?([\"'])((?:(?!\3)[^\\\n])++)(?=\3\))")
+"""A header as Python shows it in a list."""
+_NAMED = re.compile(
+    r"(\bname[\"']?[ \t]{0,3}[:=][ \t]{0,3}[\"']?)([A-Za-z_][\w-]{0,79}+)"
+    r"([\"']?[,;]?\s{1,40}[\"']?value[\"']?[ \t]{0,3}[:=][ \t]{0,3})"
+    r"(\"(?:[^\"\\\n]|\\.)*+\"|'[^'\n]*+'|[^\s\"',;{}]++)"
+)
+"""A variable or a header as lists of them have it: its name under `name`, and then its value."""
+
+_OPTION = re.compile(
+    r"(?<![\w-])(--[a-z][\w-]{0,79}+)([\"']?,?[ \t]{1,3}|=)(\"[^\"\n]*+\"|'[^'\n]*+'|[^\s\"'`<>|;&$-][^\s\"'`<>|;&]*+)"
+)
+_USER_OPTION = re.compile(
+    r"(?<![\w-])((?:-u|--user|--proxy-user|-U)[ =]{0,2}[\"']?)([^\s:\"']{1,128}+):([^\s\"']{1,256}+)"
+)
+_DATABASE_CLIENT = re.compile(
+    r"(\b(?:mysql|mysqldump|mysqladmin|mysqlimport|mariadb|mariadb-dump|sshpass|mongosh?|mongodump)\b"
+    r"[^\n|;]{0,200}? -p[ \t]{0,2})"
+    r"([^\s-][^\s|;]{0,256}+)"
+)
+_DIRECTIVE = re.compile(
+    r"^([ \t]*(?:ENV|ARG|setenv|set -g?x)[ \t]{1,4}([A-Za-z_]\w{0,79}+)[ \t]{1,4})(?!=)([^\s=]\S*+)", re.MULTILINE
+)
+_SENTENCE = re.compile(
+    r"(?<![\w-])((?:api|access|secret|private|client|auth|bearer|bot|refresh|signing|encryption|license|service)?[ _-]?"
+    r"(?:password|passwd|passphrase|passcode|secret|token|key|credentials?|pin|otp))"
+    r"((?:[ \t]+(?:is|was|of|provided|used|given|value|set to|equals))?[ \t]*[:=]?[ \t]*)"
+    r"(\"[^\"\s]{3,256}+\"|'[^'\s]{3,256}+'|`[^`\s]{3,256}+`|[^\s\"'`<>,;(){}\[\]|\\]{6,128}+)",
+    re.IGNORECASE,
+)
+_NAME = re.compile(r"(?<!\w)([A-Za-z_][\w.-]{0,79}+)(\\*+[\"']?\s{0,3}(=>|:=|[=:])\s{0,3})")
+_SPACED = re.compile(
+    r"(?:^|[^\w-])(api|access|secret|private|client|signing|encryption|license|subscription|account)[ \t]$",
+    re.IGNORECASE,
+)
+_WRAPPED = re.compile(r"\[(?=[A-Za-z0-9\"'])|Some\(|SecretStr\(|[bru](?=[\"'])|&(?=\w)")
+_VALUE = re.compile(
+    r'(?P<escaped>\\+")(?P<in_escaped>(?:[^"\\\n]|\\+[^"\\\n])*+)'
+    r'|"(?P<double>(?:[^"\\\n]|\\.)*+)'
+    r"|'(?P<single>(?:[^'\\\n]|\\.)*+)"
+    r"|(?P<scheme>(?:Bearer|Basic|Token|Digest|ApiKey|Negotiate)[ \t]{1,3})?"
+    r"(?P<bare>[^\s\"'`<>,;&(){}\[\]|\\]{1,128}+)",
+    re.IGNORECASE,
+)
+_REST = re.compile(r"[^\s\"'`<>,;&(){}\[\]|\\]*+")
+"""What of a longer value is left. Not searched at once: texts may be full of names that are followed by long values."""
+_HEADER_NAME = re.compile(r"[Xx]-[\w-]+|[A-Z][\w]*(?:-[A-Z]\w*)+|(?:Proxy-)?Authorization")
+_CODE_LIKE = re.compile(r"[A-Za-z_]+(?:[._]+[A-Za-z_]+)+")
+_GOES_ON = re.compile(r"[ \t]+[\w(]")
+_NO_VALUES = frozenset({"", "true", "false", "yes", "no", "on", "off", "none", "null", "nil", "undefined", "auto"}) | {
+    *("default", "basic", "bearer", "oauth", "oauth2", "required", "optional", "missing", "invalid", "expired"),
+    *("given", "set", "unset", "ok", "wrong", "incorrect", "unknown", "empty", "valid", "denied", "failed"),
+    *("str", "string", "secretstr", "int", "integer", "number", "float", "bool", "boolean", "bytes", "any", "object"),
+    *("text", "list", "dict", "array", "varchar", "type", "token", "digest", "apikey", "negotiate"),
+    *("redacted", "masked", "filtered", "prompt", "not", "must", "revoked"),
+}
+"""What a text says of a secret without telling it."""
+
+
+def without_secrets(text: str, known: Callable[[str], str] = lambda text: text) -> str:
+    """The same text with its secrets masked. `known` masks values that are known to be secrets."""
+    if "\x1b" in text and (plain := _COLOURS.sub("", text)) != text:  # they may stand between a name and its value
+        plain = plain.replace("\x1b", "") if _COLOURS.search(plain) else plain
+        masked = _until_stable(plain, known)
+        return text if masked == plain else masked
+    return _until_stable(text, known)
+
+
+def _until_stable(text: str, known: Callable[[str], str]) -> str:
+    for _ in range(PASSES):
+        before, text = text, _pass(known(text))
+        if text == before:
+            return text
+    return MASK
+
+
+_HOSTS = ("hooks.slack.com", "discord", "office.com/", "hooks.zapier.com", "api.telegram.org")
+_SAID = ("password", "passwd", "passphrase", "passcode", "secret", "token", "key", "credential", "pin", "otp")
+
+
+def _pass(text: str) -> str:
+    """Each search is left out where what it cannot do without is not there: most texts have little of it."""
+    lower = text.lower()
+    if "-----BEGIN " in text or "PuTTY-User" in text:
+        text = _PEM.sub(MASK, text)
+    if "://" in text:
+        text = _DATABASE.sub(_of_database, text)
+        text = _USER_INFO.sub(_of_user_info, text)
+    if ":thin:" in text:
+        text = _ORACLE.sub(rf"\1/{MASK}", text)
+    if any(host in lower for host in _HOSTS):
+        text = _HOOKS.sub(_of_hook, text)
+    if "cookie" in lower:
+        text = _COOKIES.sub(rf"\1{MASK}", text)
+    if "authorization" in lower:
+        text = _AUTHORIZATION.sub(rf"\1{MASK}", text)
+        text = _PAIR.sub(_of_pair, text)
+    elif "(" in text and ("'," in text or '",' in text):
+        text = _PAIR.sub(_of_pair, text)
+    if "=" in text or "%3" in text:
+        text = _QUERY.sub(_of_query, text)
+    if "</" in text:
+        text = _ELEMENT.sub(_of_element, text)
+    if "value" in lower and "name" in lower:
+        text = _NAMED.sub(_of_named, text)
+    if "-" in text:
+        if " -p" in text:
+            text = _DATABASE_CLIENT.sub(rf"\1{MASK}", text)
+        if " -u" in text or "-user" in text or " -U" in text:
+            text = _USER_OPTION.sub(_of_user_option, text)
+        if "--" in text:
+            text = _OPTION.sub(_of_option, text)
+    if "env " in lower or "arg " in lower or "set " in lower:
+        text = _DIRECTIVE.sub(_of_directive, text)
+    if "=" in text or ":" in text:
+        text = _of_settings(text)
+    if any(word in lower for word in _SAID):
+        text = _SENTENCE.sub(_of_sentence, text)
+    if "bearer" in lower or "basic" in lower:
+        text = _SCHEME.sub(_of_scheme, text)
+    return without_keys(text, MASK)
+
+
+def _of_database(match: re.Match[str]) -> str:
+    start = match.start()
+    is_one = MASK not in match[2] and _DATABASE_SCHEME.search(match.string, max(0, start - 48), start)
+    return f"{match[1]}{MASK}" if is_one else match[0]
+
+
+def _of_hook(match: re.Match[str]) -> str:
+    return match[0] if MASK in match[2] else f"{match[1]}{MASK}"
+
+
+def _of_user_info(match: re.Match[str]) -> str:
+    user = match[1]
+    is_token = without_keys(user, MASK) != user or (len(user) >= 16 and any(map(str.isdigit, user)))
+    return MASK if match[2] or is_token else match[0]
+
+
+_IN_ADDRESSES = frozenset(
+    {"key", "sig", "code", "signature", "x-amz-signature", "x-amz-credential", "hmac", "appid", "auth"}
+)
+"""Names in the query of an address that are those of secrets there alone."""
+
+
+def _of_query(match: re.Match[str]) -> str:
+    name, equals, value = match.groups()
+    secret = SURE if name.lower() in _IN_ADDRESSES else secret_of(name)
+    is_one = secret is not None and not says_nothing(value) and secret.has(value, is_number=value.isdecimal())
+    return f"{name}{equals}{MASK}" if is_one else match[0]
+
+
+def _of_element(match: re.Match[str]) -> str:
+    secret, value = secret_of(match[1]), match[2].strip()
+    return f"<{match[1]}>{MASK}" if secret and _is_quoted_secret(secret, value) else match[0]
+
+
+def _of_pair(match: re.Match[str]) -> str:
+    secret, value = secret_of(match[2]), match[4]
+    if not secret or not _is_quoted_secret(secret, value):
+        return match[0]
+    return f"{match[0][: -len(value)]}{MASK}"
+
+
+def _of_named(match: re.Match[str]) -> str:
+    secret, value = secret_of(match[2]), match[4]
+    quote = value[0] if value[0] in "\"'" else ""
+    bare = value[1:-1] if quote else value
+    is_one = secret is not None and bare != MASK and not says_nothing(bare) and secret.has(bare)
+    return f"{match[1]}{match[2]}{match[3]}{quote}{MASK}{quote}" if is_one else match[0]
+
+
+def _of_option(match: re.Match[str]) -> str:
+    name, between, value = match.groups()
+    secret, quote = secret_of(name), value[0] if value[0] in "\"'" else ""
+    bare = value[1:-1] if quote else value
+    if secret is None or says_nothing(bare) or not secret.has(bare):
+        return match[0]
+    is_one = bool(quote) or between == "=" or _is_unlike_words(bare)
+    return f"{name}{between}{quote}{MASK}{quote}" if is_one else match[0]
+
+
+def _of_user_option(match: re.Match[str]) -> str:
+    user, password = match[2], match[3]
+    is_id = user.isdecimal() or password.isdecimal() or password == user or says_nothing(password)
+    return match[0] if is_id else f"{match[1]}{user}:{MASK}"
+
+
+def _of_directive(match: re.Match[str]) -> str:
+    secret, value = secret_of(match[2]), match[3]
+    is_one = secret is not None and not says_nothing(value) and secret.has(value)
+    return f"{match[1]}{MASK}" if is_one else match[0]
+
+
+_COUNTED_WORDS = re.compile(r"(?:[a-z]*[\d.,]+(?:st|nd|rd|th|k|m|s|ms|b|kb|mb|px|x)?|[a-z]+\d{1,2})", re.IGNORECASE)
+"""Numbers, and words with a number at their end (`sha256`, `v2`, `user1`) are named after such a word in sentences."""
+
+
+def _of_sentence(match: re.Match[str]) -> str:
+    """`token abc123 has expired`: a value after a name without a sign between must look like no word at all."""
+    name, between, value = match.groups()
+    quote = value[0] if value[0] in "\"'`" else ""
+    bare = value[1:-1] if quote else value.rstrip(".:!?")
+    words = name.split()
+    is_key = words[-1].lower().endswith("key")
+    if (is_key and len(words) == 1 and secret_of(name) is None) or says_nothing(bare):
+        return match[0]
+    is_said = between.strip().lower() not in ("", ":", "=")
+    is_unlike = _is_unlike_words(bare) and not _is_place(bare)
+    if quote:
+        is_one = is_unlike or (is_said and "password" in name.lower())
+    elif is_said and "pass" in name.lower():
+        is_one = is_unlike
+    else:
+        is_one = is_unlike and _looks_random(bare)
+    return f"{name}{between}{quote}{MASK}{quote or value[len(bare) :]}" if is_one else match[0]
+
+
+def _looks_random(bare: str) -> bool:
+    digits = sum(map(str.isdigit, bare))
+    return len(bare) >= 8 and digits >= 2 and digits < len(bare) and not _COUNTED_WORDS.fullmatch(bare)
+
+
+def _is_place(bare: str) -> bool:
+    """A path, a file and its line, an address, a time."""
+    return (
+        "/" in bare
+        or "\\" in bare
+        or "::" in bare
+        or bool(re.search(r"\.[A-Za-z]{1,5}(?::\d+)*$|^\d[\d:.TZ+-]*$|^0x", bare))
+    )
+
+
+def _of_scheme(match: re.Match[str]) -> str:
+    value = match[3]
+    is_word = not re.search(r"[0-9]|[a-z][A-Z]|=$", value)
+    return match[0] if is_word else f"{match[1]}{match[2]}{MASK}"
+
+
+def _of_settings(text: str) -> str:
+    """Without the values of `name=value`, `name: value` and `"name": "value"`."""
+    parts: list[str] = []
+    done = at = 0
+    while (match := _NAME.search(text, at)) is not None:
+        at = match.end()
+        secret = secret_of(match[1]) or _spaced_secret(text, match)
+        if secret is None:
+            continue
+        start = at
+        if (wrapped := _WRAPPED.match(text, start)) is not None and not text.startswith(MASK, start):
+            start = wrapped.end()
+        value = _VALUE.match(text, start)
+        if value is None:
+            continue
+        where = _secret_in(text, match, value, secret)
+        if where is not None:
+            parts += [text[done : where[0]], MASK]
+            done = at = where[1]
+    return "".join([*parts, text[done:]])
+
+
+def _spaced_secret(text: str, name: re.Match[str]) -> Secret | None:
+    """`API Key: …`: the name is two words."""
+    if name[1].lower() not in ("key", "id"):
+        return None
+    before = _SPACED.search(text, max(0, name.start() - 16), name.start())
+    return secret_of(f"{before[1].lower()}_{name[1].lower()}") if before is not None else None
+
+
+def _secret_in(text: str, name: re.Match[str], value: re.Match[str], secret: Secret) -> tuple[int, int] | None:
+    """From where to where a value is one."""
+    for kind in ("in_escaped", "double", "single"):
+        if (quoted := value[kind]) is not None:
+            is_one = _is_quoted_secret(secret, quoted)
+            return value.span(kind) if is_one else None
+    start, end = value.span("bare")
+    if not _is_bare_secret(text, name, value, secret):
+        return None
+    rest = _REST.match(text, end)
+    end = rest.end() if rest is not None else end
+    return start, end - 1 if text[end - 1] in ".:!?" and end - start > 1 else end
+
+
+def says_nothing(value: str) -> bool:
+    """Whether it is masked already, names where the value is to come from, or says of a secret without telling it."""
+    return MASK in value or value.lower() in _NO_VALUES or value.startswith(("$", "{{", "<", "%(", "***", "--"))
+
+
+def _is_quoted_secret(secret: Secret, value: str) -> bool:
+    if says_nothing(value):
+        return False
+    return secret.has(value, is_number=value.isdecimal() and secret is not SURE)
+
+
+def _is_bare_secret(text: str, name: re.Match[str], value: re.Match[str], secret: Secret) -> bool:
+    """Whether what stands there without quotes is one, and no word of a sentence, no code and no variable."""
+    bare = value["bare"].rstrip(".:!?")
+    is_number = bare.replace(".", "", 1).isdecimal()
+    if bare.lower() in _NO_VALUES or bare.startswith("$") or not any(map(str.isalnum, bare)):
+        return False
+    if not secret.has(bare, is_number=is_number):
+        return False
+    after = value.end()
+    if text.startswith(("(", "["), after):  # a function, or what was masked already
+        return False
+    if bare.startswith("/") and name[1].lower().endswith("pwd"):  # a directory
+        return False
+    if value["scheme"] or secret.texts != "all":
+        return True
+    is_colon, is_spaced = name[3] == ":", name[2][-1:].isspace()
+    if not is_spaced:
+        return not is_colon or secret is SURE or _is_unlike_words(bare)
+    if _CODE_LIKE.fullmatch(bare) and not is_colon:
+        return False
+    if is_number:
+        return secret is SURE or not _GOES_ON.match(text, after)
+    if _HEADER_NAME.fullmatch(name[1]):
+        return not _GOES_ON.match(text, after) or _is_unlike_words(bare)
+    if _GOES_ON.match(text, after):
+        return _is_unlike_words(bare)
+    return secret is not LIKELY or _is_unlike_words(bare) or len(bare) >= 12
+
+
+def _is_unlike_words(bare: str) -> bool:
+    return len(bare) >= 6 and bool(re.search(r"[0-9]|[a-z][A-Z]", bare))

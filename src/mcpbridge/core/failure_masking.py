@@ -1,0 +1,123 @@
+"""Mask secrets in what says that something failed: errors of servers, results with `isError`, their log messages.
+
+Results of calls that succeed pass as they came. So do errors whose `data` is to be used: a page that the user must
+visit first has an address that would lead nowhere. Bytes in which nothing is masked stay the same.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any, cast
+
+import msgspec
+from msgspec import Raw
+
+from mcpbridge.base.errors import UpstreamAnswered
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.error_codes import URL_ELICITATION_REQUIRED
+from mcpbridge.protocol.jsonrpc import encode
+
+Redact = Callable[[str], str]
+
+LARGEST = 1024 * 1024
+"""Bytes of a failure that are looked into: that takes seconds for more. What is larger is replaced by its beginning."""
+_BEGINNING = 64 * 1024
+
+
+class _Failed(msgspec.Struct):
+    is_error: object = msgspec.field(default=False, name="isError")
+
+
+class _Error(msgspec.Struct):
+    code: object = 0
+
+
+_decode = msgspec.json.Decoder(_Failed).decode
+_decode_error = msgspec.json.Decoder(_Error).decode
+
+
+FAILED = re.compile(rb'"isError"\s*:\s*true')
+"""What a result has that says that its call failed; others are not looked into."""
+WHOLE, EDGE = 128 * 1024, 32 * 1024
+"""Bytes up to which a result is searched whole, and of each end of a larger one: servers write this first or last."""
+
+
+def without_secrets_if_failed(result: Body, redact: Redact) -> Body:
+    """The result, without secrets if it says that the call failed."""
+    view = memoryview(result.data)
+    ends = view if view.nbytes <= WHOLE else bytes(view[:EDGE]) + bytes(view[-EDGE:])
+    return Body(masked_result(result.data, redact)) if FAILED.search(ends) else result
+
+
+def masked_result(data: bytes | Raw, redact: Redact) -> bytes | Raw:
+    """A result, without secrets if it says that the call failed."""
+    try:
+        if _decode(data).is_error is not True:
+            return data
+        if len(bytes(data)) > LARGEST:
+            return encode({"content": [{"type": "text", "text": _beginning(bytes(data), redact)}], "isError": True})
+        result = cast("dict[str, object]", _exact(data))
+        masked = {name: _masked_member(name, value, redact) for name, value in result.items()}
+        return data if all(masked[name] is result[name] for name in result) else encode(masked)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return data  # it cannot be read, which whoever reads it says
+
+
+def _masked_member(name: str, value: object, redact: Redact) -> object:
+    """A member of a failed result: its texts and structured content tell of the failure; media are data."""
+    from mcpbridge.base.masking.values import without_secrets_in  # loaded with the first failure
+
+    if name == "structuredContent":
+        return without_secrets_in(value, redact)
+    if name != "content" or not isinstance(value, list):
+        return value
+    blocks = cast("list[object]", value)
+    masked = [without_secrets_in(block, redact) if _is_text(block) else block for block in blocks]
+    return masked if any(new is not old for new, old in zip(masked, blocks, strict=True)) else blocks
+
+
+def _is_text(block: object) -> bool:
+    return isinstance(block, dict) and not cast("dict[str, object]", block).keys() & {"data", "resource", "uri"}
+
+
+def masked_error(error: UpstreamAnswered, redact: Redact) -> UpstreamAnswered:
+    """An error of a server's own making, without secrets; the same object if there are none."""
+    try:
+        if _decode_error(error.error).code == URL_ELICITATION_REQUIRED:
+            return error
+        masked = bytes(_masked_json(error.error, redact))
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        masked = redact(error.error.decode("utf-8", "replace")).encode()
+    if masked == error.error:
+        return error
+    again = UpstreamAnswered(error.upstream, masked)
+    again.asked = error.asked
+    return again
+
+
+def masked_log(data: Raw, redact: Redact) -> Raw:
+    """The `data` of a server's log message without secrets."""
+    try:
+        return Raw(_masked_json(data, redact))
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return data
+
+
+def _masked_json(data: bytes | Raw, redact: Redact) -> bytes | Raw:
+    from mcpbridge.base.masking.values import without_secrets_in  # loaded with the first failure
+
+    value = _exact(data)
+    masked = without_secrets_in(value, redact)
+    return data if masked is value else encode(masked)
+
+
+def _beginning(data: bytes, redact: Redact) -> str:
+    text = redact(data[:_BEGINNING].decode("utf-8", "replace"))
+    return f"The call failed with {len(data)} bytes, of which this is the beginning: {text}"
+
+
+def _number(text: str) -> Any:
+    return Raw(text.encode())
+
+
+_exact = cast("Callable[[bytes | Raw], object]", msgspec.json.Decoder(float_hook=_number).decode)
+"""Numbers stay as they are written."""
