@@ -31,7 +31,7 @@ def canonical(arguments: bytes | Raw | None) -> bytes:
     if not data:
         return EMPTY_OBJECT
     try:
-        spelled = _encode(_decode(data))
+        spelled = _encode(decode_exactly(data))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return data
     return spelled if _has_all_members(spelled, data) else data
@@ -46,7 +46,8 @@ def _exact(number: str) -> Raw:
     return Raw(number.encode())
 
 
-_decode = msgspec.json.Decoder(float_hook=_exact).decode  # whole numbers of any size are exact as they are
+decode_exactly = msgspec.json.Decoder(float_hook=_exact).decode
+"""JSON to Python values that are encoded with the same numbers: fractions as `Raw`, whole numbers as they are."""
 _encode = msgspec.json.Encoder(order="sorted").encode
 _STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"([ \t\r\n]*:)?', re.DOTALL)
 _SPACED = re.compile(rb'"[ \t\r\n]+:')

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 
+import msgspec
 from msgspec import Raw
 
 from mcpbridge.base.errors import (
@@ -31,6 +32,7 @@ from mcpbridge.protocol.jsonrpc import (
     encode_response,
 )
 from mcpbridge.protocol.meta import cancelled_id, progress_token, subscription_id
+from mcpbridge.protocol.own_keys import MARK, remove_own_keys
 from mcpbridge.protocol.transport import Channel, Outgoing
 
 log = get_logger("mcpbridge.peer")
@@ -197,6 +199,8 @@ class Peer:
         """Take a message to whom it concerns. Whatever is wrong with it ends here: others follow behind it."""
         self.last_heard = self._loop.time()
         try:
+            if MARK in bytes(frame.result) or MARK in bytes(frame.params) or MARK in bytes(frame.error):
+                self._remove_own_keys(frame)
             if not frame.method:
                 self._answered(frame)
             elif bytes(frame.id):
@@ -228,6 +232,14 @@ class Peer:
         self._on_closed(reason)
 
     # -- internals
+
+    def _remove_own_keys(self, frame: Frame) -> None:
+        try:
+            remove_own_keys(frame)
+        except (msgspec.MsgspecError, RecursionError):  # better no answer than one that may pass as ours
+            frame.params = frame.result = frame.error = Raw()
+            if not frame.method:
+                frame.result = Raw(b"null")
 
     def _answered(self, frame: Frame) -> None:
         id_ = bytes(frame.id)
