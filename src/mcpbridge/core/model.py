@@ -208,5 +208,8 @@ class Call(Struct, eq=False):
 Asks = Callable[[Call], "str | Awaitable[str]"]
 """Why a person must agree to a call, told by its arguments; empty: nobody must. Raises CallRefused: it is not to be."""
 
+Precheck = Callable[[Call], Awaitable[Body | None]]
+"""The result of a call that cannot be done, without doing any of it; None: it can be done. Raises as the call would."""
+
 CallHandler = Callable[[Call], Awaitable[Body]]
 """What happens to a call, compiled when the snapshot is built; the result is the upstream's."""

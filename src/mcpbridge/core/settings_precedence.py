@@ -47,9 +47,14 @@ def resolve(
     is_trusted: bool,
     limits: tuple[int, Rate | None, Rate | None] = (0, None, None),
     is_local: bool = False,
+    is_own_function: bool = False,
     results: ResultOptions = DEFAULT_RESULTS,
 ) -> CallOptions:
-    """The options of one tool. `name`: the server's own; `limits`: its `max_concurrent`, `rate_limit`, the server's."""
+    """The options of one tool. `name`: the server's own; `limits`: its `max_concurrent`, `rate_limit`, the server's.
+
+    `is_own_function`: a function of whoever runs the bridge. Its calls run one at a time only where it is annotated so:
+    its name was chosen for people, and its author can say what it does.
+    """
     levels = [level for level in (tool, server, calls) if level is not None]
     own = [level for level in (tool, server) if level is not None]
 
@@ -65,6 +70,7 @@ def resolve(
     if read_only is None and (_matches(spellings, calls.write_names) or _matches(spellings, calls.destructive_names)):
         effect = "write"
     destructive = _believed_claim(nearest("destructive", None), hints.destructive, is_trusted, believed=True)
+    is_annotated = read_only is False or (bool(destructive) and not read_only)
     if destructive is None:
         destructive = _matches(spellings, calls.destructive_names)
     destructive = destructive and not read_only
@@ -89,7 +95,8 @@ def resolve(
         retry=nearest("retry", NO_RETRY),
         cache=_cache_seconds(effect, tool, nearest("cache", 0.0)),
         is_cache_shared=nearest("cache_scope", "private") == "shared",
-        is_serial=effect == "write" and nearest("side_effects", "serial") == "serial",
+        is_serial=(is_annotated if is_own_function else effect == "write")
+        and nearest("side_effects", "serial") == "serial",
         max_concurrent=limits[0],
         rate_limit=limits[1],
         server_rate_limit=limits[2],

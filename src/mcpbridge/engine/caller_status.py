@@ -14,6 +14,8 @@ from mcpbridge.core.model import BRIDGE, Call
 from mcpbridge.core.settings_precedence import result_options
 from mcpbridge.engine.generation import Generation
 from mcpbridge.pipeline.observability.metrics import CountsBySession
+from mcpbridge.pipeline.per_client import client_of
+from mcpbridge.pipeline.stages.call_budget import BudgetState
 from mcpbridge.results.kept_results import KeptResults
 from mcpbridge.upstream.pool import Pool
 
@@ -28,6 +30,7 @@ async def caller_status(
     pool: Pool,
     kept_results: KeptResults,
     session_counts: CountsBySession,
+    budgets: BudgetState,
 ) -> dict[str, Any]:
     """What the tool of this name says to who calls it, by what is in effect `now`."""
     caller = call.caller
@@ -35,7 +38,8 @@ async def caller_status(
         snapshot = catalog.view(caller.view, catalog.audience(caller.name, caller.principal))
         return brief(now.tool_search.visible_to(caller), snapshot, pool, now.settings)
     stored = len(await kept_results.summaries(principal=caller.principal, limit=_MOST_RESULTS))
-    return pulse(call, session_counts, stored, now.settings)
+    made = budgets.counts.of(client_of(call)).calls
+    return pulse(call, session_counts, stored, now.settings, made)
 
 
 def brief(visible: VisibleTools, snapshot: Snapshot, pool: Pool, settings: Settings) -> dict[str, Any]:
@@ -60,8 +64,11 @@ def brief(visible: VisibleTools, snapshot: Snapshot, pool: Pool, settings: Setti
     return told
 
 
-def pulse(call: Call, session_counts: CountsBySession, stored: int, settings: Settings) -> dict[str, Any]:
-    """How the session of this call stands. `stored`: results that are kept for who calls."""
+def pulse(call: Call, session_counts: CountsBySession, stored: int, settings: Settings, made: int) -> dict[str, Any]:
+    """How the session of this call stands.
+
+    `stored`: results that are kept for who calls. `made`: calls that count for `calls.max_calls`, this one too.
+    """
     counts = session_counts.of(call.caller.session.id)
     told: dict[str, Any] = {
         "calls": counts.calls,
@@ -74,7 +81,7 @@ def pulse(call: Call, session_counts: CountsBySession, stored: int, settings: Se
     if counts.last_error:
         told["last_error"] = counts.last_error[:200]
     if settings.calls.max_calls:
-        told["calls_left"] = max(0, settings.calls.max_calls - counts.calls)
+        told["calls_left"] = max(0, settings.calls.max_calls - made)
     return told
 
 

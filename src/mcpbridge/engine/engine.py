@@ -372,9 +372,16 @@ class Engine(Reloading, ProgramRequests, EngineStatus):
     async def _caller_status(self, call: Call, name: str) -> Mapping[str, Any]:
         from mcpbridge.engine.caller_status import caller_status
 
-        session_counts = self._shared.calls.session_counts
+        calls = self._shared.calls
         return await caller_status(
-            call, name, self._generation, self.catalog, self.pool, self.results.kept_results, session_counts
+            call,
+            name,
+            self._generation,
+            self.catalog,
+            self.pool,
+            self.results.kept_results,
+            calls.session_counts,
+            calls.budgets,
         )
 
     def _catalog_changed(self, snapshot: Snapshot, kinds: frozenset[Kind]) -> None:

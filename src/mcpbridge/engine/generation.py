@@ -147,14 +147,14 @@ def build(
     own_tools = {**results.builtins, **tool_search.builtins}
     builtins = shared.builtins.build(settings, own_tools, shared.builtin_context(settings), lease)
     sources = {**offering, **builtins.sources}
-    options = ToolOptions(sources, settings.calls, settings.results)
+    options = ToolOptions(sources, settings.calls, settings.results, is_own_function=backends.is_own_function)
     policy = Policy(settings.permissions, sources, settings.calls, options.of)
     asks = shared.backends.asking(backends, builtins.asks)
     on_call_end = tool_search.call_ended if tool_search.feedback is not None else None
     serve = {**builtins.serve, **backends.serve}
     if every := settings.health.every:
         lease.hold("health", every, lambda: PeriodicCheck(shared.health_checks, every), run=PeriodicCheck.running)
-    inputs = PipelineInputs(servers, options, policy, results, sources, serve, asks, on_call_end)
+    inputs = PipelineInputs(servers, options, policy, results, sources, serve, builtins.precheck, asks, on_call_end)
     identity = identity_of(settings)
     listing = Listing(
         catalog,

@@ -19,7 +19,7 @@ from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.config.own_code import OwnCode
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.call_settings import CallSettings
-from mcpbridge.core.model import BRIDGE, BUILTIN, Asks, Call, Tool
+from mcpbridge.core.model import BRIDGE, BUILTIN, Asks, Call, Precheck, Tool
 from mcpbridge.core.source_settings import OfferSettings, ToolSettings
 from mcpbridge.engine.leases import Lease, until_closed
 from mcpbridge.engine.wiring.sandbox import Sandboxes
@@ -55,6 +55,10 @@ class BuiltinSet(Struct, frozen=True):
     def asks(self, tool: Tool) -> Asks | None:
         """Tells of a call why a person must agree to it, where that depends on its arguments; empty: nobody must."""
         return getattr(self.tools.get(tool.server, {}).get(tool.name), "asks", None)
+
+    def precheck(self, tool: Tool) -> Precheck | None:
+        """Tells of a call that it cannot be done, before a person is asked about it."""
+        return getattr(self.tools.get(tool.server, {}).get(tool.name), "precheck", None)
 
     def inactive(self) -> list[dict[str, str]]:
         """Enabled tools that cannot work here, and why."""

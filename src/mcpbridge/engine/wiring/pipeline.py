@@ -16,7 +16,7 @@ from mcpbridge.config.schema import Settings
 from mcpbridge.core.call_options import CallOptions, Hints
 from mcpbridge.core.call_settings import CALL_SECONDS, CallDefaults
 from mcpbridge.core.events import EventBus
-from mcpbridge.core.model import BRIDGE, BUILTIN, Asks, CallHandler, Tool
+from mcpbridge.core.model import BRIDGE, BUILTIN, Asks, CallHandler, Precheck, Tool
 from mcpbridge.core.result_settings import ResultSettings
 from mcpbridge.core.settings_precedence import resolve, result_options
 from mcpbridge.core.source_settings import OfferSettings, ToolSettings
@@ -58,8 +58,15 @@ class ToolOptions:
     """How the calls of each tool are treated."""
 
     def __init__(
-        self, servers: Mapping[str, OfferSettings], calls: CallDefaults, results: ResultSettings | None = None
+        self,
+        servers: Mapping[str, OfferSettings],
+        calls: CallDefaults,
+        results: ResultSettings | None = None,
+        *,
+        is_own_function: Callable[[Tool], bool] = lambda tool: False,
     ) -> None:
+        """`is_own_function`: whether a tool is a function of whoever runs the bridge."""
+        self._is_own_function = is_own_function
         self._servers, self._calls, self._results = servers, calls, results
         # What is set for all tools is meant for those of servers: each of them is judged, however it is called.
         self._own = calls.model_copy(update={"permission": None})
@@ -86,6 +93,7 @@ class ToolOptions:
                 server.rate_limit if server is not None else None,
             ),
             is_local=tool.server in (BRIDGE, BUILTIN),
+            is_own_function=self._is_own_function(tool),
             results=result_options(
                 own.results if own is not None else None, server.results if server is not None else None, self._results
             ),
@@ -129,6 +137,7 @@ class PipelineInputs(Struct, frozen=True):
     """The same, and what is set of tools that no server has, by the server that they count as."""
     serve: Mapping[str, CallHandler]
     """Who takes calls of those, by that server."""
+    precheck: Callable[[Tool], Precheck | None]
     asks: Callable[[Tool], Asks | None] = lambda tool: None
     """Where it depends on the arguments whether a person must agree: what tells that."""
     record: Record | None = None
@@ -255,6 +264,7 @@ class CallPipeline:
             needed=lambda tool, options: (
                 tool is not None and (inputs.policy.for_tool(tool, options).needs_call or inputs.asks(tool) is not None)
             ),
+            precheck=inputs.precheck,
         )
 
     def _peer(self, server: str) -> Peer:

@@ -49,6 +49,7 @@ if TYPE_CHECKING:  # loaded by who has one
 log = get_logger("mcpbridge.backends")
 
 _REMOTE = frozenset({"http", "openapi", "grpc", "agent"})
+_FUNCTIONS = frozenset({"function", "executor", "manual", "human", "pack"})
 _CHECK_SECONDS = 30.0
 _TELLING_SECONDS = 15.0
 _COMMAND_SECONDS = 600.0
@@ -138,6 +139,11 @@ class BackendSet(Struct, frozen=True):
     """What is set of their tools, by server."""
     serve: Mapping[str, Run]
     """The end of the way of their calls, by server."""
+
+    def is_own_function(self, tool: Tool) -> bool:
+        """It is a Python function of whoever runs the bridge."""
+        one = self.by_name.get(tool.name if tool.server == TOOLS else tool.server)
+        return one is not None and one.kept.backend.kind in _FUNCTIONS
 
     def offers(self) -> Iterator[Offer]:
         """What each server offers; also the one that single tools are of."""

@@ -15,7 +15,7 @@ from mcpbridge.base.errors import ApprovalRefused, ApprovalUnavailable, CallRefu
 from mcpbridge.base.units import show_seconds
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.context import run_of, text_in
-from mcpbridge.core.model import Call, CallHandler, Tool
+from mcpbridge.core.model import Call, CallHandler, Precheck, Tool
 from mcpbridge.pipeline.approvals.grants import Grants
 from mcpbridge.pipeline.approvals.request import (
     PAUSE,
@@ -75,23 +75,33 @@ class Approval:
         policy: Callable[[], str],
         audit: Audit,
         needed: Callable[[Tool | None, CallOptions], bool] = lambda tool, options: tool is not None,
+        precheck: Callable[[Tool], Precheck | None] = lambda tool: None,
     ) -> None:
         """Make the stages.
 
         `seconds` that a person has; `policy`: the version that grants are bound to; `needed`: whether it may ever be
-        that calls of a tool need somebody to agree.
+        that calls of a tool need somebody to agree; `precheck`: what finds out that a call of a tool cannot be done,
+        so that nobody is asked about it.
         """
         self._approvers, self._grants, self._seconds = approvers, grants, seconds
-        self._policy, self._audit, self._needed = policy, audit, needed
+        self._policy, self._audit, self._needed, self._precheck = policy, audit, needed, precheck
 
     def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """See `StageFactory`."""
-        return self._pass_or_ask if self._needed(tool, options) else None
+        if not self._needed(tool, options):
+            return None
+        precheck = self._precheck(tool) if tool is not None else None
 
-    def _pass_or_ask(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
-        if not call.approval:
-            return proceed(call)
-        return self._ask_first(call, proceed)
+        def pass_or_ask(call: Call, proceed: CallHandler) -> Awaitable[Body]:
+            if not call.approval:
+                return proceed(call)
+            return self._ask_first(call, proceed) if precheck is None else self._check_first(call, proceed, precheck)
+
+        return pass_or_ask
+
+    async def _check_first(self, call: Call, proceed: CallHandler, precheck: Precheck) -> Body:
+        refusal = await precheck(call)
+        return refusal if refusal is not None else await self._ask_first(call, proceed)
 
     async def _ask_first(self, call: Call, proceed: CallHandler) -> Body:
         request = self._request_of(call)

@@ -4,6 +4,7 @@ Whoever reads it meanwhile has the old content or the new, also after a crash. I
 become a link meanwhile is replaced itself; nothing is written through it.
 """
 
+import errno
 import os
 import secrets
 import stat
@@ -18,6 +19,8 @@ from mcpbridge.sandbox.files.walk import Place, look
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
+
+_EFFECTIVE = os.access in os.supports_effective_ids
 
 MakeContent = Callable[[Opened | None], bytes]
 """From the file as it is (None: there is none) to what shall stand in it."""
@@ -58,17 +61,62 @@ def write(
         OSError: as open(2) and write(2).
     """
     with root.place(parts, makes=makes_directories) as place:
-        _check(root, place)
-        if place.status is None:
-            if not creates:
-                raise FileNotFoundError(root.path_of(place.parts))
-            data = content(None)
-        elif not replaces:
-            raise FileExistsError(root.path_of(place.parts))
-        else:
-            data = _content_for(root, place, content)
+        data = _new_content(root, place, content, creates=creates, replaces=replaces)
         _put(place, data, commit)
         return Written(place.parts, len(data), place.status is not None)
+
+
+def check_write(
+    root: Root,
+    parts: Parts,
+    content: MakeContent,
+    *,
+    creates: bool = True,
+    replaces: bool = True,
+    makes_directories: bool = False,
+) -> None:
+    """Raise what `write` would, as far as that can be known without changing anything. Arguments as there."""
+    try:
+        with root.place(parts) as place:
+            _check_writable(root, place)
+            _new_content(root, place, content, creates=creates, replaces=replaces)
+    except FileNotFoundError:
+        if not (creates and makes_directories) or not _can_make_directories(root, parts):
+            raise
+        content(None)
+
+
+def _can_make_directories(root: Root, parts: Parts) -> bool:
+    """Whether directories that are missing on the way to a file may be made; False: none is missing."""
+    for length in range(len(parts) - 1, -1, -1):
+        with suppress(FileNotFoundError), root.place(parts[:length]) as place:
+            if place.status is None:
+                continue
+            names = (*place.parts, *parts[length:])
+            if length == len(parts) - 1 or ".." in parts[length:]:
+                return False
+            if why := root.why_unwritten(names, None):
+                raise refused(root.path_of(names), why)
+            _check_writable(root, Place(place.directory, names[-1], names, None), beneath=place.name)
+            return True
+    return False
+
+
+def _check_writable(root: Root, place: Place, *, beneath: str = ".") -> None:
+    """Writing makes a new file beside the old one, so the directory counts."""
+    if not os.access(beneath, os.W_OK | os.X_OK, dir_fd=place.directory, effective_ids=_EFFECTIVE):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), root.path_of(place.parts))
+
+
+def _new_content(root: Root, place: Place, content: MakeContent, *, creates: bool, replaces: bool) -> bytes:
+    _check(root, place)
+    if place.status is None:
+        if not creates:
+            raise FileNotFoundError(root.path_of(place.parts))
+        return content(None)
+    if not replaces:
+        raise FileExistsError(root.path_of(place.parts))
+    return _content_for(root, place, content)
 
 
 def _check(root: Root, place: Place) -> None:

@@ -46,7 +46,39 @@ async def test_brief_tells_what_there_is() -> None:
         assert told["limits"]["calls_in_all"] == 7
         assert "calls in all 7" in result["content"][0]["text"]
         pulse = await bridge.request("tools/call", {"name": "pulse", "arguments": {}})
-        assert pulse["structuredContent"]["calls_left"] == 6
+        assert pulse["structuredContent"]["calls_left"] == 5  # it is one of the two that were made
+
+
+@pytest.mark.parametrize("name", ["pulse", "context-status"])
+@pytest.mark.parametrize("most", [1, 2, 3, 5])
+async def test_so_many_calls_are_left_as_it_says(name: str, most: int) -> None:
+    """docs/builtin.md: calls that are left. The last one that is allowed says 0, and the next one is refused."""
+    async with Bridge(settings(name, "task-complete", calls={"max_calls": most})) as bridge:
+        left: list[int] = []
+        for _ in range(most):
+            told = await bridge.request("tools/call", {"name": name, "arguments": {}})
+            left.append(told["structuredContent"]["calls_left"])
+        assert left == list(range(most - 1, -1, -1))
+        refused = await bridge.request("tools/call", {"name": name, "arguments": {}})
+        assert refused["_meta"]["mcpbridge/error"] == "BudgetSpent"
+
+
+async def test_calls_that_run_at_the_moment_are_not_left() -> None:
+    begun, end = anyio.Event(), anyio.Event()
+
+    async def waits() -> str:
+        begun.set()
+        await end.wait()
+        return "done"
+
+    config = {"builtin": {"enable": ["pulse"]}, "calls": {"max_calls": 4}}
+    async with Bridge.open(config, tools=[waits], remember=False) as bridge, anyio.create_task_group() as tasks:
+        tasks.start_soon(bridge.request, "tools/call", {"name": "waits", "arguments": {}})
+        with anyio.fail_after(30):
+            await begun.wait()
+            told = await bridge.request("tools/call", {"name": "pulse", "arguments": {}})
+        assert told["structuredContent"]["calls_left"] == 2
+        end.set()
 
 
 async def test_a_final_answer_reaches_the_program() -> None:

@@ -159,6 +159,15 @@ class _Wanted(Struct):
     sha256: str = ""
 
 
+def _wanted_of(call: Call) -> _Wanted:
+    wanted = given(call, _Wanted)
+    if (wanted.content is None) is (wanted.edits is None):
+        raise ArgumentsRefused("Give either `content` or `edits`.")
+    if wanted.path.endswith("/"):
+        raise ArgumentsRefused("path: it ends with `/`, as that of a directory; give that of a file.")
+    return wanted
+
+
 class FileWrite(FileTool):
     """The tool."""
 
@@ -169,31 +178,41 @@ class FileWrite(FileTool):
 
     async def run(self, call: Call) -> Body:
         """See `Builtin`. Cancelled before the end, nothing is written."""
-        wanted = given(call, _Wanted)
-        if (wanted.content is None) is (wanted.edits is None):
-            raise ArgumentsRefused("Give either `content` or `edits`.")
-        if wanted.path.endswith("/"):
-            raise ArgumentsRefused("path: it ends with `/`, as that of a directory; give that of a file.")
+        wanted = _wanted_of(call)
         late = "Read the file before you write it again."
         return await self._files.answer(NAME, wanted.path, lambda stop: self._write(wanted, stop), late=late)
 
-    def _write(self, wanted: _Wanted, stop: Stop) -> Body:
-        from mcpbridge.sandbox.files.write import Changed, write
+    async def precheck(self, call: Call) -> Body | None:
+        """See `Precheck`: nobody is asked about a write that is refused by the rules, or that the file does not fit.
+
+        Cancelling is safe: nothing is written.
+        """
+        wanted = _wanted_of(call)
+        checked = await self._files.answer(NAME, wanted.path, lambda stop: self._write(wanted, stop, is_trial=True))
+        return checked if checked.get("isError") is not None else None
+
+    def _write(self, wanted: _Wanted, stop: Stop, *, is_trial: bool = False) -> Body:
+        from mcpbridge.sandbox.files.write import Changed, check_write, write
 
         found = self._files.find(wanted.path)
         if found is None:
             raise FileToolError("That is the list of roots; give the path of a file.")
         root, parts = found
         making = _Making(wanted, self._files.settings.max_write)
+        creates, replaces = wanted.edits is None, wanted.edits is not None or wanted.mode != "create"
+        parents = wanted.create_parents and creates
         try:
+            if is_trial:
+                check_write(root, parts, making, creates=creates, replaces=replaces, makes_directories=parents)
+                return texts()
             with self._alone(stop):
                 written = write(
                     root,
                     parts,
                     making,
-                    creates=wanted.edits is None,
-                    replaces=wanted.edits is not None or wanted.mode != "create",
-                    makes_directories=wanted.create_parents and wanted.edits is None,
+                    creates=creates,
+                    replaces=replaces,
+                    makes_directories=parents,
                     commit=stop.look,
                 )
         except Changed:
