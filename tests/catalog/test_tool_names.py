@@ -5,7 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.catalog.tool_names import Prefix, own_names, wire_names
+from mcpbridge.catalog.tool_names import RESERVED, Prefix, bare_names, look_of, own_names, wire_names
+from mcpbridge.core.model import BRIDGE, BUILTIN, TOOLS
+from mcpbridge.tools.builtin.code.run_code import NAME as RUN_CODE
+from mcpbridge.tools.builtin.factory import META
+from mcpbridge.tools.builtin.meta import definitions
+from mcpbridge.tools.builtin.recall import definition as recall
 
 WIRE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
@@ -129,3 +134,129 @@ def test_names_are_usable_and_unique_whatever_the_prefix(
 
 def test_a_server_by_itself_keeps_its_names_as_they_are() -> None:
     assert own_names([("a", "fs.read/all"), ("a", "é")]) == {("a", "fs.read/all"): "fs.read/all", ("a", "é"): "é"}
+
+
+# -- the bridge's own names
+
+PREFIXES: list[Prefix] = ["always", "on-collision", "never"]
+LIKE_OWN = [
+    "recall",
+    "Recall",
+    "RECALL",
+    "re_call",
+    "re-call",
+    "re.call",
+    "re call",
+    "reca1l",
+    "recaII",
+    "reca!!",
+    "r\u0435call",
+    "re\u0441all",
+    "re\u03f2all",
+    "\uff52ecall",
+    "rec\u200ball",
+    "\u00adrecall",
+    "rec\u00e1ll",
+    "rec\u0430\u217c\u217c",
+    "\U0001d5ff\U0001d5f2\U0001d5f0\U0001d5ee\U0001d5f9\U0001d5f9",
+    "\u0280\u1d07\u1d04\u1d00\u029f\u029f",
+    "\ua4e3\ua4f0\ua4da\ua4ee\ua4e1\ua4e1",
+    "find_tools",
+    "findTools",
+    "Find Tools",
+    "find__tools",
+    "f1nd_t00ls",
+    "f\u0456nd_tools",
+    "call_tool",
+    "CALL-TOOL",
+    "call_t\u043e\u043el",
+    "describe_tools",
+    "describe/tools",
+    "run_code",
+    "run.code",
+    "ru\u0578_code",
+    "final_answer",
+    "mcpbridge__recall",
+    "mcpbridge/recall",
+    "mcpbridge.recall",
+    "MCPBridge:find_tools",
+    "\u043ccpbridge__x",
+    "rncpbridge__x",
+    "mcpbridge_status",
+    "mcpbridge",
+]
+
+
+def test_reserved_are_all_names_that_the_bridge_has_tools_of() -> None:
+    own = (
+        definitions.FIND_TOOLS,
+        definitions.DESCRIBE_TOOLS,
+        definitions.CALL_TOOL,
+        recall.definition(transforms=True),
+    )
+    assert {*(one["name"] for one in own), RUN_CODE, *META} == RESERVED
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+@pytest.mark.parametrize("name", LIKE_OWN)
+def test_a_tool_called_like_the_bridges_own_is_listed_under_another_name(name: str, prefix: Prefix) -> None:
+    """Spelled otherwise, drawn alike, or with its prefix; whether or not the bridge's own is there."""
+    own = [(BRIDGE, one) for one in RESERVED]
+    for owners in ([("s", name)], [("s", name), *own], [("s", name), ("t", name), *own]):
+        names = wire_names(owners, prefix=prefix)
+        assert all(names[one] == one[1] for one in owners if one[0] == BRIDGE)
+        assert len({*names.values()}) == len(owners)
+        assert all(names[one].startswith(f"{one[0]}__") for one in owners if one[0] != BRIDGE)
+    names = own_names([("s", name), ("s", f"s__{name}"), *own])
+    assert names["s", name].startswith("s__")
+    assert all(names[one] == one[1] for one in own)
+    assert len({*names.values()}) == len(own) + 2
+    assert bare_names("s", name) == ()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["recall_all", "total_recall", "find", "tools", "call", "run_codes", "code", "brief_me", "bridge", "mcp_server"],
+)
+def test_a_tool_called_otherwise_has_its_name(name: str) -> None:
+    assert wire_names([("s", name)], prefix="never") == own_names([("s", name)]) == {("s", name): name}
+    assert bare_names("s", name) == (name,)
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_server_and_tool_together_make_none_of_the_names(prefix: Prefix) -> None:
+    for owner in (("find", "tools"), ("mcp", "bridge__recall"), ("m", "cpbridge__recall"), ("MCPBridge", "recall")):
+        names = wire_names([owner, (BRIDGE, "find_tools"), (BRIDGE, "recall")], prefix=prefix)
+        assert look_of(names[owner]) not in {*map(look_of, RESERVED), *(look_of(BRIDGE + one) for one in RESERVED)}
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_built_in_tools_keep_their_names_before_servers_and_tools_of_the_user(prefix: Prefix) -> None:
+    owners = [(BUILTIN, "web-search"), (TOOLS, "web-search"), ("s", "web_search"), (TOOLS, "recall"), (TOOLS, "mine")]
+    assert wire_names(owners, prefix=prefix) == {
+        (BUILTIN, "web-search"): "web-search",
+        (TOOLS, "web-search"): "tools__web-search",
+        ("s", "web_search"): "s__web_search",
+        (TOOLS, "recall"): "tools__recall",
+        (TOOLS, "mine"): "mine",
+    }
+
+
+def test_prompts_are_no_tools() -> None:
+    assert wire_names([("s", "recall")], prefix="never", are_tools=False) == {("s", "recall"): "recall"}
+    assert own_names([("s", "recall")], are_tools=False) == {("s", "recall"): "recall"}
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["s", "t", "find", "mcp", TOOLS]), st.sampled_from(LIKE_OWN) | plain)), st.data()
+)
+def test_nothing_that_servers_offer_is_named_like_the_bridges_own(
+    pairs: list[tuple[str, str]], data: st.DataObject
+) -> None:
+    own = data.draw(st.lists(st.sampled_from([(BRIDGE, one) for one in sorted(RESERVED)]), unique=True))
+    prefix, limit = data.draw(st.sampled_from(PREFIXES)), data.draw(st.integers(16, 64))
+    names = wire_names([*pairs, *own], prefix=prefix, limit=limit)
+    assert len({*names.values()}) == len(names)
+    looks = {*map(look_of, RESERVED), *(look_of(BRIDGE + one) for one in RESERVED)}
+    assert not looks & {look_of(name) for owner, name in names.items() if owner[0] != BRIDGE}
+    assert all(names[one] == one[1] for one in own)

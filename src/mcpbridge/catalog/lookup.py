@@ -48,6 +48,8 @@ class Listed(NamedTuple, Generic[_Ref]):
     server: str
     name: str
     ref: _Ref
+    bare: tuple[str, ...] | None = None
+    """Names without a server that mean it where nothing else has them; None: `name`."""
 
 
 class NameIndex(Generic[_Ref]):
@@ -58,11 +60,12 @@ class NameIndex(Generic[_Ref]):
         self._kind = kind
         wires: dict[str, _Ref] = {}
         ids, dotted, bare = (defaultdict[str, list[str]](list) for _ in range(3))
-        for wire, server, name, ref in listed:
+        for wire, server, name, ref, bare_names in listed:
             wires[wire] = ref
             ids[f"{server}/{name}"].append(wire)
             dotted[f"{server}.{name}"].append(wire)
-            bare[name].append(wire)
+            for bare_name in (name,) if bare_names is None else bare_names:
+                bare[bare_name].append(wire)
         self.by_wire: Mapping[str, _Ref] = wires
         """What has a wire name, hidden or not. Not to be changed."""
         self._aliases = (ids, dotted, bare)

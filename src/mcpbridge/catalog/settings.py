@@ -29,7 +29,8 @@ class NamingSettings(BaseModel):
     prefix: Prefix = "always"
     """Which tools and prompts are named after their server (`server__tool`): `always`; `on-collision`, only those whose
     name several servers use; or `never`, then such a name gets a hash. Names may change as servers come and go unless
-    it is `always`. An endpoint of one server (`/servers/NAME/mcp`) never has prefixes."""
+    it is `always`. An endpoint of one server (`/servers/NAME/mcp`) has no prefixes. A tool that is called like
+    one of the bridge's own has its prefix everywhere."""
 
     page_size: int = Field(default=0, ge=0)
     """Entries a page of a listing; 0: all in one."""

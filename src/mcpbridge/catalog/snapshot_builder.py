@@ -6,7 +6,7 @@ Names come from `tool_names.py`, URIs from `uris.py`, what clients see of a defi
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from types import MappingProxyType
@@ -30,7 +30,7 @@ from mcpbridge.catalog.pagination import Entry, Listing
 from mcpbridge.catalog.slim.levels import Level
 from mcpbridge.catalog.slim.slim import slimmed
 from mcpbridge.catalog.snapshot import PromptRef, ResourceRef, Snapshot, TemplateRef, ToolRef, digest_of
-from mcpbridge.catalog.tool_names import NAME_LENGTH, Prefix, own_names, wire_names
+from mcpbridge.catalog.tool_names import NAME_LENGTH, Prefix, bare_names, own_names, wire_names
 from mcpbridge.catalog.uris import SeenUris, ServerUris, UriIndex
 from mcpbridge.core.model import BRIDGE, OWN
 from mcpbridge.core.result_settings import ResultSettings
@@ -148,8 +148,8 @@ class SnapshotBuilder:
 
 
 _EntryKey = tuple[Kind, str, str, bytes, tuple[tuple[str, bytes | None], ...]]
-_Names = Callable[[Iterable[tuple[str, str]]], dict[tuple[str, str], str]]
-"""Wire names of (server, tool) or (server, prompt)."""
+_Names = Callable[..., dict[tuple[str, str], str]]
+"""Wire names of (server, tool), or of (server, prompt) with `are_tools=False`: `wire_names` or `own_names`."""
 
 
 class _Merge:
@@ -207,13 +207,14 @@ class _Merge:
                 hints=definition.hints,
                 task_support=definition.task_support,
             )
-            found.append(Listed(wire, server, item.name, ref))
+            found.append(Listed(wire, server, item.name, ref, bare_names(server, item.name)))
             if server == BRIDGE and item.name in UNLISTED:
                 self.unlisted.append((ref, self.listed["tools"].pop()))
         return NameIndex("tool", found).hiding(frozenset(ref.wire for ref, _ in self.unlisted))
 
     def prompts(self) -> NameIndex[PromptRef]:
-        wires = self._wires("prompts")
+        owners = ((server, item.name) for server, item in self._items("prompts"))
+        wires = self._names(owners, are_tools=False)
         found: list[Listed[PromptRef]] = []
         for server, item in self._items("prompts"):
             wire, raw = wires[server, item.name], item.definition.raw
@@ -247,9 +248,6 @@ class _Merge:
 
     def _items(self, kind: Kind) -> list[tuple[str, Item]]:
         return [(server, item) for server, accepted in self._servers.items() for item in accepted.items[kind]]
-
-    def _wires(self, kind: Kind) -> dict[tuple[str, str], str]:
-        return self._names((server, item.name) for server, item in self._items(kind))
 
     def _is_free(self, owner: ResourceRef | TemplateRef | None, kind: Kind, server: str, item: Item) -> bool:
         """A web address stays as it is, so it can be listed once only."""

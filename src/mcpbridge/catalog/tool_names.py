@@ -1,5 +1,8 @@
 """The names that clients see, made from (server, tool); the only code that joins names, and nothing splits them.
 
+Names of the bridge's own tools are reserved: they mean these tools or nothing. A server's tool that is called so, or so
+that a reader would take it for one of them, is listed as `server__tool` whatever the prefix mode.
+
 MCP 2026-07-28, Tools, Tool Names, asks proxies to tell equal names of several servers apart. Here that is
 `server__tool`, from the letters that every client accepts, short enough for the prefix that clients add themselves.
 What had to be cut, or would be ambiguous, gets a hash of the full identity.
@@ -9,11 +12,11 @@ import re
 from base64 import b32encode
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from hashlib import sha256
-from itertools import chain, count
 from typing import Literal
 
-from mcpbridge.core.model import BRIDGE, OWN
+from mcpbridge.core.model import BRIDGE, BUILTIN, OWN
 
 Prefix = Literal["always", "on-collision", "never"]
 """Which names begin with their server's: all, those that would be ambiguous, or none (an ambiguous one gets a hash)."""
@@ -27,49 +30,124 @@ _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
 
 _Owner = tuple[str, str]
 
+RESERVED = frozenset(
+    {"find_tools", "describe_tools", "call_tool", "run_code", "recall", "brief", "pulse", "context-status",
+     "task-complete", "final-answer"}
+)  # fmt: skip
+"""Names of the bridge's own tools, whether or not they are there. So are all that begin with `mcpbridge`."""
 
-def wire_names(owners: Iterable[_Owner], *, limit: int = NAME_LENGTH, prefix: Prefix = "always") -> dict[_Owner, str]:
+
+def wire_names(
+    owners: Iterable[_Owner], *, limit: int = NAME_LENGTH, prefix: Prefix = "always", are_tools: bool = True
+) -> dict[_Owner, str]:
     """A unique name for each (server, tool): `^[A-Za-z][A-Za-z0-9_-]*$`, at most `limit` characters.
 
     A pure function of the set of owners, whatever their order. All names that would be the same get a hash, not
     just the later ones, so that no server can take over the name of another's tool. An owner whose name nobody
-    else comes near keeps it, whoever else is there.
+    else comes near keeps it, whoever else is there. `are_tools`: names of the bridge's own tools are not given away;
+    False for prompts.
     """
     if limit < SHORTEST_NAME_LENGTH:
         raise ValueError(f"a tool name needs at least {SHORTEST_NAME_LENGTH} characters, not {limit}")
     every = sorted(set(owners))
-    attempts = dict.fromkeys((owner for owner in every if owner[0] != BRIDGE), 0)
-    names = {owner: _name(owner, 0, limit, _prefix_of(owner, prefix)) for owner in attempts}
-    while clashing := _not_alone(names):
-        for owner in clashing:
-            attempts[owner] += 1
-            names[owner] = _name(owner, attempts[owner], limit, _prefix_of(owner, prefix))
-    return names | _of_the_bridge(every, names)
+    reserved = _Reserved(every) if are_tools else None
+    others: dict[_Owner, tuple[int, Prefix]] = {
+        owner: (limit, _prefix_of(owner, prefix, reserved)) for owner in every if owner[0] != BRIDGE
+    }
+    names = _settled({}, others, reserved)
+    return names | {owner: owner[1] for owner in every if owner[0] == BRIDGE}
 
 
-def own_names(owners: Iterable[_Owner]) -> dict[_Owner, str]:
-    """Every name as it is, for the owners of one server."""
-    every = list(owners)
-    names = {owner: owner[1] for owner in every if owner[0] != BRIDGE}
-    return names | _of_the_bridge(every, names)
+def own_names(owners: Iterable[_Owner], *, are_tools: bool = True) -> dict[_Owner, str]:
+    """Every name as it is, for the owners of one server; but not a reserved one."""
+    every = sorted(set(owners))
+    reserved = _Reserved(every) if are_tools else None
+    how: tuple[int, Prefix] = NAME_LENGTH, "always"
+    others = {owner: how for owner in every if owner[0] != BRIDGE and reserved is not None and reserved.has(owner)}
+    return _settled({owner: owner[1] for owner in every if owner not in others}, others, reserved)
 
 
-def _prefix_of(owner: _Owner, prefix: Prefix) -> Prefix:
+class _Reserved:
+    """The names that no server's tool gets."""
+
+    def __init__(self, owners: Iterable[_Owner]) -> None:
+        own = {*RESERVED, *(tool for server, tool in owners if server in (BRIDGE, BUILTIN))}
+        alike = set(map(look_of, own))
+        self._alike = frozenset({*alike, *(look_of(BRIDGE) + one for one in alike)})
+        self._of_all = frozenset(map(look_of, RESERVED))
+        self._beginnings = frozenset(one[:end] for one in self._alike for end in range(len(one)))
+
+    def has(self, owner: _Owner) -> bool:
+        """Whether this tool of a server may not be listed by its bare name."""
+        server, tool = owner
+        look = look_of(tool)
+        if server == BUILTIN:
+            return look in self._of_all
+        return look in self._alike or look.startswith(look_of(BRIDGE))
+
+    def has_name(self, server: str, name: str) -> bool:
+        """Whether this whole name, of a tool of this server, would be taken for one of the bridge's own."""
+        if name.startswith(server) and look_of(server) not in self._beginnings:
+            return False
+        return look_of(name) in self._alike
+
+
+def bare_names(server: str, tool: str) -> tuple[str, ...]:
+    """The names without a server that may mean this tool: none that means one of the bridge's own, or nothing."""
+    if server == BRIDGE:
+        return tool, f"{BRIDGE}{_SEPARATOR}{tool}"
+    return () if _ALWAYS_RESERVED.has((server, tool)) else (tool,)
+
+
+@lru_cache(maxsize=8192)
+def look_of(name: str) -> str:
+    """What names have in common that a reader may take for each other: without case, separators and accents.
+
+    Letters that are drawn alike count as one, as in Unicode TS #39, Confusable Detection.
+    """
+    if not name.isascii():
+        import unicodedata  # loaded with the first name that is not of ASCII
+
+        # Drawn letters first: compatibility makes some of them others, as `ϲ` a sigma.
+        apart = unicodedata.normalize("NFKD", name.casefold().translate(_DRAWN_ALIKE)).casefold()
+        name = apart.translate(_DRAWN_ALIKE).encode("ascii", "ignore").decode()
+    return name.translate(_PLAIN).replace("rn", "m").replace("vv", "w")
+
+
+_ASCII_ALIKE = {"0": "o", "1": "l", "i": "l", "I": "l", "|": "l", "!": "l"}
+_PLAIN = str.maketrans(
+    {char: _ASCII_ALIKE.get(char, char.lower() if char.isalnum() else "") for char in map(chr, range(128))}
+)
+"""ASCII without case and separators."""
+_LIKE_LATIN = {
+    "a": "аαɑᴀꓮᎪ", "b": "вβʙьꓐᏼ", "c": "сϲᴄꓚᏟ", "d": "ԁđᴅꓓᎠ", "e": "еεᴇєꓰᎬ", "f": "ƒꜰꓝ", "g": "ɡɢցꓖᏀᏻ", "h": "һнʜհꓧᎻ",
+    "i": "іιıɪɩꓲᎥ",
+    "j": "јϳᴊյꓙᎫ", "k": "кκᴋĸꓗᏦ", "l": "ӏłʟǀꓡᏞ", "m": "мᴍꓟᎷ", "n": "пηɴոꓠ", "o": "оοᴏøօσꓳ", "p": "рρᴘꓑᏢ",
+    "q": "ԛզ", "r": "гʀꓣᎡ", "s": "ѕꜱꓢᏚ", "t": "тτᴛꓔᎢ", "u": "υᴜսμꓴ", "v": "ѵνᴠꓦᏙ", "w": "ԝωᴡꓪᎳ", "x": "хχꓫ",
+    "y": "уγʏꓬ", "z": "ᴢꓜᏃ",
+}  # fmt: skip
+"""Letters of other scripts, folded, that are drawn like Latin ones and that Unicode does not take apart."""
+_DRAWN_ALIKE = str.maketrans({char: letter for letter, chars in _LIKE_LATIN.items() for char in chars})
+
+
+def _prefix_of(owner: _Owner, prefix: Prefix, reserved: _Reserved | None) -> Prefix:
     """Tools that no server offers are called what their user called them, unless a server's is called so too."""
+    if reserved is not None and reserved.has(owner):
+        return "always"
     return "on-collision" if owner[0] in OWN and prefix == "always" else prefix
 
 
-def _of_the_bridge(owners: Iterable[_Owner], names: Mapping[_Owner, str]) -> dict[_Owner, str]:
-    """The bridge's own tools: their plain names, unless a server has a tool that is called so; they give way to all."""
-    taken = {*names.values(), *(tool for _, tool in names)}
-    found: dict[_Owner, str] = {}
-    for owner in owners:
-        if owner[0] == BRIDGE:
-            plain = f"{BRIDGE}{_SEPARATOR}{owner[1]}"
-            further = (f"{plain}_{number}" for number in count(2))
-            found[owner] = next(name for name in chain((owner[1], plain), further) if name not in taken)
-            taken.add(found[owner])
-    return found
+def _settled(
+    fixed: Mapping[_Owner, str], others: Mapping[_Owner, tuple[int, Prefix]], reserved: _Reserved | None
+) -> dict[_Owner, str]:
+    """The fixed names, and for the others (limit, prefix mode) names that are nobody else's."""
+    attempts = dict.fromkeys(others, 0)
+    names = dict(fixed) | {owner: _name(owner, 0, *how) for owner, how in others.items()}
+    while clashing := [owner for owner in _not_free(names, reserved) if owner in attempts]:
+        for owner in clashing:
+            attempts[owner] += 1
+            names[owner] = _name(owner, attempts[owner], *others[owner])
+    return names
 
 
 def fingerprint(*parts: str, length: int = _HASH_LENGTH) -> str:
@@ -107,8 +185,19 @@ def _head(server: str, tool: str, room: int) -> str:
     return f"{server[:for_server]}{_SEPARATOR}{tool[:for_tool]}"[:room]
 
 
-def _not_alone(names: dict[_Owner, str]) -> list[_Owner]:
+def _not_free(names: Mapping[_Owner, str], reserved: _Reserved | None) -> list[_Owner]:
+    """Those that have a name together, or a reserved one."""
     sharing = defaultdict[str, list[_Owner]](list)
     for owner, name in names.items():
         sharing[name].append(owner)
-    return [owner for group in sharing.values() if len(group) > 1 for owner in group]
+    clashing = [owner for group in sharing.values() if len(group) > 1 for owner in group]
+    if reserved is None:
+        return clashing
+    return clashing + [
+        owner
+        for name, (owner, *others) in sharing.items()
+        if not others and owner[0] not in (BRIDGE, BUILTIN) and reserved.has_name(owner[0], name)
+    ]
+
+
+_ALWAYS_RESERVED = _Reserved(())

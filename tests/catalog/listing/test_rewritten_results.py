@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from mcpbridge.base.errors import UnknownName
 from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.catalog.snapshot_builder import SnapshotBuilder
-from mcpbridge.catalog.tool_names import own_names, wire_names
+from mcpbridge.catalog.tool_names import wire_names
 from mcpbridge.core.model import BRIDGE
 from mcpbridge.core.result_settings import ResultSettings
 from mcpbridge.upstream.settings import ServerSettings
@@ -85,24 +86,33 @@ def test_scripts_that_are_not_taken_are_not_declared() -> None:
 
 
 @pytest.mark.parametrize("one", [True, False])
-def test_recall_gives_way_to_a_server_that_has_a_tool_of_that_name(one: bool) -> None:
-    assert "recall" in built(tool("t"), one=one).tools
-    snapshot = built(tool("recall"), one=one)
-    assert snapshot.tools["mcpbridge__recall"].server == BRIDGE
-    assert snapshot.tool("mcpbridge/recall").server == BRIDGE
-    assert snapshot.tools["recall" if one else "s__recall"].server == "s"
+def test_recall_is_the_bridges_own_whatever_a_server_calls_its_tools(one: bool) -> None:
+    """One server's own endpoint, and the list of all."""
+    snapshot = built(tool("recall"), tool("mcpbridge__recall"), tool("mcpbridge/recall"), tool("Recall"), one=one)
+    assert snapshot.tools["recall"].server == BRIDGE
+    for name in ("recall", "mcpbridge__recall", "mcpbridge/recall", "mcpbridge.recall"):
+        assert snapshot.tool(name).id == f"{BRIDGE}/recall"
+    assert {wire: ref.name for wire, ref in snapshot.tools.items() if ref.server == "s"} == {
+        "s__recall": "recall",
+        "s__mcpbridge__recall": "mcpbridge__recall",
+        "s__mcpbridge_recall": "mcpbridge/recall",
+        "s__Recall": "Recall",
+    }
+    assert snapshot.tool("s/recall").name == snapshot.tool("s.recall").name == "recall"
+
+
+@pytest.mark.parametrize("one", [True, False])
+def test_a_reserved_name_means_no_servers_tool_even_where_the_bridge_has_none(one: bool) -> None:
+    snapshot = built(tool("run_code"), tool("recall_all"), one=one)
+    with pytest.raises(UnknownName):
+        snapshot.tool("run_code")
+    assert snapshot.tool("s__run_code").name == "run_code"
+    assert snapshot.tool("recall_all").name == "recall_all"
 
 
 @pytest.mark.parametrize("prefix", ["always", "on-collision", "never"])
 def test_names_of_servers_do_not_change_for_the_bridge(prefix: Any) -> None:
     owners = [("s", "recall"), ("t", "mcpbridge__recall"), ("u", "other")]
     without, named = wire_names(owners, prefix=prefix), wire_names([*owners, (BRIDGE, "recall")], prefix=prefix)
-    assert named.items() >= without.items()
+    assert named == {**without, (BRIDGE, "recall"): "recall"}
     assert len(set(named.values())) == 4
-
-
-def test_the_names_of_one_server_are_its_own() -> None:
-    names = own_names([("s", "recall"), ("s", "mcpbridge__recall"), (BRIDGE, "recall")])
-    assert names["s", "recall"] == "recall"
-    assert names["s", "mcpbridge__recall"] == "mcpbridge__recall"
-    assert len(set(names.values())) == 3

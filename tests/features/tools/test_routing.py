@@ -311,11 +311,15 @@ async def test_the_map_tells_what_there_is_and_stays_within_the_budget() -> None
         assert again == [find]
 
 
-async def test_names_of_meta_tools_give_way_to_those_of_servers() -> None:
-    async with bridged(
-        {"up": _scripted("find_tools")}, bridge={"prefix": "never"}, expose={"mode": "search"}
-    ) as bridge:
-        assert await _seen(bridge, "someone") == ["call_tool", "describe_tools", "mcpbridge__find_tools"]
+@pytest.mark.parametrize("prefix", ["always", "on-collision", "never"])
+async def test_names_of_the_bridges_own_tools_are_never_a_servers(prefix: str) -> None:
+    names = ("find_tools", "call_tool", "mcpbridge__find_tools", "Find_Tools", "other")
+    async with bridged({"up": _scripted(*names)}, bridge={"prefix": prefix}, expose={"mode": "search"}) as bridge:
+        assert await _seen(bridge, "someone") == ["call_tool", "describe_tools", "find_tools"]
+        ear = await _ear(bridge, "someone")
+        for name in ("find_tools", "mcpbridge__find_tools", "mcpbridge/find_tools"):
+            assert "up__call_tool(" in await _text(ear, name, query="call_tool")
+        assert await _text(ear, "up__find_tools") == await _text(ear, "call_tool", name="up/find_tools")
 
 
 # -- profiles

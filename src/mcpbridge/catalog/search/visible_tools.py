@@ -9,6 +9,7 @@ from msgspec import Struct
 from mcpbridge.catalog.lookup import Listed, NameIndex
 from mcpbridge.catalog.search.ranker import Ranker
 from mcpbridge.catalog.signatures.python_stubs import wires_by_name
+from mcpbridge.catalog.tool_names import bare_names
 from mcpbridge.core.model import Call, Tool
 
 
@@ -52,7 +53,10 @@ class VisibleTools(Struct, frozen=True, dict=True):
     @cached_property
     def _names(self) -> "NameIndex[Findable]":
         found = self.by_id.values()
-        return NameIndex("tool", (Listed(tool.wire, tool.server, tool.id.partition("/")[2], tool) for tool in found))
+        names = ((tool, tool.id.partition("/")[2]) for tool in found)
+        return NameIndex(
+            "tool", (Listed(tool.wire, tool.server, name, tool, bare_names(tool.server, name)) for tool, name in names)
+        )
 
     def find(self, name: str) -> Findable:
         """The tool of this name: its wire name, `server/tool`, `server.tool`, or a bare name that is unique.
