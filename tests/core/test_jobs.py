@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbridge.core.jobs import Job, Jobs
+from support.virtual_time import standing_time, turns
 
 
 async def test_all_who_wait_hear_of_the_first_outcome_and_no_other() -> None:
@@ -186,3 +187,29 @@ def test_whatever_comes_and_goes_the_table_is_of_one_mind(steps: list[tuple[str,
         for name in "kl":
             assert list(jobs.same(name)) == [one for one in known if one.key == name]
         assert all(jobs.get(one.id) is one for one in known)
+
+
+async def test_nobody_deserts_a_job_whose_outcome_they_heard_of() -> None:
+    """The last who waited leaves because there is an outcome; the work is not to be cancelled then."""
+    for end in (lambda job: job.finish(1), lambda job: job.fail(ValueError())):
+        job, deserted = Job(), list[int]()
+        job.on_deserted = lambda deserted=deserted: deserted.append(1)
+        waiting = [asyncio.create_task(job.wait()) for _ in range(2)]
+        await asyncio.sleep(0)
+        end(job)
+        assert await asyncio.gather(*waiting) == [True, True]
+        assert deserted == []
+
+
+async def test_a_job_is_forgotten_at_its_time_and_leaves_no_key_behind() -> None:
+    with standing_time() as go_on:
+        jobs = Jobs[Job]()
+        for key in ("a", "b", "a"):
+            jobs.forget_in(jobs.add(Job(owner="ann", key=key)), 5)
+        go_on(4.9)
+        await turns()
+        assert (len(jobs), len(jobs.same("a"))) == (3, 2)
+        go_on(0.1)  # to the point: timers may be that much early
+        await turns()
+        assert not jobs
+        assert (jobs._keys, jobs._ids, jobs._counts) == ({}, {}, {})

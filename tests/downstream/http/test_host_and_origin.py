@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from mcpbridge.downstream.http.exchange import Refused
-from mcpbridge.downstream.http.host_and_origin import HostCheck, Reach
+from mcpbridge.downstream.http.host_and_origin import HostCheck, Reach, preflight_headers
 from mcpbridge.downstream.settings import HttpSettings
 from support.http_front import JSON, Http, request, serving
 
@@ -376,3 +376,55 @@ async def test_a_target_that_is_a_whole_url_is_held_to_the_same_rules(
         more = UPGRADE if way == "socket" else []
         good = 101 if way == "socket" else 200
         assert await status_line(http, method, target + path, [*lines, *more]) == (expected or good)
+
+
+@pytest.mark.parametrize(
+    ("entry", "host", "status"),
+    [
+        ("example.org:65535", "example.org:65535", 200),
+        ("example.org:65536", "example.org:65536", 421),
+        ("example.org", "example.org:65536", 421),
+        ("example.org", "example.org:8808", 200),
+        ("example.org:1234", "example.org:1234", 200),
+        ("example.org:1234", "example.org:1235", 421),
+    ],
+)
+def test_a_port_is_a_port(entry: str, host: str, status: int) -> None:
+    assert status_of(host, hosts=(entry,), reach="network") == status
+
+
+@pytest.mark.parametrize(
+    ("names", "is_one"),
+    [
+        ((), False),
+        (("origin",), False),
+        (("access-control-request-method",), False),
+        (("access-control-request-headers",), False),
+        (("origin", "access-control-request-headers"), False),
+        (("origin", "access-control-request-method"), True),
+        (("origin", "access-control-request-method", "access-control-request-headers"), True),
+    ],
+)
+def test_a_browsers_question_beforehand_is_known_by_its_two_headers(names: tuple[str, ...], is_one: bool) -> None:
+    """Fetch, CORS-preflight request: an OPTIONS without them is a request like any other."""
+    found = preflight_headers({name.encode(): b"x-wanted" for name in names})
+    assert (found is not None) is is_one
+    if found is not None:
+        wanted = b"x-wanted" if "access-control-request-headers" in names else b""
+        assert dict(found)[b"access-control-allow-headers"] == wanted
+
+
+@pytest.mark.parametrize("name", ["host", "origin", "authorization", "sec-fetch-site"])
+def test_a_header_that_decides_may_come_once_only(name: str) -> None:
+    """Of two, another program on the way may have looked at the other."""
+    check = HostCheck(reach="loopback", allowed_hosts=(), allowed_origins=(), address="127.0.0.1", port=PORT)
+    raw = [(b"host", OWN.encode()), (b"accept", b"a"), (b"accept", b"b"), (b"x-more", b"1")]
+    own = {**dict(raw)}
+    check.check(own, len(own), raw)
+    twice = [*raw, (name.encode(), OWN.encode())]
+    if name != "host":
+        twice.append((name.encode(), OWN.encode()))
+    with pytest.raises(Refused) as refused:
+        check.check(dict(twice), len(dict(twice)), twice)
+    assert refused.value.status == 400
+    assert "more than once" in str(refused.value)

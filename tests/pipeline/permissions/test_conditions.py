@@ -268,3 +268,33 @@ def test_what_the_context_has_counts_as_well() -> None:
         condition.holds({"context": {"metadata": metadata}})
     metadata.popitem()
     assert condition.holds({"context": {"metadata": metadata}})
+
+
+@pytest.mark.parametrize(
+    ("source", "rows", "characters", "is_too_much"),
+    [
+        # 10,000,000 / 400 = 25,000: the two members, 400 rows, 8 characters of names, and the text.
+        ("args.rows.all(x, args.text != 'z')", 400, 24_590, False),
+        ("args.rows.all(x, args.text != 'z')", 400, 24_591, True),
+        ("args.rows.all(x, !args.text.matches('z'))", 400, 23_590, False),
+        ("args.rows.all(x, !args.text.matches('z'))", 400, 23_591, True),
+    ],
+)
+def test_the_bound_of_the_work_is_what_it_is_said_to_be(
+    source: str, rows: int, characters: int, is_too_much: bool
+) -> None:
+    values = {"args": {"rows": [0] * rows, "text": "a" * characters}}
+    if is_too_much:
+        with pytest.raises(Undecidable, match="too long for that"):
+            Condition(source).holds(values)
+    else:
+        assert Condition(source).holds(values) is True
+
+
+def test_without_the_package_that_evaluates_conditions_each_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None passes for one that holds, or that does not."""
+    for name in ("cel", "cel.cel"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(Faulty, match=r"common-expression-language.* is not installed"):
+        Condition("args.a == 1")

@@ -205,3 +205,63 @@ def test_the_version_changes_with_whatever_decides() -> None:
     assert len(set(versions)) == len(versions)
     assert policy_of(servers={"x": {}}).version == policy_of(servers={"x": {"call_timeout": 3, "args": ["y"]}}).version
     assert policy_of({"permission": "deny"}).version == policy_of({"permission": "deny"}).version
+
+
+# -- conditions on the tool alone, which are decided once for each tool
+
+
+def test_a_condition_on_the_tool_is_decided_for_each_tool_by_itself() -> None:
+    """The same rules cover both, and what they come to is not the same."""
+    for first, second in ((CREATE, DELETE), (DELETE, CREATE)):
+        policy = policy_of({"tools": "github/*", "when": "tool.name.startsWith('delete')", "permission": "deny"})
+        for tool in (first, second, first):
+            assert permission(policy, tool) == ("deny" if tool is DELETE else "allow")
+            assert hides(policy, tool) is (tool is DELETE)
+
+
+@pytest.mark.parametrize(
+    ("when", "wanted", "expected"),
+    [
+        ("tool.name > 1", "allow", "deny"),
+        ("tool.risk + 1 > 2", "allow", "deny"),
+        ("size(tool.name) / 0 > 1", "allow", "deny"),
+        ("tool.name > 1", "deny", "deny"),
+        ("tool.name == 'delete_repo'", "allow", "allow"),
+        ("tool.name != 'delete_repo'", "allow", "deny"),
+    ],
+)
+def test_a_condition_on_the_tool_that_cannot_be_evaluated_allows_nothing(when: str, wanted: str, expected: str) -> None:
+    policy = policy_of({"when": when, "permission": wanted}, {"permission": "deny"})
+    assert permission(policy, DELETE) == expected
+
+
+def test_a_condition_on_the_tool_that_cannot_be_evaluated_denies_and_says_why() -> None:
+    policy = policy_of({"when": "tool.name > 1", "permission": "deny", "reason": "no"})
+    found = decide(policy, DELETE)
+    assert found.permission == "deny"
+    assert "of another type" in found.reason
+    assert "rule 1" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("rules", "judges", "needs"),
+    [
+        ([], False, False),
+        ([{"permission": "deny", "clients": "x"}], False, False),
+        ([{"permission": "require_approval", "clients": "x"}], True, True),
+        ([{"permission": "deny", "when": "args.a == 1"}], True, True),
+        ([{"permission": "deny", "when": "client.name == 'x'"}], False, True),
+        (
+            [{"permission": "deny", "when": "context.user == 'x'"}, {"permission": "deny", "when": "args.a == 1"}],
+            True,
+            True,
+        ),
+        ([{"permission": "deny", "when": "tool.risk == 'none such'"}], False, False),
+    ],
+)
+def test_arguments_are_judged_where_a_rule_or_a_person_looks_at_them(
+    rules: list[dict[str, Any]], judges: bool, needs: bool
+) -> None:
+    """Else a member that is named twice passes as it came: nobody decided by one of the two."""
+    found = policy_of(*rules).of(DELETE)
+    assert (found.judges_arguments, found.needs_call) == (judges, needs)

@@ -24,7 +24,7 @@ from mcpbridge.pipeline.result_cache import CACHE_META, CachedResult, CachedResu
 from mcpbridge.pipeline.settings import CacheSettings
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.pipeline.stages import cache as cache_stage
-from mcpbridge.pipeline.stages.cache import Cache
+from mcpbridge.pipeline.stages.cache import Cache, is_final
 from mcpbridge.protocol.body import Body
 from mcpbridge.upstream.settings import ServerSettings
 from support.upstreams.scripted_upstream import Someone
@@ -332,3 +332,85 @@ async def test_a_server_that_renames_its_tools_all_the_time_does_not_fill_the_me
         assert (status["misses"], status["hits"]) == (40, 40)
         assert cache.clear(tool="t3") == 1, "its name is known by its id still"
         assert cache.clear(tool="s/t39") == 1
+
+
+# -- what is kept, and what is forgotten
+
+
+def test_a_kept_result_gives_back_the_bytes_that_came() -> None:
+    """Also where its mark stands in their middle, and where they are written in another way than ours."""
+    for data in (b'{"content":[]}', b'{ "content" : [ ] }', b'{"_meta":{"a":1},"content":[]}', b"{}", b"{ }"):
+        found = CachedResult.of("s", "s/t", data, 0, 1)
+        assert found.original == data
+
+
+def test_what_is_too_old_is_not_counted() -> None:
+    found = CachedResults(50_000, 5000)
+    for name, until in (("a", 5.0), ("b", 10.0), ("c", 20.0)):
+        found.put((name,), kept("s/t", until=until))
+    assert found.by_tool(1)["s/t"][0] == 3
+    assert found.by_tool(5)["s/t"][0] == 2
+    assert found.by_tool(10)["s/t"][0] == 1
+    assert len(found) == 1
+    assert found.by_tool(20) == {}
+    assert found.bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "kept_after"),
+    [
+        ({}, 1),
+        ({"title": "another"}, 1),
+        ({"tags": ["x"]}, 1),
+        ({"tools": {"include": ["*"]}}, 1),
+        ({"env": {"A": "b"}}, 0),
+        ({"command": "y"}, 0),
+        ({"cache": 30}, 0),
+        ({"share": "session"}, 0),
+    ],
+)
+async def test_other_settings_of_a_server_forget_what_is_kept_of_it(change: dict[str, Any], kept_after: int) -> None:
+    """But for what only says how it is listed."""
+    async with cached() as (cache, stage):
+        server = Server()
+        server.may_end.set()
+        await stage(call_of(Caller()), server)
+        settings = ServerSettings.model_validate({"command": "x", "cache": 60, **change})
+        cache.configure(CacheSettings(), {"s": settings}, CallDefaults())
+        assert len(cache.kept) == kept_after
+
+
+async def test_a_server_that_is_gone_and_other_calls_forget_what_is_kept() -> None:
+    for servers, calls in (({}, CallDefaults()), (None, CallDefaults(cache=5))):
+        async with cached() as (cache, stage):
+            server = Server()
+            server.may_end.set()
+            await stage(call_of(Caller()), server)
+            own = {"s": ServerSettings.model_validate({"command": "x", "cache": 60})}
+            cache.configure(CacheSettings(), own if servers is None else servers, calls)
+            assert len(cache.kept) == 0
+
+
+@pytest.mark.parametrize(("seconds", "is_cached"), [(0.5, True), (1, True), (60, True), (0, False)])
+def test_any_time_is_a_time_to_keep_results(seconds: float, is_cached: bool) -> None:
+    cache = Cache(CacheSettings(), {}, CallDefaults())
+    assert (cache.stage(Tool(), CallOptions(cache=seconds, effect="read")) is not None) is is_cached
+
+
+@pytest.mark.parametrize(
+    ("data", "is_result"),
+    [
+        (b'{"content":[]}', True),
+        (b'{"content":[],"resultType":"complete"}', True),
+        (b'{"content":[],"resultType":"input_required"}', False),
+        (b'{"content":[{"text":"resultType task"}]}', True),
+        (b'{"content":[],"task":{}}', True),
+        (b'{"task":{}}', False),
+        (b"[1]", False),
+        (b"1", False),
+        (b'{"resultType":', False),
+        (b'{"resultType":"complete","a":' + b"[" * 100_000 + b"]" * 100_000 + b"}", False),
+    ],
+)
+def test_only_the_result_of_the_call_itself_is_for_others(data: bytes, is_result: bool) -> None:
+    assert is_final(Body(data), data) is is_result

@@ -162,3 +162,29 @@ def test_a_chain_is_as_long_as_the_longest_row_of_calls_one_after_another(
             _, place = running.pop(which % len(running))
             chain.end(now, place)
             ended.append(place)
+
+
+def test_a_call_that_runs_keeps_its_run_however_long_it_takes() -> None:
+    """The pause counts from its end: a slow call is no pause."""
+    chain = Chain()
+    assert chain.begin(0, most=2, pause=60) == 1
+    assert chain.begin(100, most=2, pause=60) == 1, "it began before the first was over"
+    chain.end(200, 1)
+    assert chain.begin(259, most=2, pause=60) == 2
+    chain.end(300, 2)
+    chain.end(301, 1)
+    assert chain.begin(360, most=2, pause=60) == 0, "both came less than a pause ago"
+    assert chain.begin(419, most=2, pause=60) == 0, "who asks all the time stays in the same run"
+    assert chain.begin(479, most=2, pause=60) == 1
+    assert chain.begin(10**6, most=2, pause=0) == 1
+
+
+async def test_refused_calls_put_the_end_of_a_run_off() -> None:
+    clock = Clock()
+    calls, ann = Calls(clock, max_chain=1, chain_pause=60), Someone()
+    assert not await calls.make(ann)
+    for _ in range(5):
+        clock.now += 59
+        assert await calls.make(ann)
+    clock.now += 60
+    assert not await calls.make(ann)

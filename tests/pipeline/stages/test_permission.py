@@ -163,3 +163,55 @@ async def test_where_they_do_not_decide_they_stay_as_they_are() -> None:
     call = Call("tools/call", "github", "delete_repo", Body(DOUBLE), tool=TOOL)
     [passed] = await run(policy, call)
     assert bytes(passed.params.data) == DOUBLE
+
+
+# -- tools that say themselves when a person must agree
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+@pytest.mark.parametrize(
+    ("rules", "reason", "approval"),
+    [
+        ([], "it pushes", "it pushes"),
+        ([], "", ""),
+        ([{"permission": "allow", "tools": "github/*"}], "it pushes", ""),
+        ([{"permission": "require_approval", "tools": "github/*", "reason": "rule"}], "it pushes", "rule"),
+        ([{"permission": "require_approval", "tools": "github/*"}], "", "the policy asks for it"),
+        ([{"permission": "allow", "tools": "files/*"}], "it pushes", "it pushes"),
+    ],
+)
+async def test_a_tool_may_ask_for_a_person_unless_a_rule_allows_the_call(
+    rules: list[dict[str, Any]], reason: str, approval: str, is_later: bool
+) -> None:
+    """A command that changes something, say: what it is asked with decides, at once or after a look elsewhere."""
+    asked, passed = list[Call](), list[Call]()
+
+    def asks(call: Call) -> Any:
+        asked.append(call)
+
+        async def later() -> str:
+            return reason
+
+        return later() if is_later else reason
+
+    async def deliver(call: Call) -> Body:
+        passed.append(call)
+        return Body()
+
+    stage = DecideByArguments(policy_of(*rules), lambda tool: asks).stage(TOOL, CallOptions())
+    assert stage is not None
+    call = call_with({"a": 1})
+    await stage(call, deliver)
+    assert passed == [call]
+    assert call.approval == approval
+    assert (call.facts or {}) == ({"permission": "require_approval"} if approval else {})
+    is_decided = bool(rules) and rules[0]["tools"] == "github/*"
+    assert asked == ([] if is_decided else [call])
+
+
+async def test_what_a_rule_denies_the_tool_is_not_asked_about() -> None:
+    policy = policy_of({"permission": "deny", "when": "args.a == 1"})
+    stage = DecideByArguments(policy, lambda tool: lambda call: pytest.fail("it is denied")).stage(TOOL, CallOptions())
+    assert stage is not None
+    with pytest.raises(NotPermitted):
+        await stage(call_with({"a": 1}), lambda call: pytest.fail("it is denied"))

@@ -226,3 +226,16 @@ async def test_a_rate_that_stays_the_same_is_counted_on_under_other_settings() -
     assert await passes(stage_of("2/h"), call_of(caller=who))
     assert [await passes(stage_of("2/h"), call_of(caller=who)) for _ in range(2)] == [True, False]
     assert [await passes(stage_of("5/h"), call_of(caller=who)) for _ in range(2)] == [True, False], "that of the tool"
+
+
+def test_the_buckets_of_clients_are_the_same_as_long_as_the_rate_is() -> None:
+    """A reload that changes something else gives nobody new tokens, nor is there one bucket for each stage."""
+    buckets, rate = Buckets(), parse_rate("2/min")
+    first = buckets.by_clients(rate)
+    first.of("ann").take(0)
+    assert buckets.by_clients(parse_rate("2/min")) is first
+    other = buckets.by_clients(parse_rate("3/min"))
+    assert other is not first
+    assert buckets.by_clients(parse_rate("3/min")) is other
+    assert buckets.shared("s", rate) is buckets.shared("s", parse_rate("2/min"))
+    assert buckets.shared("s", rate) is not buckets.shared("t", rate)

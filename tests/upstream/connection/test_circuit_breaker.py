@@ -1,5 +1,6 @@
 """When calls stop for a while and when one finds out; time is an argument."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -109,3 +110,51 @@ def test_without_a_number_of_failures_it_never_opens() -> None:
         breaker.failed(0, 0)
     assert breaker.retry_in(now=0) == 0
     assert breaker.state(now=0) == "closed"
+
+
+@pytest.mark.parametrize(("chance", "share"), [(0.0, 1.0), (0.5, 0.9), (1.0, 0.8)])
+def test_an_open_time_is_shorter_by_a_fifth_at_most(chance: float, share: float) -> None:
+    """So that bridges of one server do not all come at once."""
+    assert opened(chance=chance).retry_in(now=0) == pytest.approx(FOR * share)
+
+
+def test_it_is_troubled_from_the_first_failure_to_the_next_answer() -> None:
+    breaker = CircuitBreaker(SETTINGS)
+    assert not breaker.is_troubled
+    breaker.succeeded()
+    assert not breaker.is_troubled
+    breaker.failed(0, 0)
+    assert breaker.is_troubled
+    breaker.succeeded()
+    assert not breaker.is_troubled
+    assert opened().is_troubled
+
+
+def test_an_answer_in_between_begins_the_row_anew() -> None:
+    breaker = CircuitBreaker(SETTINGS)
+    for _ in range(3):
+        for _ in range(AFTER - 1):
+            breaker.failed(0, 0)
+        breaker.succeeded()
+    assert breaker.state(now=0) == "closed"
+    assert repr(breaker) == "<CircuitBreaker 0 failures in a row>"
+    assert repr(opened()) == f"<CircuitBreaker {AFTER} failures in a row, tripped>"
+
+
+def test_failures_of_the_burst_that_opened_it_do_not_keep_it_open() -> None:
+    breaker = opened()
+    for number in range(10):
+        breaker.failed(number / 100, 0)
+    assert breaker.retry_in(now=0) == FOR
+    assert breaker.state(now=FOR) == "half-open"
+
+
+def test_a_probe_that_fails_opens_it_for_longer_and_one_that_is_withdrawn_is_tried_again() -> None:
+    breaker = opened()
+    assert breaker.retry_in(now=FOR) == 0
+    assert breaker.retry_in(now=FOR) == 1.0
+    breaker.withdrawn()
+    assert breaker.retry_in(now=FOR) == 0
+    breaker.failed(FOR, 0)
+    assert breaker.state(now=FOR) == "open"
+    assert breaker.retry_in(now=FOR) == min(2 * FOR, AT_MOST)

@@ -31,7 +31,7 @@ from support.upstreams.scripted_upstream import (
     call_of,
     supervised,
 )
-from support.virtual_time import pass_time, turns
+from support.virtual_time import pass_time, standing_time, turns
 
 PLAIN = Path(__file__).parents[2] / "servers" / "plain.py"
 SOON = 0.03
@@ -255,3 +255,178 @@ async def test_the_process_ends_and_another_one_serves_the_next_call(
     assert len(values) >= 3
     assert values == sorted(set(values))
     assert values[-1] < 0
+
+
+# -- who uses it, without a server
+
+
+class Book(list[str]):
+    """The tasks that somebody waits for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.empty = asyncio.Event()
+
+    async def emptied(self) -> None:
+        await self.empty.wait()
+
+
+async def idle_after(usage: repose.Usage, seconds: float) -> "asyncio.Task[None]":
+    task = asyncio.create_task(usage.idle(seconds))
+    await turns()
+    return task
+
+
+async def test_time_without_use_counts_from_when_it_was_made() -> None:
+    with standing_time() as go_on:
+        usage = repose.Usage([], Book())  # type: ignore[arg-type]
+        assert usage.idle_since == asyncio.get_running_loop().time()
+        idle = await idle_after(usage, 10)
+        go_on(9.9)
+        await turns()
+        assert not idle.done()
+        go_on(0.2)
+        await idle
+
+
+@pytest.mark.parametrize("counts", [None, True, False])
+async def test_a_use_counts_from_its_end_unless_it_was_only_a_look(counts: bool | None) -> None:
+    with standing_time() as go_on:
+        usage = repose.Usage([], Book())  # type: ignore[arg-type]
+        go_on(100)
+        with usage.held() if counts is None else usage.held(counts=counts):
+            go_on(50)
+            assert not usage.is_idle
+            assert usage.is_needed
+        assert usage.is_idle
+        idle = await idle_after(usage, 10)
+        assert idle.done() is (counts is False)
+        go_on(10.1)
+        await turns()
+        assert idle.done()
+        usage.touch()
+        assert usage.idle_since == asyncio.get_running_loop().time()
+
+
+async def test_calls_tasks_and_holders_are_use() -> None:
+    running, book = list[Any](), Book()
+    usage = repose.Usage(running, book)  # type: ignore[arg-type]
+    assert usage.is_idle
+    for one in (running, book):
+        one.append("x")
+        assert not usage.is_idle
+        assert usage.is_needed
+        one.clear()
+    usage.hold()
+    assert repr(usage) == "<Usage 0 running, 1 holding>"
+    assert not usage.is_idle
+    usage.release()
+    assert usage.is_idle
+    assert not usage.is_needed
+
+
+async def test_whoever_waits_for_its_end_waits_for_calls_and_for_tasks() -> None:
+    with standing_time() as go_on:
+        running, book = ["call"], Book()
+        usage = repose.Usage(running, book)  # type: ignore[arg-type]
+        go_on(100)
+        idle = await idle_after(usage, 10)
+        assert not idle.done()
+        book.append("task")
+        running.clear()
+        usage.recheck()
+        await turns()
+        assert not idle.done(), "a task still runs"
+        book.clear()
+        book.empty.set()
+        await turns()
+        assert idle.done()
+
+
+async def test_who_is_expected_back_is_waited_for_until_then() -> None:
+    with standing_time() as go_on:
+        usage = repose.Usage([], Book())  # type: ignore[arg-type]
+        usage.expect_back(100)
+        usage.expect_back(5)
+        idle = await idle_after(usage, 10)
+        go_on(99)
+        await turns()
+        assert (idle.done(), usage.is_idle, usage.is_needed) == (False, True, True)
+        go_on(1.1)
+        await turns()
+        assert (idle.done(), usage.is_needed) == (True, False)
+
+
+class Ended:
+    """A connection that notes when it is let go."""
+
+    def __init__(self) -> None:
+        self.is_asking = False
+        self.waiting = 0
+        self.retired = 0
+
+    def retire(self) -> None:
+        self.retired += 1
+
+
+def idle_stop_of(connection: Ended, usage: repose.Usage, **settings: Any) -> repose.IdleStop:
+    how = ServerSettings.model_validate({"command": "x", **settings})
+    return repose.IdleStop("up", how, connection, usage, is_primary=True, is_remembered=True)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("what", ["is_asking", "waiting"])
+async def test_nothing_ends_while_it_is_asked_something_or_waited_for(what: str) -> None:
+    with standing_time() as go_on:
+        connection, usage = Ended(), repose.Usage([], Book())  # type: ignore[arg-type]
+        usage.has_served = True
+        setattr(connection, what, 1)
+        ending = asyncio.create_task(idle_stop_of(connection, usage, idle_stop=10).run())
+        await turns()
+        for _ in range(20):
+            go_on(1.1)
+            await turns()
+        assert connection.retired == 0
+        setattr(connection, what, 0)
+        usage.touch()
+        go_on(9)
+        await turns()
+        assert connection.retired == 0, "the answer was a use of it"
+        go_on(1.1)
+        await turns()
+        assert (connection.retired, usage.has_served, ending.done()) == (1, False, True)
+
+
+async def test_where_nothing_is_to_end_it_it_does_not_end() -> None:
+    with standing_time() as go_on:
+        connection, usage = Ended(), repose.Usage([], Book())  # type: ignore[arg-type]
+        stop = idle_stop_of(connection, usage, idle_stop=0)
+        await stop.run()
+        go_on(10**6)
+        assert (stop.is_due, connection.retired) == (False, 0)
+
+
+@pytest.mark.parametrize(("used_after", "ends_after"), [(None, 60), (30, 930), (59, 959)])
+async def test_one_that_was_started_for_a_look_stays_a_minute_unless_it_is_used(
+    used_after: float | None, ends_after: float
+) -> None:
+    with standing_time() as go_on:
+        connection, usage = Ended(), repose.Usage([], Book())  # type: ignore[arg-type]
+        stop = idle_stop_of(connection, usage)
+        stop.is_looked_at = True
+        ending = asyncio.create_task(stop.run())
+        await turns()
+        passed = 0.0
+        if used_after is not None:
+            go_on(used_after)
+            await turns()
+            usage.touch()
+            passed = used_after
+        while passed < ends_after - 1:
+            go_on(1)
+            await turns(10)
+            passed += 1
+        assert connection.retired == 0
+        go_on(1.1)
+        await turns()
+        assert connection.retired == 1
+        await ending
