@@ -2,11 +2,13 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.load import Loaded, read
+from mcpbridge.library.client.open_options import read_config
 
 
 def loaded(folder: Path, document: object, **environ: str) -> Loaded:
@@ -26,7 +28,7 @@ def test_claude_and_cursor(tmp_path: Path) -> None:
     assert (files.command, files.args, files.env) == ("npx", ["-y", "server"], {"A": "b", "PORT": "80"})
     assert (web.transport, web.headers) == ("streamable-http", {"Authorization": "Bearer token-value"})
     assert off.disabled
-    assert found.warnings == ()
+    assert found.warnings == (f"{tmp_path / '.mcp.json'}: left out, since they are not known here: 'theme'",)
 
 
 def test_vs_code_with_comments_and_trailing_commas(tmp_path: Path) -> None:
@@ -121,3 +123,82 @@ def test_a_mistake_in_a_server_is_told_with_its_line(tmp_path: Path) -> None:
     text = '{\n "mcpServers": {\n  "a": {\n   "command": "a",\n   "args": "b"\n  }\n }\n}'
     with pytest.raises(ConfigError, match=r"\.mcp\.json:5: servers\.a\.args: expected a list"):
         loaded(tmp_path, text)
+
+
+# -- sections beside the servers
+
+A = {"a": {"command": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("section", "value", "read_as"),
+    [
+        ("expose", {"mode": "search"}, lambda settings: settings.expose.mode == "search"),
+        ("results", {"strategy": "off"}, lambda settings: settings.results.strategy == "off"),
+        (
+            "permissions",
+            [{"tools": ["a/*"], "permission": "deny"}],
+            lambda settings: settings.permissions[0].permission == "deny",
+        ),
+        ("permissions", [], lambda settings: settings.permissions == []),
+        ("calls", {"call_timeout": "7s"}, lambda settings: settings.calls.call_timeout == 7),
+        ("http", {"max_event": "2MiB"}, lambda settings: settings.http.max_event == 2 << 20),
+        ("log", {"level": "debug"}, lambda settings: settings.log.level == "debug"),
+        ("profiles", {"p": {"servers": ["a"]}}, lambda settings: settings.profiles["p"].servers == ["a"]),
+        ("tools", {"t": {"command": ["ls"]}}, lambda settings: "t" in settings.tools),
+        ("builtin", {"enable": ["http-get"]}, lambda settings: bool(settings.builtin.enable)),
+        ("store", {"kind": "memory"}, lambda settings: settings.store.kind == "memory"),
+        ("daemon", {"idle_exit": 9}, lambda settings: settings.daemon.idle_exit == 9),
+        ("approval", {"ask": []}, lambda settings: list(settings.approval.ask) == []),
+        ("limits", {"max_frame": "1MiB"}, lambda settings: settings.limits.max_frame == 1 << 20),
+    ],
+)
+@pytest.mark.parametrize("servers", ["mcpServers", "servers"])
+def test_a_section_of_ours_is_read(tmp_path: Path, servers: str, section: str, value: object, read_as: Any) -> None:
+    """It was silently ignored, and with it what `permissions` refuse (issue 18)."""
+    found = loaded(tmp_path, {servers: A, section: value})
+    assert read_as(found.settings)
+    assert found.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("document", "parts"),
+    [
+        ({"expose": {"mod": "search"}}, ["expose was left out", "'mod'", "did you mean 'mode'?"]),
+        ({"permissions": {"allow": ["Bash"]}}, ["permissions was left out", "expected a list"]),  # Claude Code
+        ({"hooks": {"PreToolUse": []}}, ["hooks was left out", "expected a list"]),  # Claude Code
+        ({"tools": {"sandbox": True}}, ["tools was left out", "'sandbox'"]),  # Gemini CLI
+        ({"results": "off"}, ["results was left out", "expected an object"]),
+        ({"profiles": {"p": 1}}, ["profiles was left out", "'p'"]),
+        ({"http": {"proxy": "x"}}, ["http was left out", "'proxy'"]),  # VS Code
+        ({"expse": {"mode": "search"}}, ["not known here", "'expse'"]),
+        ({"source": "x"}, ["not known here", "'source'"]),
+        ({"numStartups": 1, "theme": "x"}, ["'numStartups', 'theme'"]),
+        ({f"key{number}": 1 for number in range(30)}, ["'key0'", "and 22 more"]),
+        ({"servers": {"b": {"command": "y"}}}, ["not known here", "'servers'"]),
+    ],
+)
+def test_what_stands_beside_the_servers_and_is_not_read_is_told(
+    tmp_path: Path, document: dict[str, object], parts: list[str]
+) -> None:
+    [warning] = loaded(tmp_path, {"mcpServers": A, **document}).warnings
+    for part in parts:
+        assert part in warning
+
+
+@pytest.mark.parametrize(
+    "document", [{}, {"$schema": "x"}, {"inputs": []}, {"description": "x"}, {"version": "1"}, {"expose": None}]
+)
+def test_what_says_nothing_to_a_bridge_is_no_news(tmp_path: Path, document: dict[str, object]) -> None:
+    assert loaded(tmp_path, {"mcpServers": A, **document}).warnings == ()
+
+
+def test_a_mistake_in_a_section_is_told_with_its_line(tmp_path: Path) -> None:
+    text = '{\n "mcpServers": {"a": {"command": "x"}},\n "expose": {\n  "mode": "louder"\n }\n}'
+    with pytest.raises(ConfigError, match=r"\.mcp\.json:4: expose\.mode"):
+        loaded(tmp_path, text)
+
+
+def test_a_program_may_give_the_same_as_a_table() -> None:
+    loaded = read_config({"mcpServers": A, "expose": {"mode": "search"}}, {})
+    assert loaded.settings.expose.mode == "search"

@@ -45,6 +45,8 @@ class Loaded(Struct, frozen=True):
     """Variables of the environment that servers are off for."""
     content: Mapping[str, str] = {}
     """By path, the digests of the texts that it was read from, as far as they choose what runs; see `trust.py`."""
+    is_empty: bool = False
+    """The file says nothing at all."""
     is_found: bool = False
     """Nobody named the file: it was found in the working directory, and what changes in it waits for a person."""
 
@@ -143,7 +145,9 @@ def read(path: Path, environ: Mapping[str, str], *, text: str | None = None) -> 
         warnings.append(f"{file}: no servers are configured")
     texts = {str(path.absolute()): text, **checked.files}
     content = {place_of(name): digest(one.encode()) for name, one in texts.items()}
-    return Loaded(checked.settings, tuple(warnings), tuple(sorted(checked.secrets)), checked.missing, content)
+    return Loaded(
+        checked.settings, tuple(warnings), tuple(sorted(checked.secrets)), checked.missing, content, not document
+    )
 
 
 def only_server(settings: Settings, name: str) -> Settings:
@@ -227,5 +231,7 @@ def _parse_json(text: str, file: str) -> tuple[dict[str, object], list[str]]:
 
 
 def _json_line(text: str, key: Sequence[str]) -> int | None:
-    _, *rest = key or [""]
+    head, *rest = key or [""]
+    if head != "servers":
+        return position.json_line(text, list(key))
     return next(filter(None, (position.json_line(text, [top, *rest]) for top in ("mcpServers", "servers"))), None)

@@ -1,17 +1,23 @@
 """Turns the `mcpServers` JSON of other programs into what `servers.toml` would say.
 
 Such a file is shared with those programs. So an unknown key is a warning and never an error, and a server that we
-cannot serve yet is unavailable instead of wrong. Sources: the settings of Claude Code and Claude Desktop, Cursor, VS
+cannot serve yet is unavailable instead of wrong. Sections of ours beside the servers (`expose`, `permissions`, …) are
+read as in `servers.toml`; other programs use some of the same words, so one counts only if it looks like ours, and
+what is left out is told. Sources: the settings of Claude Code and Claude Desktop, Cursor, VS
 Code (`servers`, `type`), Gemini CLI (`httpUrl`, `includeTools`, milliseconds), Windsurf (`serverUrl`,
 `disabledTools`), Cline (`timeout` in seconds, `autoApprove`).
 """
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import cast
+from collections.abc import Collection, Iterable, Iterator
+from typing import Annotated, cast, get_args, get_origin
+
+from pydantic import BaseModel
 
 from mcpbridge.base.errors import ConfigError
+from mcpbridge.base.suggestions import nearest
 from mcpbridge.core.model import OWN
+from mcpbridge.tools.builtin.base_settings import BuiltinDefaults
 from mcpbridge.upstream.settings import TRANSPORT_SPELLINGS, ServerSettings
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -37,6 +43,9 @@ _HARMLESS = {"$schema", "description", "displayName", "gallery", "icon", "id", "
     "trust",
 }
 """Keys that say nothing to a bridge: not worth a warning."""
+
+_HARMLESS_AT_TOP = {"inputs", "version", "$comment"}
+"""The same beside the servers; `inputs` are questions that VS Code asks its user."""
 
 _OURS = (ServerSettings.model_fields.keys() - {"unavailable", "project_texts", "transport", "sandbox"}) | {"isolation"}
 
@@ -74,18 +83,79 @@ def translate(document: object, file: str) -> tuple[dict[str, object], list[str]
         unknown = [key for key in unknown if key not in _HARMLESS]
         warnings += [f"{file}: {name}: the key {key!r} is not known here and was left out" for key in unknown]
         translated[known_as] = server
-    return {"servers": translated}, warnings
+    sections, left_out = _sections(cast("dict[str, object]", document), file)
+    return {**sections, "servers": translated}, warnings + left_out
+
+
+_SERVERS = ("mcpServers", "servers", "mcp.servers")
+"""Where the servers stand; the first that is there counts."""
 
 
 def _servers(document: object, file: str) -> dict[str, object]:
     if isinstance(document, dict):
         top = cast("dict[str, object]", document)
-        for key in ("mcpServers", "servers", "mcp.servers"):
-            value = top.get(key)
-            if isinstance(value, dict):
-                return cast("dict[str, object]", value)
+        if (key := _key_of_servers(top)) is not None:
+            return cast("dict[str, object]", top[key])
     hint = 'A JSON configuration looks like {"mcpServers": {"time": {"command": "mcp-server-time"}}}.'
     raise ConfigError("expected an object with `mcpServers` (or `servers`)", file=file, hint=hint)
+
+
+def _key_of_servers(top: dict[str, object]) -> str | None:
+    return next((key for key in _SERVERS if isinstance(top.get(key), dict)), None)
+
+
+_MOST_NAMED = 8
+"""Keys that one warning names: the files of some programs hold dozens."""
+
+
+def _sections(top: dict[str, object], file: str) -> tuple[dict[str, object], list[str]]:
+    """The sections of ours that stand beside the servers, and warnings of what is left out."""
+    from mcpbridge.config.schema import Settings  # which knows what stands in each
+
+    sections: dict[str, object] = {}
+    warnings: list[str] = []
+    unknown: list[str] = []
+    ours = Settings.model_fields.keys() - {"servers", "source"}
+    for key, value in top.items():
+        if key == _key_of_servers(top) or key in _HARMLESS or key in _HARMLESS_AT_TOP or value is None:
+            continue
+        if key not in ours:
+            unknown.append(key)
+        elif strange := _strange(Settings.model_fields[key].annotation, value):
+            warnings.append(f"{file}: {key} was left out: {strange}, so it seems to be of another program")
+        else:
+            sections[key] = value
+    if unknown:
+        more = f" and {len(unknown) - _MOST_NAMED} more" if len(unknown) > _MOST_NAMED else ""
+        names = ", ".join(repr(key) for key in unknown[:_MOST_NAMED])
+        warnings.append(f"{file}: left out, since they are not known here: {names}{more}")
+    return sections, warnings
+
+
+def _strange(kind: object, value: object) -> str:
+    """Why a value is no section of ours; empty: it is one, though it may be wrong. `kind`: the type of the section."""
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    if get_origin(kind) is list:
+        return "" if isinstance(value, list) else "expected a list"
+    if not isinstance(value, dict):
+        return "expected an object"
+    members = cast("dict[str, object]", value)
+    if get_origin(kind) is dict:  # of tables by name
+        return next((f"expected an object at {name!r}" for name, one in members.items() if type(one) is not dict), "")
+    known = _fields_of(kind)
+    close = {name: nearest(name, known, limit=1) for name in members if name not in known}
+    for name, near in close.items():
+        return f"the key {name!r} is not known here" + (f" (did you mean {near[0]!r}?)" if near else "")
+    return ""
+
+
+def _fields_of(kind: object) -> Collection[str]:
+    if isinstance(kind, type) and issubclass(kind, BuiltinDefaults):
+        from mcpbridge.tools.builtin.settings import BuiltinSettings
+
+        kind = BuiltinSettings
+    return kind.model_fields if isinstance(kind, type) and issubclass(kind, BaseModel) else ()
 
 
 def usable_name(name: str) -> str:

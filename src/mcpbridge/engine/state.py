@@ -25,6 +25,8 @@ from mcpbridge.engine.wiring.tools import Backends, ProgramTool
 from mcpbridge.engine.wiring.upstream_events import UpstreamEvents
 from mcpbridge.pipeline.approvals.pending import PendingApprovals
 from mcpbridge.pipeline.observability.metrics import Metrics
+from mcpbridge.storage.audit_log import CallLog
+from mcpbridge.storage.store import Store
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.startup_wait import StartupWait
 from mcpbridge.upstream.transports.factory import TransportMaker
@@ -48,6 +50,10 @@ class EngineState:
     """What is wrong with a configuration that was to take effect: `message`, `file`, `line`, `at`; see `status`."""
     metrics: Metrics
     """What is counted of calls, since this was made."""
+    store: Store
+    """What outlives a call."""
+    audit: CallLog
+    """Where approvals are written down, and calls if they are."""
     registry: Registry
     """Servers and tools that come, change and go while the bridge runs."""
     server: Server

@@ -14,6 +14,7 @@ from mcpbridge.base.version import __version__
 from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.engine.state import EngineState
 from mcpbridge.pipeline.observability.metrics import Metrics
+from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.supervisor import Upstream
@@ -61,8 +62,14 @@ class EngineStatus(EngineState):
             "dropped": _dropped(snapshot),
             "warnings": [str(one) for one in self._generation.unmatched.unmatched()],
             "needs_restart": list(self._needs_restart),
+            "storage_problems": self._storage_problems(),
             "config_error": dict(self.config_error) if self.config_error is not None else None,
         }
+
+    def _storage_problems(self) -> list[str]:
+        """Why something that should outlive its call may be lost: a full disk, a directory that cannot be written."""
+        own = self.store.problems() if isinstance(self.store, LazyStore) else []
+        return [*own, *self.audit.problems()]
 
 
 def _server_statuses(

@@ -55,6 +55,7 @@ class CallLog:
         self._is_writing = False
         self._retention: asyncio.TimerHandle | None = None
         self._is_closed = self._has_complained = False
+        self._reason = ""
 
     @cached_property
     def _database(self) -> Database:
@@ -63,6 +64,12 @@ class CallLog:
     def configure(self, settings: CallLogSettings) -> None:
         """Other settings from now on; the file stays the same."""
         self._settings = settings
+
+    def problems(self) -> list[str]:
+        """Why entries are missing, if some are."""
+        if not self.dropped:
+            return []
+        return [f"{self.dropped} entries are missing in the call log {self._locate()}: {self._reason}"]
 
     def append(self, record: CallRecord) -> None:
         """Log a call, some time soon."""
@@ -134,6 +141,7 @@ class CallLog:
 
     def _lost(self, count: int, reason: str) -> None:
         self.dropped += count
+        self._reason = reason
         if not self._has_complained:
             self._has_complained = True
             log.warning("entries are missing in the call log", file=str(self._locate()), reason=reason)

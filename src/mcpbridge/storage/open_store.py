@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from mcpbridge.base.errors import StoreFailed, ValueTooLarge
 from mcpbridge.base.log import get_logger
+from mcpbridge.storage.disk import disk_problems
 from mcpbridge.storage.memory_store import MemoryStore
 from mcpbridge.storage.settings import StoreSettings, store_path
 from mcpbridge.storage.sqlite.database import may_exist
@@ -40,6 +41,8 @@ class LazyStore:
         self._bounds: dict[str, int] = {}
         self._was_used = False
         self._complaints = set[str]()
+        self.problem = ""
+        """Why the file could not be used the last time that something was to be kept; empty: it could."""
 
     @cached_property
     def _file(self) -> Store | None:
@@ -88,6 +91,7 @@ class LazyStore:
             except StoreFailed as error:
                 self._complain(error)
             else:
+                self.problem = ""
                 if self._memory is not None:
                     await self._memory.drop(kind, kept, principal=principal)
                 return kept
@@ -213,7 +217,15 @@ class LazyStore:
         if self._memory is not None:
             await self._memory.close()
 
+    def problems(self) -> list[str]:
+        """Why what the store should keep may be lost: what failed the last time, and what is wrong with its place."""
+        if self._settings.kind == "memory":
+            return []
+        failed = [f"the store cannot be used: {self.problem}"] if self.problem else []
+        return failed + disk_problems([self._path.parent])
+
     def _complain(self, error: StoreFailed) -> None:
+        self.problem = str(error)
         if error.what not in self._complaints:
             self._complaints.add(error.what)
             log.warning(

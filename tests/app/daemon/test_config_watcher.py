@@ -164,7 +164,7 @@ async def test_one_server_that_is_served_alone_stays_the_only_one(tmp_path: Path
 async def test_warnings_are_told_and_logged_when_they_are_new(tmp_path: Path) -> None:
     async with world(tmp_path) as at:
         for _ in range(2):
-            told = await at.reload("")
+            told = await at.reload("[servers]\n")
             assert "no servers are configured" in told["warnings"][0]
         assert at.events("warning") == ["configuration"]
 
@@ -279,3 +279,45 @@ async def test_a_mistake_that_only_building_shows_is_a_broken_edit(
         told = await at.reload(TWO)
         assert told["config_error"]["message"] == "results.tokenizer: not installed"
         assert at.servers == ["a"]
+
+
+# -- an empty file
+
+
+@pytest.mark.parametrize("text", ["", "\n", "   \n\t\n", "# all gone\n", "\ufeff", "\r\n# a\r\n"])
+async def test_a_file_that_was_emptied_takes_no_server_away(tmp_path: Path, text: str) -> None:
+    """A full disk, or an editor that empties a file before it writes, leaves one (issue 18)."""
+    async with world(tmp_path) as at:
+        told = await at.reload(text)
+        assert told["ok"] is False
+        assert "it is empty" in told["config_error"]["message"]
+        assert at.servers == ["a"]
+        assert "it is empty" in at.bridge.status()["config_error"]["message"]
+        assert (await at.reload(TWO))["added"] == ["b"]
+        assert at.bridge.config_error is None
+
+
+async def test_an_emptied_file_is_not_taken_up_by_itself_either(tmp_path: Path) -> None:
+    async with watched(tmp_path) as at:
+        at.write("")
+        await eventually(lambda: _now(at.bridge.config_error), bool)
+        assert at.servers == ["a"]
+        at.write(TWO)
+        await at.comes_to("a", "b")
+        await at.is_right()
+
+
+async def test_who_takes_the_last_server_out_on_purpose_gets_that(tmp_path: Path) -> None:
+    async with world(tmp_path) as at:
+        at.write("")
+        told = await at.reloading.reload(may_be_empty=True)
+        assert told["removed"] == ["a"]
+        assert at.servers == []
+        assert (await at.reload("# nothing\n"))["ok"], "there is nothing left to lose"
+        assert (await at.reload(ONE))["added"] == ["a"]
+
+
+@pytest.mark.parametrize("text", ["[log]\nlevel = 'info'\n", "[servers]\n", "servers = {}\n"])
+async def test_a_file_that_says_something_may_have_no_servers(tmp_path: Path, text: str) -> None:
+    async with world(tmp_path) as at:
+        assert (await at.reload(text))["removed"] == ["a"]

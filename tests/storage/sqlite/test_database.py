@@ -208,3 +208,89 @@ def test_a_step_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     assert isinstance(connection, Connection)
     assert [row[1] for row in connection.execute("PRAGMA table_info(fact)")] == ["name"]
     file.close()
+
+
+class _Ends(BaseException):
+    """Neither an error nor one of those that Python has."""
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        SystemExit(1),
+        KeyboardInterrupt(),
+        GeneratorExit(),
+        asyncio.CancelledError(),
+        _Ends("strange"),
+        StopIteration(),
+        MemoryError(),
+        RecursionError(),
+        ValueError("x"),
+        OSError(28, "No space left on device"),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+async def test_nothing_that_work_raises_ends_the_thread(database: Database, failure: BaseException) -> None:
+    """Who waits hears of it, those beside it are served, and so is who comes later (issue 18)."""
+    turnstile = await busy(database)
+
+    def fail(connection: Connection) -> None:
+        connection.execute("INSERT INTO fact VALUES ('half')")
+        raise failure
+
+    posted: list[Exception | None] = []
+    beside = database.run(adding("beside"))
+    failing = database.run(fail)
+    database.post(fail, posted.append)
+    database.post(adding("last"))
+    turnstile.go.set()
+    with anyio.fail_after(30):
+        await beside
+        with pytest.raises(Exception):  # noqa: B017, PT011 - which one depends on the case
+            await failing
+        assert await database.run(names, writes=False) == ["beside", "last"]
+    assert [type(error) for error in posted] == [type(failing.exception())]  # pyright: ignore
+
+
+@pytest.mark.parametrize("path", ["a\0b.db", "\0", "dir\0/x.db", "x" * 5000])
+async def test_a_path_that_no_file_can_have_is_told_to_everybody(tmp_path: Path, path: str) -> None:
+    database = Database(tmp_path / path, SCHEMA)
+    with anyio.fail_after(30):
+        for _ in range(3):
+            with pytest.raises(StoreFailed):
+                await database.run(adding("x"))
+        await database.close()
+
+
+async def test_a_file_that_fails_in_an_unexpected_way_is_opened_anew(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await database.run(adding("before"))
+    real = SharedFile.connection
+    failures = [RuntimeError("nobody expected this"), _Ends(), SystemExit(3)]
+
+    def connection(self: SharedFile) -> Any:
+        if failures:
+            raise failures.pop()
+        return real(self)
+
+    monkeypatch.setattr(SharedFile, "connection", connection)
+    with anyio.fail_after(30):
+        for _ in range(3):
+            with pytest.raises((StoreFailed, RuntimeError)):
+                await database.run(adding("lost"))
+        await database.run(adding("after"))
+        assert await database.run(names, writes=False) == ["before", "after"]
+
+
+async def test_one_who_fails_to_hear_of_it_keeps_nobody_else_from_it(database: Database) -> None:
+    turnstile = await busy(database)
+
+    def deaf(_: Exception | None) -> None:
+        raise RuntimeError("deaf")
+
+    database.post(adding("a"), deaf)
+    waiting = database.run(adding("b"))
+    turnstile.go.set()
+    with anyio.fail_after(30):
+        await waiting

@@ -17,7 +17,7 @@ from mcpbridge.core.model import TOOLS
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.pipeline.approvals.pending import PendingApprovals
 
-Reload = Callable[[], Awaitable[dict[str, object]]]
+Reload = Callable[..., Awaitable[dict[str, object]]]
 """Reads the configuration again, and says what came of it."""
 
 
@@ -42,10 +42,16 @@ def control_answers(
         await bridge.results.ledger.flush()  # who asks reads it in the store
         return redact.values_of(stats_of(bridge.metrics))
 
-    async def reload_file(_: Document) -> Document:
+    async def reload_file(request: Document) -> Document:
         if reload is None:
             return {"pid": os.getpid(), "ok": False, "error": "it has no configuration file"}
-        return redact.values_of({"pid": os.getpid(), "config": bridge.settings.source, **await reload()})
+        return redact.values_of(
+            {
+                "pid": os.getpid(),
+                "config": bridge.settings.source,
+                **await reload(may_be_empty=bool(request.get("may_be_empty"))),
+            }
+        )
 
     def cache(_: Document) -> Document:
         return {"pid": os.getpid(), **bridge.cache_status()}

@@ -16,6 +16,7 @@ import time
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -85,19 +86,24 @@ class Reloading:
         is_fresh = now[0] is not None and now[0][0] > (time.time() - _FRESH) * 1e9
         self._seen: _Stamp = () if is_fresh else now
 
-    async def reload(self, more_environ: Mapping[str, str] | None = None) -> dict[str, object]:
+    async def reload(
+        self, more_environ: Mapping[str, str] | None = None, *, may_be_empty: bool = False
+    ) -> dict[str, object]:
         """Read the file and put it into effect; returns what came of it, as JSON values.
 
         `ok` says whether the file is in effect now. If it is: `added`, `removed`, `replaced`, `kept` (servers),
         `sections`, `needs_restart`, `warnings`, each left out where it is empty; else `config_error` as in the status.
         If nothing changed, `before` is what the last reading that did so changed, and when (`at`).
 
+        `may_be_empty`: somebody took the last server out on purpose. Else an empty file counts as a broken edit: it is
+        what a full disk and some editors leave.
+
         `more_environ`: variables for what the file names and `environ` does not have, from now on.
         """
         async with self._lock:
             self._more |= more_environ or {}
             try:
-                loaded = await anyio.to_thread.run_sync(self._read)
+                loaded = await anyio.to_thread.run_sync(partial(self._read, may_be_empty=may_be_empty))
                 self._redact.know(loaded.secrets)
                 before = self._bridge.settings
                 done = await self._bridge.reload(loaded.settings)
@@ -132,10 +138,14 @@ class Reloading:
 
     # -- reading
 
-    def _read(self) -> Loaded:
+    def _read(self, *, may_be_empty: bool) -> Loaded:
         self._beside = _files_named_in(self._path)
         self._seen = self._look()  # first: what changes from here on is another edit
         loaded = read(self._path, {**self._more, **self._environ})
+        if loaded.is_empty and not may_be_empty and _has_any(self._bridge.settings):
+            what = "it is empty, which would take every server and tool away"
+            hint = "`mcpbridge remove NAME` takes one out; `mcpbridge restart` begins with the file as it is."
+            raise ConfigError(what, file=str(self._path), hint=hint)
         if self._trust is not None:
             content = whole_content(loaded.settings, loaded.content)
             if not self._trust.trusts(self._path, content):
@@ -206,6 +216,10 @@ class Reloading:
         """How the file is now, those that it takes values from by `${file:PATH}`, and what is known of trust."""
         trust = () if self._trust is None else (self._trust.path,)
         return tuple(_stamp(path) for path in (self._path, *self._beside, *trust))
+
+
+def _has_any(settings: Settings) -> bool:
+    return bool(settings.servers or settings.tools or settings.packs or settings.builtin.enable)
 
 
 def _files_named_in(path: Path) -> tuple[Path, ...]:

@@ -18,6 +18,7 @@ from mcpbridge.app.doctor import sandbox as layers
 from mcpbridge.app.doctor.finding import Finding
 from mcpbridge.base.directories import cache_directory, config_directory, runtime_directory, state_directory
 from mcpbridge.base.version import __version__
+from mcpbridge.storage.disk import disk_problem
 
 EXTRAS: Mapping[str, tuple[str, str]] = {
     "code": ("pydantic_monty", "programs that call tools (`run_code`)"),
@@ -108,9 +109,9 @@ def _directory(name: str, path: Path) -> Iterator[Finding]:
     if not where.is_dir():
         fix = f"Move {where} away."
         yield Finding("directory-unusable", "fail", f"the {name} directory cannot be made", "", str(path), fix=fix)
-    elif not os.access(where, os.W_OK | os.X_OK) and name != "configuration":
-        fix = f"Give this user the right to write into {where}."
-        yield Finding("directory-unusable", "fail", f"the {name} directory cannot be written", "", str(path), fix=fix)
+    elif name != "configuration" and (problem := disk_problem(path)):
+        what, fix = f"the {name} directory cannot be written", "Make room there, or give this user the right to write."
+        yield Finding("directory-unusable", "fail", what, "", str(path), problem, fix)
     elif where == path and name in _PRIVATE and hasattr(os, "getuid"):
         found = path.stat()
         if found.st_uid != os.getuid():

@@ -11,6 +11,7 @@ import queue
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -110,7 +111,7 @@ def open_file(path: Path, schema: Schema) -> "Connection":
         _make_private(path)
         connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
         _set_up(connection, schema)
-    except (sqlite3.Error, OSError, _NotOurs) as error:
+    except (sqlite3.Error, OSError, ValueError, _NotOurs) as error:  # ValueError: a NUL in the path
         if connection is not None:
             connection.close()
         reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -295,18 +296,29 @@ class Database:
         while True:
             jobs, end = self._next()
             if jobs:
-                connection = file.connection()
-                if isinstance(connection, StoreFailed):
-                    outcomes: list[_Outcome] = [(job, None, connection) for job in jobs]
-                else:
-                    patience.apply(connection)
-                    outcomes = _done(connection, jobs, str(self.path), patience)
+                outcomes = self._outcomes(file, jobs, patience)
                 for loop in {job.loop for job in jobs}:  # one, unless an earlier one ended before its work was done
                     _tell(loop, partial(_finish, [outcome for outcome in outcomes if outcome[0].loop is loop]))
             if end is not None:
-                file.close()
+                with suppress(Exception):  # whatever is wrong with the file, somebody waits for its end
+                    file.close()
                 _tell(end.loop, partial(_resolve, end.future))
                 return
+
+    def _outcomes(self, file: SharedFile, jobs: "list[_Job]", patience: "_Patience") -> "list[_Outcome]":
+        """Do the jobs. Whatever goes wrong is their outcome: were the thread to end, who waits would wait for ever."""
+        try:
+            connection = file.connection()
+            if isinstance(connection, StoreFailed):
+                return [(job, None, connection) for job in jobs]
+            patience.apply(connection)
+            return _done(connection, jobs, str(self.path), patience)
+        except BaseException as error:
+            log.exception("the thread of a file failed in an unexpected way", file=str(self.path))
+            with suppress(Exception):  # the next work opens it anew
+                file.close()
+            failed = _as_ours(error, str(self.path))
+            return [(job, None, failed) for job in jobs]
 
     def _next(self) -> tuple[list[_Job], _End | None]:
         """All that waits, and the end if that is next."""
@@ -354,7 +366,7 @@ def _done(connection: "Connection", jobs: Sequence[_Job], file: str, patience: _
         patience.waited_in_vain()
         failed = StoreFailed(str(error), file=file)
         return [(job, None, failed) for job in jobs]
-    except Exception as error:  # noqa: BLE001 - it goes to who handed the work over
+    except BaseException as error:  # noqa: BLE001 - it goes to who handed the work over; here nobody else would hear it
         if len(jobs) == 1:
             return [(jobs[0], None, _as_ours(error, file))]
         return [outcome for job in jobs for outcome in _done(connection, [job], file, patience)]
@@ -382,12 +394,13 @@ def _together(connection: "Connection", jobs: Sequence[_Job]) -> list[Any]:
     return values
 
 
-def _as_ours(error: Exception, file: str) -> Exception:
+def _as_ours(error: BaseException, file: str) -> Exception:
+    """What a future can hold: errors of SQLite, and what would end the thread or the program, as `StoreFailed`."""
     from sqlite3 import Error
 
-    if not isinstance(error, Error):
+    if isinstance(error, Exception) and not isinstance(error, Error | StopIteration):
         return error
-    failed = StoreFailed(str(error), file=file)
+    failed = StoreFailed(str(error) or type(error).__name__, file=file)
     failed.__cause__ = error
     return failed
 
@@ -413,4 +426,7 @@ def _finish(outcomes: Sequence[_Outcome]) -> None:
             else:
                 job.future.set_exception(error)
         elif job.done is not None:
-            job.done(error)
+            try:
+                job.done(error)
+            except Exception as failure:  # those behind it wait, too
+                log.exception("what waited for a file failed", exc_info=failure)

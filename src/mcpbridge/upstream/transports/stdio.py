@@ -18,6 +18,7 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.base.masking.lines import LineMasker
 from mcpbridge.base.process.pipes import FdReader, FdWriter
 from mcpbridge.base.process.process import ProcessSpec, ServerProcess
+from mcpbridge.base.process.telling_line import telling_line
 from mcpbridge.protocol.batches import Batch
 from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.protocol.reading.framing import LineReader
@@ -91,8 +92,8 @@ class StdioTransport:
         return await memory_of(self._process) if self._process is not None else None
 
     def last_words(self) -> str:
-        """The last line on stderr that says something; if there is none, the last on stdout that is no message."""
-        return next((line for line in reversed(self._stderr) if line.strip()), self._noise)
+        """The line on stderr that tells why it failed; if there is none, the last on stdout that is no message."""
+        return telling_line(self._stderr) or self._noise
 
     @asynccontextmanager
     async def connect(self, receiver: Receiver) -> AsyncGenerator[Channel]:

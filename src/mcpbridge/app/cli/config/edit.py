@@ -122,7 +122,7 @@ def _require_effect(path: Path, what: What) -> None:
 
 def _taken_in(path: Path) -> list[dict[str, object]]:
     """What running bridges say to it."""
-    return [dict(one.ask("reload", patience=_PATIENCE)) for one in survey(path).bridges]
+    return [dict(one.ask("reload", patience=_PATIENCE, may_be_empty=True)) for one in survey(path).bridges]
 
 
 def owner_of(path: Path, name: str) -> tuple[Section, str, str]:

@@ -43,6 +43,8 @@ def _show(bridge: Document) -> None:
     _show_tools(bridge)
     if daemon := cast("State", bridge.get("daemon") or {}):
         _show_daemon(daemon)
+    for problem in cast("list[str]", bridge.get("storage_problems", [])):
+        print(visible(f"problem: {problem}"))
     for warning in cast("list[str]", bridge.get("warnings", [])):
         print(visible(f"warning: {warning}"))
     if wrong := cast("State", bridge.get("config_error") or {}):
