@@ -139,3 +139,28 @@ def test_what_is_no_rate_is_refused(written: object) -> None:
 def test_a_rate_that_is_shown_reads_back_the_same(times: int, microseconds: int) -> None:
     rate = Rate(times, microseconds / 1e6)
     assert parse_rate(str(rate)) == rate
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (1, "1 B"),
+        (1000, "1000 B"),
+        (1023, "1023 B"),
+        (1024, "1 KiB"),
+        (1025, "1025 B"),
+        (10**6, "1 MB"),
+        (3 * 10**6, "3 MB"),
+        (1024**2, "1 MiB"),
+        (64 * 1024**2, "64 MiB"),
+        (256 * 10**6, "256 MB"),
+        (10**9, "1 GB"),
+        (1024**3, "1 GiB"),
+        (5 * 1024**3, "5 GiB"),
+        (1536 * 1024, "1536 KiB"),
+        (1500, "1500 B"),
+    ],
+)
+def test_a_size_is_shown_in_the_largest_unit_that_is_exact(size: int, text: str) -> None:
+    assert show_bytes(size) == text

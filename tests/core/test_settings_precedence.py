@@ -6,7 +6,8 @@ import pytest
 
 from mcpbridge.core.call_options import NO_HINTS, CallOptions, Hints
 from mcpbridge.core.call_settings import CallDefaults, CallSettings
-from mcpbridge.core.settings_precedence import resolve
+from mcpbridge.core.result_settings import ResultSettings
+from mcpbridge.core.settings_precedence import resolve, result_options
 
 
 def tool_options(
@@ -146,3 +147,102 @@ def test_the_names_can_be_set() -> None:
     assert not tool_options("get_x", read_names=[]).seems_read
     assert tool_options("x_got", read_names=["*_got"]).seems_read
     assert tool_options("Wipe", write_names=["wip?"]).effect == "write"
+
+
+# -- every option by itself
+
+
+LEVELS = ("tool", "server", "calls")
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "read"),
+    [
+        ("permission", ("deny", "require_approval", "allow"), lambda found: found.permission),
+        ("risk", ("low", "medium", "high"), lambda found: found.risk),
+        ("arguments", ("check", "pass", "coerce"), lambda found: found.arguments),
+        ("late", ("cancel", "keep", "cancel"), lambda found: found.late),
+        ("inject_defaults", (False, True, False), lambda found: found.inject_defaults),
+        ("log_content", (True, False, True), lambda found: found.log_content),
+    ],
+)
+def test_of_three_levels_the_nearest_that_says_something_counts(key: str, values: tuple[Any, ...], read: Any) -> None:
+    for first in range(3):
+        said = {level: {key: value} for level, value in list(zip(LEVELS, values, strict=True))[first:]}
+        found = tool_options(tool=said.get("tool", {}), server=said.get("server"), **said.get("calls", {}))
+        assert read(found) == values[first]
+
+
+@pytest.mark.parametrize(
+    ("tool", "server", "timeouts"),
+    [
+        (None, None, None),
+        ({}, None, None),
+        (None, {"call_timeout": 5}, None),
+        ({}, {"call_timeout": 5}, None),
+        ({"permission": "allow"}, {"call_timeout": 5}, None),
+        ({"call_timeout": 7}, {"call_timeout": 5}, (7, 600)),
+        ({"max_call_timeout": 9}, {"call_timeout": 5}, (5, 9)),
+        ({"call_timeout": 7, "max_call_timeout": 3}, None, (7, 7)),
+        ({"call_timeout": 7, "max_call_timeout": 9}, {"call_timeout": 5}, (7, 9)),
+    ],
+)
+def test_a_tool_has_times_of_its_own_only_if_it_says_so(
+    tool: dict[str, Any] | None, server: dict[str, Any] | None, timeouts: tuple[float, float] | None
+) -> None:
+    """Else those of its server count, which may change while it runs."""
+    found = tool_options(tool=tool, server=server).timeouts
+    assert (None if found is None else (found.idle, found.total)) == timeouts
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+@pytest.mark.parametrize(
+    ("settings", "annotated", "by_name"),
+    [({}, True, True), ({"side_effects": "serial"}, True, True), ({"side_effects": "parallel"}, False, False)],
+)
+def test_calls_that_write_run_one_at_a_time_unless_they_may_run_side_by_side(
+    settings: dict[str, Any], annotated: bool, by_name: bool, is_own: bool
+) -> None:
+    """For a function of one's own its annotations alone decide; of a server's tool its name does as well."""
+
+    def is_serial(name: str, hints: Hints) -> bool:
+        own = CallSettings.model_validate(settings)
+        return resolve(
+            name, hints, tool=None, server=own, calls=CallDefaults(), is_trusted=True, is_own_function=is_own
+        ).is_serial
+
+    assert is_serial("frobnicate", Hints(read_only=False)) is annotated
+    assert is_serial("frobnicate", Hints(destructive=True)) is annotated
+    assert is_serial("create_note", NO_HINTS) is (by_name and not is_own)
+    assert is_serial("frobnicate", NO_HINTS) is False
+    assert is_serial("create_note", Hints(read_only=True)) is False
+
+
+@pytest.mark.parametrize(
+    ("name", "hints", "tool", "seconds"),
+    [
+        ("get_x", Hints(read_only=True), {}, 60),
+        ("get_x", NO_HINTS, {}, 0),
+        ("get_x", NO_HINTS, {"cache": 30}, 30),
+        ("create_x", NO_HINTS, {"cache": 30}, 0),
+        ("x", Hints(destructive=True), {"cache": 30}, 0),
+        ("x", Hints(read_only=False), {"cache": 30}, 0),
+        ("x", NO_HINTS, {"cache": 30}, 30),
+        ("create_x", NO_HINTS, {"cache": 30, "read_only": True}, 30),
+    ],
+)
+def test_what_writes_is_never_cached_and_what_may_write_only_by_its_own_setting(
+    name: str, hints: Hints, tool: dict[str, Any], seconds: float
+) -> None:
+    assert tool_options(name, hints, trusted=True, tool=tool, server={"cache": 60}).cache == seconds
+
+
+def test_options_of_results_come_from_the_nearest_level_each() -> None:
+    tool, server, everything = (
+        ResultSettings.model_validate(one)
+        for one in ({"budget": 500}, {"budget": 900, "strategy": "off"}, {"preview_items": 7, "strategy": "truncate"})
+    )
+    found = result_options(tool, server, everything)
+    assert (found.budget, found.strategy, found.items) == (500, "off", 7)
+    assert result_options(None, server, None).budget == 900
+    assert result_options(None, None, None) == result_options()

@@ -70,3 +70,49 @@ def test_trouble_tells_nothing_about_the_era(error: BridgeError) -> None:
 @pytest.mark.parametrize("result", [b"{}", b"[]", b"1", b'{"supportedVersions":"x"}'])
 def test_a_result_that_is_no_discovery_means_legacy(result: bytes) -> None:
     assert judge(Raw(result)) is Verdict.LEGACY
+
+
+MODERN, LEGACY, UNKNOWN = "2026-07-28", "2025-11-25", "2031-01-01"
+
+
+@pytest.mark.parametrize(
+    ("versions", "expected"),
+    [
+        ((MODERN,), "modern"),
+        ((UNKNOWN, MODERN), "modern"),
+        ((LEGACY, MODERN, UNKNOWN), "modern"),
+        ((LEGACY, UNKNOWN), "legacy"),
+        ((UNKNOWN, LEGACY), "legacy"),
+        (("2024-11-05", LEGACY), "legacy"),
+        ((UNKNOWN,), "none"),
+        ((UNKNOWN, "1999-01-01"), "none"),
+    ],
+)
+@pytest.mark.parametrize("code", [0, -32022])
+def test_one_revision_that_both_know_is_enough(versions: tuple[str, ...], expected: str, code: int) -> None:
+    """Whether the server answers with what it has, or with an error that names it (MCP 2026-07-28, Lifecycle)."""
+    found = judge(discovered(*versions) if not code else answered(code, {"supported": list(versions)}))
+    if expected == "modern":
+        assert isinstance(found, Discovered)
+        assert found.version == MODERN
+    elif expected == "legacy":
+        assert found is Verdict.LEGACY
+    else:
+        assert found == Unsupported(list(versions))
+
+
+@pytest.mark.parametrize("data", [None, {}, {"supported": []}, {"supported": 5}, "text", [1]])
+def test_a_modern_error_that_names_no_revision_means_the_one_that_was_asked_with(data: object) -> None:
+    assert judge(answered(-32022, data)) == Discovered(MODERN, {}, "", {})
+
+
+@pytest.mark.parametrize("info", [None, "text", 5, [], True])
+def test_what_a_server_says_of_itself_is_an_object_or_nothing(info: object) -> None:
+    told = {"supportedVersions": [MODERN], "_meta": {"io.modelcontextprotocol/serverInfo": info}}
+    found = judge(Raw(json.dumps(told).encode()))
+    assert isinstance(found, Discovered)
+    assert found.server_info == {}
+    told["_meta"] = {"io.modelcontextprotocol/serverInfo": {"name": "x"}}
+    found = judge(Raw(json.dumps(told).encode()))
+    assert isinstance(found, Discovered)
+    assert found.server_info == {"name": "x"}
