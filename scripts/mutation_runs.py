@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = Path("src/mcpbridge")
 
 Outcome = Literal["killed", "late", "broken", "survived"]
-"""`late`: the tests took many times as long. `broken`: the tests could not be collected, so it counts for nothing."""
+"""`late`: the tests took many times as long. `broken`: the module cannot be imported, so it counts for nothing."""
 
 PATIENCE = 5.0
 """How many times as long as they took unchanged the tests of a change may take, …"""
@@ -108,20 +108,28 @@ class Copy:
         tests = watched.tests_of(mutant)
         try:
             path.write_bytes(mutant.applied(source))
-            outcome = self._tried(tests, watched)
+            outcome = self._tried(mutant.module, tests, watched)
             rest = sorted(set(watched.all_tests()) - set(tests), key=watched.seconds.__getitem__)
-            return self._tried(rest, watched) if outcome == "survived" and rest else outcome
+            return self._tried(mutant.module, rest, watched) if outcome == "survived" and rest else outcome
         finally:
             path.write_bytes(source)
             os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns))
 
-    def _tried(self, tests: list[str], watched: Watched) -> Outcome:
+    def _tried(self, module: str, tests: list[str], watched: Watched) -> Outcome:
         files = list(dict.fromkeys(name.partition("::")[0] for name in tests))
         limit = GRACE + PATIENCE * (watched.startup + sum(watched.seconds[name] for name in tests))
         code, _ = self._run({"tests": tests}, files, limit)
         if code is None:
             return "late"
-        return "survived" if code == 0 else "killed" if code == 1 else "broken"
+        if code in (0, 1):
+            return "killed" if code else "survived"
+        return "killed" if self._can_be_imported(module) else "broken"  # tests may fail as soon as they are read
+
+    def _can_be_imported(self, module: str) -> bool:
+        name = ".".join(("mcpbridge", *Path(module).with_suffix("").parts))
+        environment = {**os.environ, "PYTHONPATH": str(self._package.parent), "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [sys.executable, "-c", f"import {name}"]
+        return subprocess.run(command, env=environment, capture_output=True, check=False).returncode == 0
 
     def _run(
         self, plan: object, files: Sequence[str], limit: float, *, all_of_them: bool = False
