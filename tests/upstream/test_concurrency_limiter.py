@@ -257,3 +257,36 @@ async def test_a_configured_number_of_slots_is_kept() -> None:
     for one in waiting[1:]:
         one.cancel()
     await asyncio.wait(waiting)
+
+
+@pytest.mark.parametrize(
+    ("slots", "seconds", "best", "overtook", "change"),
+    [
+        (16, 0.9, 0.4, True, 1),
+        (16, 0.8, 0.4, False, 1),
+        (16, 0.81, 0.4, False, 0),
+        (17, 1.1, 0.4, False, -1),
+        (16, LearnedSlots.QUICK, 0.0, False, 1),
+        (16, LearnedSlots.SLOW, 0.0, False, 0),
+        (17, LearnedSlots.SLOW + 0.01, 0.0, False, -1),
+        (LearnedSlots.FEWEST, LearnedSlots.SLOW + 1, 0.0, False, 0),
+        (LearnedSlots.FEWEST + 1, LearnedSlots.SLOW + 1, 0.0, False, -1),
+        (LearnedSlots.MOST, 0.0, 0.0, False, 0),
+        (LearnedSlots.MOST, 99.0, 0.0, True, 0),
+        (LearnedSlots.MOST - 1, 99.0, 0.0, True, 1),
+    ],
+)
+def test_how_a_server_answers_changes_its_slots_one_by_one(
+    slots: int, seconds: float, best: float, overtook: bool, change: int
+) -> None:
+    """Twice the best time is no wait in a pipe; only what is slow takes one away."""
+    assert LearnedSlots.change(slots, seconds, best, overtook=overtook) == change
+
+
+async def test_a_waiting_room_has_as_many_places_as_before_when_all_have_left() -> None:
+    room = WaitingRoom("Server 'up'", places=2)
+    for _ in range(3):
+        async with room, room:
+            with pytest.raises(Overloaded, match="2 calls wait for it"):
+                await room.__aenter__()
+        assert repr(room).endswith("0 of 2 places taken>")

@@ -16,9 +16,9 @@ from mcpbridge.core.context import Session
 from mcpbridge.core.model import Call
 from mcpbridge.pipeline.approvals.grants import Grants
 from mcpbridge.pipeline.approvals.pending import AlreadyDecided, PendingApprovals, UnknownApproval, _Decided
-from mcpbridge.pipeline.approvals.request import ApprovalEvent, ApprovalRequest, Verdict
+from mcpbridge.pipeline.approvals.request import PAUSE, ApprovalEvent, ApprovalRequest, NotWaited, Verdict
 from mcpbridge.pipeline.approvals.settings import ApprovalSettings
-from mcpbridge.pipeline.stages.approval import Approval, Approver
+from mcpbridge.pipeline.stages.approval import PAUSED_SECONDS, Approval, Approver
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.storage.memory_store import MemoryStore
@@ -553,3 +553,74 @@ async def test_a_no_in_the_moment_of_giving_up_stays_one() -> None:
     desk._remember("id", _Decided(NO, is_kept=True))
     assert await desk.keep(request) == ""
     assert await desk.pending() == []
+
+
+# -- calls whose program does not wait for a person
+
+
+class NotNow(Says):
+    """An approver whose caller does not wait; the request is kept."""
+
+    def reaches(self, call: Call) -> bool:
+        return True
+
+    async def ask(self, request: ApprovalRequest, call: Call) -> Verdict | None:
+        self.asked.append(request)
+        raise NotWaited
+
+
+@pytest.mark.parametrize(
+    ("said", "lasts"),
+    [(None, 0.0), ("", 0.0), ("wait", 0.0), ("pause", 600.0), (PAUSE, PAUSED_SECONDS), ("pause ", 0.0), ("paus", 0.0)],
+)
+async def test_a_paused_call_can_be_approved_for_as_long_as_its_yes_holds(said: str | None, lasts: float) -> None:
+    """`expires` is when silence becomes a no: at once where nobody waits."""
+    world = World(someone := Says(ONCE), seconds=60)
+    meta = None if said is None else Body(encode({"mcpbridge/approvals": said}))
+    await world.calls(meta=meta)
+    [request] = someone.asked
+    assert request.lasts == lasts
+    assert request.expires - request.at == pytest.approx(0 if lasts else 60)
+
+
+async def test_a_call_that_does_not_wait_is_refused_and_can_be_approved_later() -> None:
+    world = World(NotNow(kept="Run this."), seconds=60)
+    with pytest.raises(ApprovalRefused, match="A person has to approve this call of up/echo first") as refused:
+        await world.calls(facts=(facts := {}))
+    assert facts == {"approval": "not waited for"}
+    assert refused.value.facts["mcpbridge/approval"]
+    assert world.sent == []
+
+
+async def test_a_no_that_was_given_later_is_for_the_call_that_names_it() -> None:
+    world = World(someone := Says(ONCE, ONCE), seconds=60)
+    await world.calls()
+    [request] = someone.asked
+    await world.grants.deny(request, "bob")
+    for named, is_refused in ((request.id, True), ("another", False), ("", False)):
+        meta = Body(encode({"mcpbridge/approval": named}))
+        someone.verdicts = [ONCE]
+        if is_refused:
+            with pytest.raises(ApprovalRefused, match="was not approved"):
+                await world.calls(meta=meta)
+        else:
+            await world.calls(meta=meta)
+    assert len(world.sent) == 3
+
+
+async def test_what_is_no_tool_is_named_by_its_server_and_target() -> None:
+    events: list[ApprovalEvent] = []
+    someone = Says(ONCE)
+    grants = Grants(MemoryStore(), once_seconds=600, session_seconds=3600)
+    concern = Approval([someone], grants, seconds=60, policy=lambda: "v1", audit=events.append)
+    stage = concern.stage(Tool(), CallOptions())
+    assert stage is not None
+    call = Call("prompts/get", "up", "greet", Body(b'{"name":"greet"}'), approval="because")
+    call.caller = Caller()
+
+    async def deliver(call: Call) -> Body:
+        return Body(b"{}")
+
+    await stage(call, deliver)
+    assert [request.tool for request in someone.asked] == ["up/greet"]
+    assert [event.event for event in events] == ["asked", "granted"]

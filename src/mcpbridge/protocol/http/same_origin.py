@@ -27,4 +27,4 @@ def redirect_target(response: httpx2.Response, statuses: frozenset[int]) -> http
 
 
 def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
-    return url.scheme, url.host, url.port or _PORTS.get(url.scheme)
+    return url.scheme, url.host, _PORTS.get(url.scheme) if url.port is None else url.port
