@@ -186,18 +186,20 @@ def of(client: Client, error: UpstreamAnswered = NEEDS_URL, method: str = "tools
 
 def test_a_capability_that_a_modern_client_lacks_is_its_to_know() -> None:
     """With `data` as the server sent it; over HTTP the code makes it a 400."""
-    said = of(Client(modern=True, version="2026-07-28", capabilities={"roots": {}}))["error"]
+    said = of(Client(modern=True, version="2026-07-28", declared_capabilities={"roots": {}}))["error"]
     assert said == json.loads(NEEDS_URL.error)
 
 
 @pytest.mark.parametrize("modern", [False, True])
 def test_a_capability_that_the_client_has_is_a_matter_between_bridge_and_server(modern: bool) -> None:
-    client = Client(modern=modern, version="2025-11-25", capabilities={"elicitation": {"url": {}}, "roots": {}})
+    client = Client(
+        modern=modern, version="2025-11-25", declared_capabilities={"elicitation": {"url": {}}, "roots": {}}
+    )
     assert of(client)["error"]["code"] == INTERNAL_ERROR
 
 
 def test_a_legacy_client_reads_what_it_lacks() -> None:
-    client = Client(version="2025-11-25", capabilities={"elicitation": {}})
+    client = Client(version="2025-11-25", declared_capabilities={"elicitation": {}})
     result = of(client)["result"]
     assert result["isError"] is True
     assert "elicitation.url, roots" in result["content"][0]["text"]

@@ -249,7 +249,7 @@ async def test_clients_that_can_be_asked_different_things_need_not_wait_to_know_
     await learned(tmp_path, transport)
     async with remembering(tmp_path, transport) as running:
         forms, samples = Someone(form=True), Someone(sampling=True)
-        running.pool.expect(forms.profile)
+        running.pool.expect(forms.capabilities)
         assert running.up.serves(forms)
         await running.up.request(call_of(client=forms))
         other = await running.pool.serving(running.up, samples)

@@ -131,11 +131,11 @@ async def test_a_client_that_is_there_before_the_server_is_opens_one_session() -
     transport = ScriptedTransport(LEGACY_SERVER)
     pool = pool_of({"up": transport})
     someone = Someone(sampling=True)
-    pool.expect(someone.profile)
+    pool.expect(someone.capabilities)
     with anyio.fail_after(10):
         async with pool.running():
             await served(pool, someone)
-            pool.expect(Someone(form=True).profile)  # too late
+            pool.expect(Someone(form=True).capabilities)  # too late
     assert declared(transport) == [{"sampling": {}}]
 
 
@@ -144,7 +144,7 @@ async def test_a_server_that_may_never_ask_has_one_session_that_declares_nothing
     pool = pool_of({"up": transport}, up={"questions": "never"})
     with anyio.fail_after(10):
         async with pool.running():
-            pool.expect(Someone(form=True).profile)
+            pool.expect(Someone(form=True).capabilities)
             for client in (Someone(form=True), Someone(), Someone(roots=True)):
                 assert await served(pool, client) is pool.upstreams["up"]
     assert declared(transport) == [{}]

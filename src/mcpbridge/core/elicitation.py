@@ -151,7 +151,7 @@ class Elicitor(Protocol):
     """The client behind a call, as far as it can be asked something."""
 
     @property
-    def profile(self) -> ClientCapabilities:
+    def capabilities(self) -> ClientCapabilities:
         """What it can be asked."""
         ...
 
@@ -213,7 +213,7 @@ NO_CAPABILITIES = _interned(ClientCapabilities())
 class _NobodyToAsk:
     """Whoever cannot be asked anything."""
 
-    profile = NO_CAPABILITIES
+    capabilities = NO_CAPABILITIES
     principal = ""
     owner: object = None
     home: object = None
@@ -246,9 +246,9 @@ class ElicitorWrapper:
         raise NotImplementedError
 
     @property
-    def profile(self) -> ClientCapabilities:
+    def capabilities(self) -> ClientCapabilities:
         """See `Elicitor`, as for the rest."""
-        return self.elicitor.profile
+        return self.elicitor.capabilities
 
     @property
     def owner(self) -> object:  # noqa: D102 - as in `Elicitor`

@@ -110,7 +110,8 @@ class Client(Struct, eq=False):
     """The negotiated protocol revision; empty before `initialize`."""
     info: dict[str, Any] = field(default_factory=dict[str, Any])
     """`clientInfo` as declared; for logs and quirks, never for permission. Set by `introduce`."""
-    capabilities: dict[str, Any] = field(default_factory=dict[str, Any])
+    declared_capabilities: dict[str, Any] = field(default_factory=dict[str, Any])
+    """As it sent them."""
     log_level: str = ""
     """The least severe level wanted (`logging/setLevel`, or the request's `logLevel`); empty: none asked for."""
     push: Notify = _nowhere
@@ -119,15 +120,15 @@ class Client(Struct, eq=False):
     """Legacy: it was told that it may call tools as tasks (2025-11-25)."""
     initialized: bool = False
     """The client has sent `notifications/initialized`: from then on it may be sent unsolicited messages."""
-    profile: ClientCapabilities = NO_CAPABILITIES
+    capabilities: ClientCapabilities = NO_CAPABILITIES
     """What it can be asked."""
     bystander: Elicitor | None = None
     """Legacy: stands behind all its calls alike, if it can be asked nothing."""
-    asked: Requests | None = None
+    requests: Requests | None = None
     """The bridge's own requests to it. Legacy only, once it has initialized."""
     channel: object = None
     """Modern: the connection whose requests share it, if it is one client's alone (stdio, WebSocket)."""
-    told_project: str = ""
+    started_in: str = ""
     """URI of the directory that it was started in, as its front was told; empty: the front knows of none."""
     project: str | None = None
     """URI of the directory that it works in, as it said itself; None when it was not asked yet."""
@@ -135,7 +136,7 @@ class Client(Struct, eq=False):
     """Directories below which what it says of its project counts; None: anywhere, it is a program of this user."""
     project_again_at: float = 0.0
     """Loop time before which it is not asked again: it gave no answer."""
-    finding_project: asyncio.Lock = field(default_factory=asyncio.Lock)
+    asking_project: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while it is asked for that directory: one question is enough for several calls."""
     elicitations: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """URL questions that it was asked (2025-11-25): server and id, to be told when they are done."""
@@ -149,7 +150,7 @@ class Client(Struct, eq=False):
     """Modern: where the session of one without a channel is found again."""
     activated: tuple[str, ...] = ()
     """Legacy: ids of tools that its searches found, which it is listed from then on (`expose.activate`)."""
-    kept_session: Session | None = None
+    cached_session: Session | None = None
     """See `session`; made when somebody asks for it."""
     name: str = ""
     """`clientInfo.name`, as the client declared it, up to `LONGEST_NAME`. Read several times in each call."""
@@ -168,22 +169,22 @@ class Client(Struct, eq=False):
         """URI of the directory that it works in, as far as that is known without asking; what it said itself counts."""
         if self.project:
             return self.project
-        if not self.told_project and isinstance(self.channel, Client):
-            return self.channel.told_project
-        return self.told_project
+        if not self.started_in and isinstance(self.channel, Client):
+            return self.channel.started_in
+        return self.started_in
 
     @property
     def session(self) -> Session:
         """What lasts over its calls."""
-        if self.kept_session is None:
+        if self.cached_session is None:
             if isinstance(self.channel, Client):
-                self.kept_session = self.channel.kept_session or Session(self.principal, self.name)
-                self.channel.kept_session = self.kept_session
+                self.cached_session = self.channel.cached_session or Session(self.principal, self.name)
+                self.channel.cached_session = self.cached_session
             elif self.sessions is not None:
-                self.kept_session = self.sessions.of(self.principal, self.name, self.conversation)
+                self.cached_session = self.sessions.of(self.principal, self.name, self.conversation)
             else:
-                self.kept_session = Session(self.principal, self.name)
-        return self.kept_session
+                self.cached_session = Session(self.principal, self.name)
+        return self.cached_session
 
 
 class Answer(Struct, frozen=True):

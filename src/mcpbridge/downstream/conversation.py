@@ -114,8 +114,8 @@ class Conversation:
     def input_ended(self) -> None:
         """The client says nothing more; it may still read. What it is being asked gets no answer."""
         self._hears = False
-        if self._client.asked is not None:
-            self._client.asked.end()
+        if self._client.requests is not None:
+            self._client.requests.end()
 
     async def finish(self, grace: float, *, last_words: FinalAnswer | None = None) -> None:
         """End everything: listen streams at once, requests when they are answered or `grace` seconds are over.

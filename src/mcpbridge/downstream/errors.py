@@ -138,7 +138,7 @@ def _honest(error: UpstreamAnswered) -> UpstreamAnswered:
 
 def _missing_capability(error: UpstreamAnswered, answered: _Error, id_: bytes, method: str, client: Client) -> Answer:
     """The server needs what was not declared to it: for the client if it is the one that lacks it."""
-    missing = lacking(_required(answered.data), client.capabilities)
+    missing = lacking(_required(answered.data), client.declared_capabilities)
     if not missing:  # it has it all, and the bridge did not say so
         return _with_code_and_message(
             error, id_, INTERNAL_ERROR, f"Server '{error.upstream}': {answered.message or 'it gave no reason'}"

@@ -31,7 +31,7 @@ class CallUpdates:
     """The `update` of one call."""
 
     __slots__ = (
-        *("_allowed", "_allowed_at", "_clock", "_kept", "_last", "_log_level", "_notify", "_redact", "_token"),
+        *("_allowed", "_allowed_at", "_clock", "_held", "_last", "_log_level", "_notify", "_redact", "_token"),
         "_upstream",
     )
 
@@ -49,7 +49,7 @@ class CallUpdates:
         self._notify, self._upstream, self._token, self._log_level = notify, upstream, token, log_level
         self._clock = clock
         self._last = float("-inf")
-        self._kept = b""
+        self._held = b""
         """The newest notification that was held back."""
         self._allowed, self._allowed_at = float(BURST), clock()
 
@@ -80,16 +80,16 @@ class CallUpdates:
             return
         self._last = value
         fields["progressToken"] = token
-        self._kept = encode_notification("notifications/progress", encode_fields(fields))
+        self._held = encode_notification("notifications/progress", encode_fields(fields))
         if self._allowed >= 1:
             self._allowed -= 1
             self.flush()
 
     def flush(self) -> None:
         """Send what was held back: the answer follows, and the last word of the progress comes before it."""
-        if self._kept:
-            self._notify(self._kept)
-            self._kept = b""
+        if self._held:
+            self._notify(self._held)
+            self._held = b""
 
 
 def own_log(notify: Notify, upstream: str, redact: Callable[[str], str], method: str, params: Raw) -> None:

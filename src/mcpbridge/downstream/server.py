@@ -209,8 +209,8 @@ class Server:
         self.listeners.clients.discard(client)
         for task in list(self._running.pop(client, {}).values()):
             task.cancel()
-        if client.asked is not None:
-            client.asked.end()
+        if client.requests is not None:
+            client.requests.end()
         self._parking.left(client)
         self._pool.release(client)
         self._watching.forget(client)
@@ -277,7 +277,7 @@ class Server:
         """Take a notification of a client."""
         if frame.method == "notifications/initialized":
             client.initialized = True
-            for upstream in self.news.used_by(client) if client.profile.roots else ():
+            for upstream in self.news.used_by(client) if client.capabilities.roots else ():
                 if upstream.has_missed_roots:
                     upstream.roots_changed()
         elif frame.method == "notifications/cancelled":
@@ -302,7 +302,7 @@ class Server:
 
     def answered(self, client: Client, frame: Frame) -> None:
         """Take an answer (a result or an error) of a client to a request that the bridge sent to it."""
-        if client.asked is None or not client.asked.answered(frame):
+        if client.requests is None or not client.requests.answered(frame):
             log.debug("answer to nothing from the client")
 
     @property

@@ -170,10 +170,10 @@ async def serve_stdio(
     Then nothing more is read, and requests under way have `FINISH_GRACE` seconds; `last_words` are what
     those get that take longer. Cancelling drops them instead.
 
-    `view`, `profile`, `project`: see `view`, `profile_name` and `told_project` of `Client`. `head`: what was read from
+    `view`, `profile`, `project`: see `view`, `profile_name` and `started_in` of `Client`. `head`: what was read from
     `in_fd` already.
     """
-    client = Client(view=view, profile_name=profile, told_project=project)
+    client = Client(view=view, profile_name=profile, started_in=project)
     channel = LineChannel(core, client, in_fd=in_fd, out_fd=out_fd, max_frame=max_frame)
     try:
         if head:

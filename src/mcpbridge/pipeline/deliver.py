@@ -13,7 +13,7 @@ from mcpbridge.base.errors import UpstreamGarbled, UpstreamUnavailable
 from mcpbridge.core.elicitation import NOBODY
 from mcpbridge.core.model import WORTH_TELLING, Call, CallHandler
 from mcpbridge.pipeline.input_required import drive, needs_driving
-from mcpbridge.pipeline.task_polling import follow, is_task, made_task, read_task
+from mcpbridge.pipeline.task_polling import created_task, follow, is_task, read_task
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT
 from mcpbridge.upstream.pool import Pool
@@ -49,7 +49,7 @@ class Deliver:
             raise UpstreamUnavailable(call.upstream, "it is not configured any more")
         if call.instance is not None:
             return call.instance.request(call)
-        if call.client.profile is upstream.declared.plain_profile and not (call.needs_task or call.takes_task):
+        if call.client.capabilities is upstream.declared.plain_profile and not (call.needs_task or call.takes_task):
             return upstream.request(call)
         if call.needs_task and not upstream.runs_tasks:
             call.needs_task = False
@@ -117,7 +117,7 @@ class Deliver:
         task: Body | None = None
         try:
             result = await upstream.request(call)
-            task = made_task(result) if "task" in call.params else None
+            task = created_task(result) if "task" in call.params else None
             if task is not None and call.needs_task:
                 return await follow(call, task, upstream)
         finally:

@@ -121,7 +121,7 @@ async def ask_all(call: Call, questions: dict[str, Question]) -> dict[str, Raw]:
 
 async def _ask_client(call: Call, questions: dict[str, Question]) -> dict[str, Raw]:
     for question in questions.values():
-        if refused := question_refusal(question, call.client.profile):
+        if refused := question_refusal(question, call.client.capabilities):
             raise UpstreamGarbled(call.upstream, f"it asks what it must not: {refused}")
     if len(questions) == 1:
         ((key, question),) = questions.items()

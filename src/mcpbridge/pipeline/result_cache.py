@@ -110,7 +110,7 @@ class CachedResults:
         self._max_bytes, self._max_result = max_bytes, max_result
         self.bytes = 0
         """What all take."""
-        self._kept: OrderedDict[Key, CachedResult] = OrderedDict()
+        self._results: OrderedDict[Key, CachedResult] = OrderedDict()
         self._keys: dict[str, set[Key]] = {}
         """By server."""
 
@@ -121,22 +121,22 @@ class CachedResults:
 
     def get(self, key: Key, now: float) -> CachedResult | None:
         """A result that is still good; None when there is none."""
-        kept = self._kept.get(key)
+        kept = self._results.get(key)
         if kept is None:
             return None
         if now >= kept.until:
             self._drop(key)
             return None
-        self._kept.move_to_end(key)
+        self._results.move_to_end(key)
         return kept
 
     def put(self, key: Key, kept: CachedResult) -> bool:
         """Keep a result; others go for it. False: it is too large."""
         if kept.size > min(self._max_result + _OVERHEAD, self._max_bytes):
             return False
-        if key in self._kept:
+        if key in self._results:
             self._drop(key)
-        self._kept[key] = kept
+        self._results[key] = kept
         self._keys.setdefault(kept.server, set()).add(key)
         self.bytes += kept.size
         self._make_room()
@@ -154,7 +154,7 @@ class CachedResults:
 
     def drop(self, which: Callable[[CachedResult], bool]) -> int:
         """Forget those of which this is true; says how many they were."""
-        found = [key for key, kept in self._kept.items() if which(kept)]
+        found = [key for key, kept in self._results.items() if which(kept)]
         for key in found:
             self._drop(key)
         return len(found)
@@ -163,20 +163,20 @@ class CachedResults:
         """How many there are of each tool and the bytes that they take; what is too old goes first."""
         self.drop(lambda kept: now >= kept.until)
         entries, sizes = Counter[str](), Counter[str]()
-        for kept in self._kept.values():
+        for kept in self._results.values():
             entries[kept.tool] += 1
             sizes[kept.tool] += kept.size
         return {tool: (count, sizes[tool]) for tool, count in entries.items()}
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._results)
 
     def _make_room(self) -> None:
         while self.bytes > self._max_bytes:
-            self._drop(next(iter(self._kept)))
+            self._drop(next(iter(self._results)))
 
     def _drop(self, key: Key) -> None:
-        kept = self._kept.pop(key)
+        kept = self._results.pop(key)
         self.bytes -= kept.size
         keys = self._keys[kept.server]
         keys.discard(key)

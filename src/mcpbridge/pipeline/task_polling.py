@@ -89,7 +89,7 @@ def is_task(result: Body) -> bool:
     return _TASK in bytes(result.data) and bytes(result.get("resultType") or b"") == _TASK
 
 
-def made_task(result: Body) -> Body | None:
+def created_task(result: Body) -> Body | None:
     """The task that a legacy result tells of (`CreateTaskResult`); None when it is an ordinary result."""
     return result.inner("task") if _TASK in bytes(result.data) and "content" not in result else None
 
@@ -153,9 +153,9 @@ class _Following:
     def __init__(self, call: Call, state: TaskState, upstream: Upstream) -> None:
         self._call, self._state, self._upstream = call, state, upstream
         self._update = call.update
-        call.update = self._heard
+        call.update = self._on_update
         self._loop = asyncio.get_running_loop()
-        self._began = self._told_at = self._loop.time()
+        self._began = self._progress_at = self._loop.time()
         self._total = (call.timeouts or upstream.settings.timeouts).total
         self._asking = 0.0
         self._pause = FIRST_LOOK
@@ -179,7 +179,7 @@ class _Following:
                 self._state = TaskState(self._state.id, COMPLETED)
                 return result
             self._looked = await self._patiently("tasks/get")
-            self._tell(read_task(self._call.upstream, self._looked))
+            self._take_state(read_task(self._call.upstream, self._looked))
         return await self._outcome(self._state)
 
     def close(self) -> None:
@@ -271,18 +271,18 @@ class _Following:
 
     # -- telling the client
 
-    def _heard(self, method: str, params: Raw) -> None:
+    def _on_update(self, method: str, params: Raw) -> None:
         self._has_progress |= method == "notifications/progress"
         self._update(method, params)
 
-    def _tell(self, state: TaskState) -> None:
+    def _take_state(self, state: TaskState) -> None:
         """Take a new state; a client that wants progress, and gets none of the server's own, hears of it."""
         last, self._state = self._state, state
         if not self._call.wants_progress or self._has_progress or state.has_ended:
             return
         now = self._loop.time()
-        if (state.status, state.text) != (last.status, last.text) or now - self._told_at >= ALIVE_EVERY:
-            self._progress, self._told_at = self._progress + 1, now
+        if (state.status, state.text) != (last.status, last.text) or now - self._progress_at >= ALIVE_EVERY:
+            self._progress, self._progress_at = self._progress + 1, now
             said = {"message": state.text} if state.text else {}
             self._update("notifications/progress", Raw(encode({"progress": self._progress, **said})))
 

@@ -342,7 +342,7 @@ class UpstreamRequests:
 
     def _capabilities(self, call: Call) -> bytes:
         """What a modern server is told that can be asked during this call: what its client declared, no more."""
-        profile = call.client.profile if self._may_ask else NO_CAPABILITIES
+        profile = call.client.capabilities if self._may_ask else NO_CAPABILITIES
         profile = profile.with_roots() if self._has_roots else profile
         return encoded_capabilities(profile, call.extensions or _OWN_EXTENSIONS)
 

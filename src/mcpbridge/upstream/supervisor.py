@@ -295,7 +295,7 @@ class Upstream:
         if declared.modern or self.settings.questions == "never":
             return True
         is_plain = declared.profile is NO_CAPABILITIES
-        return declared.suits(client.profile) and (is_plain or not self.requests.is_held_from(client))
+        return declared.suits(client.capabilities) and (is_plain or not self.requests.is_held_from(client))
 
     @property
     def has_missed_roots(self) -> bool:

@@ -98,7 +98,7 @@ async def test_the_project_of_the_client_is_known_before_it_is_asked(tmp_path: P
         writer.write(hello(project="/some where"))
         await reader.readline()
         [connection] = made.connections
-        assert connection.client.told_project == "file:///some%20where"
+        assert connection.client.started_in == "file:///some%20where"
         writer.close()
 
 

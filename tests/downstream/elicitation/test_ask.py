@@ -48,7 +48,7 @@ class Ear:
         return asyncio.ensure_future(self.requests.request(method, b"{}", self.notify))
 
     def elicitor(self, version: str = "2025-11-25", **profile: bool) -> LegacyElicitor:
-        self.client.version, self.client.profile = version, ClientCapabilities(**profile)
+        self.client.version, self.client.capabilities = version, ClientCapabilities(**profile)
         return LegacyElicitor(self.client, self.requests, self.notify)
 
 
@@ -308,15 +308,15 @@ async def test_who_can_be_asked_nothing_is_known_all_the_same() -> None:
     assert homes[0] == homes[1] != homes[2]
     with pytest.raises(QuestionRefused):
         await NoElicitor(over_http[0]).ask(question())
-    assert not NoElicitor(over_http[0]).profile
+    assert not NoElicitor(over_http[0]).capabilities
 
 
 async def test_a_client_without_roots_works_where_it_was_started() -> None:
     """Its front was told: by the shim, or by the one who started the bridge."""
     ear = Ear()
-    ear.client.told_project = "file:///told"
+    ear.client.started_in = "file:///told"
     assert await ear.elicitor(form=True).project() == "file:///told"
-    ear.client.told_project = ""
+    ear.client.started_in = ""
     assert await ear.elicitor(form=True).project() == ""
 
 
@@ -325,7 +325,7 @@ async def test_a_client_without_roots_works_where_it_was_started() -> None:
 )
 async def test_what_a_client_says_itself_counts_more_than_where_it_was_started(roots: list[str], project: str) -> None:
     ear = Ear()
-    ear.client.told_project = "file:///told"
+    ear.client.started_in = "file:///told"
     task = asyncio.ensure_future(ear.elicitor(roots=True).project())
     asked = await ear.hear(1)
     assert ear.says(id=asked["id"], result={"roots": [{"uri": uri} for uri in roots]})
@@ -334,6 +334,6 @@ async def test_what_a_client_says_itself_counts_more_than_where_it_was_started(r
 
 
 async def test_a_modern_client_works_where_its_connection_was_started() -> None:
-    connection = Client(told_project="file:///told")
+    connection = Client(started_in="file:///told")
     assert await NoElicitor(Client(modern=True, channel=connection)).project() == "file:///told"
     assert await NoElicitor(Client(modern=True)).project() == ""

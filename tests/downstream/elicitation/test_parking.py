@@ -20,7 +20,9 @@ QUESTION = Question("up", ELICIT, Raw(b'{"message":"Who?","requestedSchema":{"ty
 
 
 def client(channel: object = None) -> Client:
-    return Client(modern=True, version="2026-07-28", profile=ClientCapabilities(form=True, url=True), channel=channel)
+    return Client(
+        modern=True, version="2026-07-28", capabilities=ClientCapabilities(form=True, url=True), channel=channel
+    )
 
 
 def call(params: str = '{"name":"t"}') -> Call:

@@ -20,7 +20,7 @@ async def test_a_request_stands_alone_and_declares_its_client() -> None:
         assert "mcp-session-id" not in response.headers
         ((client, _),) = http.core.asked
         assert (client.modern, client.version, client.log_level) == (True, MODERN, "debug")
-        assert (client.info["name"], client.capabilities) == ("raw", {"sampling": {}})
+        assert (client.info["name"], client.declared_capabilities) == ("raw", {"sampling": {}})
         assert http.core.clients == []
 
 

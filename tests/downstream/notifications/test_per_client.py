@@ -109,8 +109,8 @@ async def test_what_a_client_was_asked_before_it_began_anew_gets_no_answer() -> 
     async with bridged({}) as bridge:
         ear = Ear(bridge.server)
         await initialize(ear, {"elicitation": {}})
-        assert ear.client.asked is not None
-        waits = asyncio.ensure_future(LegacyElicitor(ear.client, ear.client.asked, ear.hear).ask(ASKED))
+        assert ear.client.requests is not None
+        waits = asyncio.ensure_future(LegacyElicitor(ear.client, ear.client.requests, ear.hear).ask(ASKED))
         await ear.hears(ELICIT)
         await initialize(ear, {"elicitation": {}})
         with anyio.fail_after(30), pytest.raises(QuestionRefused):

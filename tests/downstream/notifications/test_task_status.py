@@ -52,7 +52,11 @@ class Server:
 async def test_what_happened_before_a_stream_was_open_again_is_told_once_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looked at earlier, what happens between the look and the stream would be heard by nobody."""
     monkeypatch.setattr(task_news, "FIRST_RETRY", 0.01)
-    server, ids, client = Server(), TaskIds(Sealer()), Client(modern=True, capabilities={"extensions": {TASKS: {}}})
+    server, ids, client = (
+        Server(),
+        TaskIds(Sealer()),
+        Client(modern=True, declared_capabilities={"extensions": {TASKS: {}}}),
+    )
     shown = ids.seal(client, "up", "t1", None)
     told: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     listen = Listen(b"1", lambda message: told.put_nowait(json.loads(message)), frozenset(), frozenset())

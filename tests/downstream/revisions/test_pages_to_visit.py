@@ -14,7 +14,7 @@ from mcpbridge.downstream.revisions.downgrade import pages_first
 def test_a_page_is_shown_whatever_its_id_is(page: dict[str, object]) -> None:
     data = {"elicitations": [{"mode": "url", "url": "https://example.com/1", "message": "go", **page}]}
     error = UpstreamAnswered("up", json.dumps({"code": -32042, "message": "pages", "data": data}).encode())
-    client = Client(version="2025-11-25", profile=ClientCapabilities(url=True))
+    client = Client(version="2025-11-25", capabilities=ClientCapabilities(url=True))
     told = pages_first(error, client)
     assert isinstance(told, BadRequest)
     assert told.data == data

@@ -31,7 +31,7 @@ def test_a_sound_envelope_makes_a_client() -> None:
     meta = {**GOOD, PREFIX + "clientInfo": {"name": "c"}, PREFIX + "logLevel": "warning"}
     client = modern_client(frame({"_meta": meta}), "alice")
     assert (client.modern, client.version, client.info) == (True, "2026-07-28", {"name": "c"})
-    assert (client.log_level, client.principal, client.capabilities) == ("warning", "alice", {})
+    assert (client.log_level, client.principal, client.declared_capabilities) == ("warning", "alice", {})
 
 
 @pytest.mark.parametrize("level", ["chatty", 5, None, {"a": 1}, ["info"]])

@@ -214,7 +214,7 @@ async def test_a_run_whose_client_is_asked_something_is_for_that_client_alone_an
         server.may_end.set()
         await asyncio.gather(*tasks)
         assert (len(server.calls), len(person.asked)) == (3, 3)
-        assert len(cache.kept) == 0
+        assert len(cache.results) == 0
         elicitor = server.calls[0].client
         assert elicitor is not person
         assert (elicitor.owner, elicitor.home, elicitor.principal) == (person.owner, person.home, "")
@@ -250,7 +250,7 @@ async def test_later_rounds_tasks_and_other_members_are_calls_of_their_own() -> 
         for number, members in enumerate(({"new": 1}, {"new": 2}, {"new": 1}, {}), 1):
             await stage(call_of(caller, **members), server)
             assert len(server.calls) == 5 + min(number, 2)
-        assert len(cache.kept) == 3
+        assert len(cache.results) == 3
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ async def test_what_is_no_result_yet_is_for_one_call_alone(result: bytes) -> Non
         assert len(runs) == 1
         may_end.set()
         assert [bytes((await task).data) for task in tasks] == [result] * 2
-        assert (len(runs), len(cache.kept)) == (2, 0)
+        assert (len(runs), len(cache.results)) == (2, 0)
 
 
 async def test_what_is_asked_about_a_task_may_tell_of_a_write() -> None:
@@ -287,7 +287,7 @@ async def test_what_is_asked_about_a_task_may_tell_of_a_write() -> None:
         for method, kept_after in (("prompts/get", 1), ("tasks/get", 0)):
             await stage(call_of(Caller()), server)
             await rest(Call(method, "s", "x", Body()), server)
-            assert len(cache.kept) == kept_after
+            assert len(cache.results) == kept_after
 
 
 async def test_a_client_that_leaves_takes_its_own_signal_only() -> None:

@@ -378,7 +378,7 @@ async def test_a_call_that_asks_its_client_lends_out_its_slots() -> None:
 
     async def asks(call: Call) -> Body:
         assert call.client is not asked
-        assert call.client.profile is asked.profile
+        assert call.client.capabilities is asked.capabilities
         assert call.client.owner is asked
         answer = await call.client.ask(question)
         await after.wait()

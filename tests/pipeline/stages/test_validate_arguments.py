@@ -13,7 +13,7 @@ from msgspec import Raw
 from mcpbridge.base.errors import ArgumentsRefused, UpstreamAnswered
 from mcpbridge.core.call_options import NO_HINTS, CallOptions
 from mcpbridge.core.model import Call
-from mcpbridge.pipeline.stages.validate_arguments import ValidateArguments, told_of
+from mcpbridge.pipeline.stages.validate_arguments import ValidateArguments, mark_coerced
 from mcpbridge.pipeline.validation.coercion import UNWRAPPED
 from mcpbridge.pipeline.validation.schema_check import Check, Fault, compiled
 from mcpbridge.protocol.body import Body
@@ -504,7 +504,7 @@ async def test_the_piece_stays_small(schema: Schema) -> None:
 def test_a_result_that_others_hold_too_is_not_changed() -> None:
     """A cache gives the same result to several calls."""
     shared = Body(b'{"content":[],"_meta":{"theirs":1.10}}')
-    told = told_of(shared, [UNWRAPPED.told()])
+    told = mark_coerced(shared, [UNWRAPPED.to_json()])
     assert bytes(shared.data) == b'{"content":[],"_meta":{"theirs":1.10}}'
     entry = b'[{"path":"","what":"parsed","from":"a string","to":"an object"}]'
     assert bytes(told.data) == b'{"content":[],"_meta":{"theirs":1.10,"mcpbridge/coerced":%b}}' % entry
@@ -512,7 +512,7 @@ def test_a_result_that_others_hold_too_is_not_changed() -> None:
 
 def test_a_question_before_the_result_tells_nothing() -> None:
     question = Body(b'{"resultType":"input_required","inputRequests":{}}')
-    assert told_of(question, [UNWRAPPED.told()]) is question
+    assert mark_coerced(question, [UNWRAPPED.to_json()]) is question
 
 
 async def test_a_call_that_is_sent_once_more_is_told_of_too() -> None:

@@ -198,7 +198,7 @@ def test_slips_are_told_without_large_or_secret_values() -> None:
     raw = json.dumps({"api_key": 12345, "n": "5", "o": long})
     found = mending({"type": "object", "properties": properties}, raw)
     assert found is not None
-    assert [slip.told() for slip in found.slips] == [
+    assert [slip.to_json() for slip in found.slips] == [
         {"path": "api_key", "what": "converted", "from": "an integer", "to": "a string of 5 characters"},
         {"path": "n", "what": "converted", "from": '"5"', "to": "5"},
         {"path": "o", "what": "parsed", "from": f"a string of {len(long)} characters", "to": "an object"},
@@ -297,7 +297,7 @@ def test_what_comes_out_is_right_and_what_is_right_stays(schema: Schema, argumen
         assert check.is_valid(json.loads(bytes(found.raw)))
         assert found.slips
         assert _settled(check, bytes(found.raw)) is None, "once is enough"
-        assert all(len(value) <= 100 for slip in found.slips for value in slip.told().values())
+        assert all(len(value) <= 100 for slip in found.slips for value in slip.to_json().values())
 
 
 @settings(deadline=None, max_examples=300)

@@ -226,7 +226,7 @@ class Someone:
         capabilities: Message = {"sampling": {}} if profile.get("sampling") else {}
         capabilities |= {"roots": {}} if profile.get("roots") else {}
         capabilities |= {"elicitation": {}} if profile.get("form") else {}
-        self.profile = ClientCapabilities.declared(capabilities, "2025-11-25")
+        self.capabilities = ClientCapabilities.declared(capabilities, "2025-11-25")
         self.owner: object = self
         self.principal = ""
         self.home = self if home is None else home

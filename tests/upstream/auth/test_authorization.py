@@ -420,7 +420,7 @@ class Person:
     relays, owner, home, principal = False, None, None, ""
 
     def __init__(self, browser: Browser, *, action: str = "accept") -> None:
-        self.profile = ClientCapabilities(url=True)
+        self.capabilities = ClientCapabilities(url=True)
         self.asked: list[Document] = []
         self.done: list[Question] = []
         self._browser, self._action = browser, action

@@ -49,7 +49,7 @@ class Person:
     relays, owner, home = False, None, None
 
     def __init__(self, principal: str = "") -> None:
-        self.profile, self.principal = ClientCapabilities(url=True), principal
+        self.capabilities, self.principal = ClientCapabilities(url=True), principal
         self.asked = asyncio.Event()
         self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self.withdrawn = False

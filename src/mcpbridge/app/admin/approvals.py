@@ -5,7 +5,7 @@ from typing import Any
 
 from mcpbridge.app.admin.errors import Problem
 from mcpbridge.pipeline.approvals.pending import AlreadyDecided, Pending, PendingApprovals, UnknownApproval
-from mcpbridge.pipeline.approvals.request import Scope, one_line_of, shown
+from mcpbridge.pipeline.approvals.request import Scope, one_line_of, readable_arguments
 from mcpbridge.protocol.json_values import canonical_digest
 
 _LONGEST_LINE = 200
@@ -45,7 +45,7 @@ def _document(pending: Pending) -> dict[str, Any]:
         "id": request.id,
         "server": request.server,
         "tool": request.tool,
-        "arguments": shown(request.arguments_json, digest),
+        "arguments": readable_arguments(request.arguments_json, digest),
         "arguments_line": one_line_of(request.arguments_json, _LONGEST_LINE),
         "arguments_bytes": len(request.arguments_json),
         "arguments_sha256": digest,

@@ -17,7 +17,7 @@ from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.output import visible
 from mcpbridge.app.exit_codes import USAGE
 from mcpbridge.base.errors import ApprovalUnavailable
-from mcpbridge.pipeline.approvals.request import ApprovalRequest, shown
+from mcpbridge.pipeline.approvals.request import ApprovalRequest, readable_arguments
 
 
 async def ask_at_terminal(request: ApprovalRequest) -> bool:
@@ -36,7 +36,10 @@ async def ask_at_terminal(request: ApprovalRequest) -> bool:
             "(`mcpbridge serve`), where `mcpbridge approve` answers."
         )
         raise refused
-    print(visible(f"{request.tool} needs your approval{why}:\n{shown(request.arguments_json)}"), file=sys.stderr)
+    print(
+        visible(f"{request.tool} needs your approval{why}:\n{readable_arguments(request.arguments_json)}"),
+        file=sys.stderr,
+    )
     print("Call it? [y/N] ", end="", file=sys.stderr, flush=True)
     return (await _line()).strip().lower() in ("y", "yes")
 

@@ -236,7 +236,7 @@ class Model:
 
     def reason_unavailable(self, elicitor: Elicitor) -> str:
         """Why it cannot be asked on behalf of this client; empty when it can."""
-        return "the client did not declare sampling" if self.is_clients and not elicitor.profile.sampling else ""
+        return "the client did not declare sampling" if self.is_clients and not elicitor.capabilities.sampling else ""
 
     async def write(self, prompt: Prompt, elicitor: Elicitor, seconds: float, *, deadline: float = 0.0) -> Written:
         """What it writes within so many seconds, and by `deadline` (loop time), if there is one.

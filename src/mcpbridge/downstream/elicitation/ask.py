@@ -147,7 +147,7 @@ def _error_object(error: bytes) -> bytes:
 class LegacyElicitor:
     """The legacy client behind one call."""
 
-    __slots__ = ("_client", "_minted", "_notify", "_requests", "_task", "profile")
+    __slots__ = ("_client", "_minted", "_notify", "_requests", "_task", "capabilities")
 
     relays = False
 
@@ -155,7 +155,7 @@ class LegacyElicitor:
         """`notify` leads to the stream of the call. `task`: what the client calls the task that all this is about."""
         self._client, self._requests, self._notify, self._task = client, requests, notify, task
         self._minted: dict[bytes, str] = {}
-        self.profile: ClientCapabilities = client.profile
+        self.capabilities: ClientCapabilities = client.capabilities
         """What it declared in its handshake."""
 
     @property
@@ -176,7 +176,7 @@ class LegacyElicitor:
     async def ask(self, question: Question) -> Raw:
         """Put the question as a request of the client's revision; see `Elicitor`."""
         id_ = secrets.token_hex(16)
-        params = phrase(question, self._client.version, self.profile, elicitation_id=id_)
+        params = phrase(question, self._client.version, self.capabilities, elicitation_id=id_)
         params = _of_task(params, self._task) if self._task else params
         url_id = _elicitation_id(params) if question.method == ELICIT else ""
         if url_id:
@@ -213,9 +213,9 @@ class LegacyElicitor:
         It is asked once, and again when it says that its roots changed, or a while after no answer.
         """
         client, clock = self._client, asyncio.get_running_loop().time
-        if not self.profile.roots:
+        if not self.capabilities.roots:
             return client.known_project
-        async with client.finding_project:
+        async with client.asking_project:
             if client.project is None and clock() >= client.project_again_at:
                 try:
                     roots = await self._requests.request(
@@ -233,7 +233,7 @@ class NoElicitor:
 
     __slots__ = ("_client", "home", "owner", "principal")
 
-    profile = NO_CAPABILITIES
+    capabilities = NO_CAPABILITIES
     relays = False
 
     def __init__(self, client: Client) -> None:

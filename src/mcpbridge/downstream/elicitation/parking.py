@@ -91,8 +91,8 @@ class _ModernElicitor:
         self._parking, self._parked = parking, parked
 
     @property
-    def profile(self) -> ClientCapabilities:
-        return self._parked.client.profile
+    def capabilities(self) -> ClientCapabilities:
+        return self._parked.client.capabilities
 
     @property
     def owner(self) -> object:
@@ -168,7 +168,7 @@ class Parking:
                 raise QuestionRefused(_OVER)
             if parked.round >= MAX_ROUNDS:
                 raise QuestionRefused(f"The client was asked {MAX_ROUNDS} times during this call")
-            params = phrase(question, parked.client.version, parked.client.profile)
+            params = phrase(question, parked.client.version, parked.client.capabilities)
         except QuestionRefused as refused:
             answer.set_exception(refused)
             return answer

@@ -38,7 +38,7 @@ class ProgramAnswers:
             method: answerer for method, answerer in ((ELICIT, elicitation), (SAMPLE, sampling)) if answerer is not None
         }
         can_form, can_sample = elicitation is not None, sampling is not None
-        self.profile = ClientCapabilities(
+        self.capabilities = ClientCapabilities(
             form=can_form, url=can_form, sampling=can_sample, sampling_tools=can_sample, sampling_context=can_sample
         )
         """What can be asked."""
@@ -108,12 +108,12 @@ class Program:
         """The client that a request is of. `session`: in place of the one of this user."""
         session = session or self._sessions.of(user)
         if self._answers is None:
-            return self._made(user, session)
+            return self._make_client(user, session)
         client = session.program
         if not isinstance(client, Client):  # one for all requests: servers keep a session for each whom they may ask
-            client = session.program = self._made(user, session)
-            client.profile, client.asked = self._answers.profile, self._answers
+            client = session.program = self._make_client(user, session)
+            client.capabilities, client.requests = self._answers.capabilities, self._answers
         return client
 
-    def _made(self, user: str, session: Session) -> Client:
-        return Client(principal=user, version=LATEST_LEGACY, kept_session=session, told_project=self._project)
+    def _make_client(self, user: str, session: Session) -> Client:
+        return Client(principal=user, version=LATEST_LEGACY, cached_session=session, started_in=self._project)

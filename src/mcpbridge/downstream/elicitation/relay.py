@@ -30,7 +30,7 @@ _decode_answers = msgspec.json.Decoder(dict[str, Raw]).decode
 
 def request_of(question: Question, client: Client) -> dict[str, Any]:
     """One of `inputRequests`. Raises QuestionRefused: this client cannot be asked that."""
-    params = phrase(question, client.version, client.profile)
+    params = phrase(question, client.version, client.capabilities)
     return {"method": question.method, "params": params if isinstance(params, Raw) else Raw(params)}
 
 
@@ -93,7 +93,7 @@ class Relaying:
             UpstreamGarbled: it asks too often.
         """
         urls = url_questions(error)
-        if not urls or not client.profile.url:
+        if not urls or not client.capabilities.url:
             raise error
         if rounds >= MAX_ROUNDS:
             raise UpstreamGarbled(error.upstream, f"it asked for a page more than {MAX_ROUNDS} times")

@@ -56,7 +56,7 @@ class Mounts:
     """Applications by the path that theirs begin with: `/api` has `/api` and all below `/api/`."""
 
     def __init__(self, makers: Mapping[str, Callable[[], App]]) -> None:
-        self._makers, self._made = makers, dict[str, App]()
+        self._makers, self._apps = makers, dict[str, App]()
         self._first_letters = tuple(makers)
 
     def find(self, path: str) -> App | None:
@@ -65,9 +65,9 @@ class Mounts:
             return None
         for prefix, make in self._makers.items():
             if path == prefix or path.startswith(f"{prefix}/"):
-                if prefix not in self._made:
-                    self._made[prefix] = make()
-                return self._made[prefix]
+                if prefix not in self._apps:
+                    self._apps[prefix] = make()
+                return self._apps[prefix]
         return None
 
 

@@ -129,7 +129,7 @@ class HostCheck:
         return self._reach != "loopback" and not self._lists_hosts
 
     def _host_refusal(self, value: bytes) -> str:
-        shown = _shown(value) or "none"
+        shown = _printable(value) or "none"
         served = f"; port {self._port} is served" if self._port is not None else ""
         why = f"This Host header is not allowed here ({shown}){served}"
         return f"{why}. If it leads here (a published port, a proxy), add it to `http.allowed_hosts`"
@@ -186,17 +186,17 @@ def _normal(origin: str) -> str:
 def _require_own_site(site: bytes) -> None:
     """Raise Refused for what a browser says another site asked for. Another port of a host is the same site only."""
     if site.strip().lower() not in _OUR_SITES:
-        said = _shown(site)
+        said = _printable(site)
         raise Refused(
             403, f"A web page of another origin asks for this (Sec-Fetch-Site: {said}); see `http.allowed_origins`"
         )
 
 
 def _origin_refusal(value: bytes) -> str:
-    return f"This Origin is not allowed here ({_shown(value) or 'none'}); see `http.allowed_origins`"
+    return f"This Origin is not allowed here ({_printable(value) or 'none'}); see `http.allowed_origins`"
 
 
-def _shown(value: bytes) -> str:
+def _printable(value: bytes) -> str:
     text = value[:_LONGEST_SHOWN].decode("latin-1")
     return "".join(char if char.isascii() and char.isprintable() else "?" for char in text)
 

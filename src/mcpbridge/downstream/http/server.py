@@ -75,7 +75,7 @@ def listen_at_path(path: Path) -> Generator[socket.socket]:
     fresh = path.with_name(f".mcpb{os.getpid()}")
     if max(len(os.fsencode(path)), len(os.fsencode(fresh))) > _LONGEST_PATH:
         raise ConfigError(f"the path of a socket must be short: {path}", key="--http", hint="Use one in /run or /tmp.")
-    _refuse_taken(path)
+    _refuse_used_path(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     own: os.stat_result | None = None
     try:
@@ -99,7 +99,7 @@ def listen_at_path(path: Path) -> Generator[socket.socket]:
                 path.unlink()
 
 
-def _refuse_taken(path: Path) -> None:
+def _refuse_used_path(path: Path) -> None:
     """Raise unless nothing is at the path, or the socket of a program that is gone."""
     try:
         found = path.lstat()

@@ -123,8 +123,8 @@ class ModernFront:
             modern=True,
             version=meta[PROTOCOL_VERSION],
             info=info,  # pyright: ignore[reportUnknownArgumentType] - keys of decoded JSON are strings
-            profile=profile,
-            capabilities=capabilities,  # pyright: ignore[reportUnknownArgumentType]
+            capabilities=profile,
+            declared_capabilities=capabilities,  # pyright: ignore[reportUnknownArgumentType]
             log_level=level if level in LEVELS else "",
             conversation=short(meta.get(CONVERSATION, "")),
             param_headers=_param_headers(exchange) if frame.method == "tools/call" else None,

@@ -67,9 +67,9 @@ class UpstreamNotifications:
     def beside(self, upstream: Upstream) -> Elicitor | None:
         """The one session that an upstream's session can be about; None when there are several, or none."""
         able = [client for client in self._listeners.clients if client.initialized and _may_use(client, upstream)]
-        if len(able) != 1 or able[0].asked is None:
+        if len(able) != 1 or able[0].requests is None:
             return None
-        return LegacyElicitor(able[0], able[0].asked, able[0].push)
+        return LegacyElicitor(able[0], able[0].requests, able[0].push)
 
     def used_by(self, client: Client) -> list[Upstream]:
         """The instances that calls of this client may go to."""
@@ -79,7 +79,7 @@ class UpstreamNotifications:
 def _may_use(client: Client, upstream: Upstream) -> bool:
     """Calls of this client may go to this instance: its endpoint shows the server, and it is opened for such as it."""
     is_shown = client.view in ("", upstream.name)
-    return is_shown and upstream.declared.suits(client.profile) and _is_at_home(upstream, client)
+    return is_shown and upstream.declared.suits(client.capabilities) and _is_at_home(upstream, client)
 
 
 def _is_at_home(upstream: Upstream, client: Client) -> bool:
@@ -90,14 +90,14 @@ def _is_at_home(upstream: Upstream, client: Client) -> bool:
 
 def expect(pool: Pool, client: Client) -> None:
     """A client came: what waits for one like it is opened."""
-    pool.expect(client.profile, client.view, project=client.known_project, principal=client.principal)
+    pool.expect(client.capabilities, client.view, project=client.known_project, principal=client.principal)
 
 
 async def tell_project(pool: Pool, client: Client, notify: Notify) -> None:
     """Return when every server that the client sees knows of its project, if it has one."""
     if client.modern:
-        if client.profile or client.known_project:
+        if client.capabilities or client.known_project:
             expect(pool, client)
-    elif client.asked is not None and pool.wants_project(client.view):
-        await LegacyElicitor(client, client.asked, notify).project()
+    elif client.requests is not None and pool.wants_project(client.view):
+        await LegacyElicitor(client, client.requests, notify).project()
         expect(pool, client)

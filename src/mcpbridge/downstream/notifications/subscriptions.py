@@ -148,12 +148,12 @@ class Subscriptions:
 class _ModernSubscriber(NoElicitor):
     """A modern client, whose calls go to the instance for what it can be asked during them."""
 
-    __slots__ = ("profile",)
+    __slots__ = ("capabilities",)
 
     def __init__(self, client: Client) -> None:
         super().__init__(client)
-        self.profile: ClientCapabilities = client.profile
+        self.capabilities: ClientCapabilities = client.capabilities
 
 
 def _subscriber(client: Client, notify: Notify) -> Elicitor:
-    return LegacyElicitor(client, client.asked, notify) if client.asked is not None else _ModernSubscriber(client)
+    return LegacyElicitor(client, client.requests, notify) if client.requests is not None else _ModernSubscriber(client)

@@ -122,7 +122,7 @@ class Calls:
         if ref.is_marked and client.param_headers is not None and not resolved.was_wrapped:
             check_param_headers(ref.published_modern, params, client.param_headers)
         as_task = False, False
-        if ref.task_support or "task" in params.fields or "extensions" in client.capabilities:
+        if ref.task_support or "task" in params.fields or "extensions" in client.declared_capabilities:
             as_task = self._tasks.task_mode(client, ref, params)
         target = ref.server, ref.name
         answer = self._deliver(

@@ -25,7 +25,7 @@ from mcpbridge.downstream.revisions.result_links import publish_uris
 from mcpbridge.downstream.tasks.tasks import Tasks
 from mcpbridge.pipeline.deliver import mirrored
 from mcpbridge.pipeline.input_required import needs_driving
-from mcpbridge.pipeline.stages.validate_arguments import told_of
+from mcpbridge.pipeline.stages.validate_arguments import mark_coerced
 from mcpbridge.pipeline.validation.coercion import UNWRAPPED
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.error_codes import HEADER_MISMATCH, code_of
@@ -141,7 +141,7 @@ class Delivery:
             if upstream.modern:
                 _require_kind(server, result, _FINAL)
             lower(method, result, spoken=upstream.version, understood=client.version)
-        return (told_of(result, [UNWRAPPED.told()]) if call.was_text else result).data
+        return (mark_coerced(result, [UNWRAPPED.to_json()]) if call.was_text else result).data
 
     def _updates(self, client: Client, notify: Notify, server: str, token: Raw | None) -> Update:
         """What the client hears of the call meanwhile, where it said what it wants."""
@@ -163,20 +163,20 @@ class Delivery:
 
     def _run(self, client: Client, call: Call, notify: Notify) -> Awaitable[Body]:
         """The call on its way, with whoever can be asked about it."""
-        if "extensions" in client.capabilities:
+        if "extensions" in client.declared_capabilities:
             call.extensions = encode(
-                declared_to_servers(extensions_of(client.capabilities), self._extensions, tasks=True)
+                declared_to_servers(extensions_of(client.declared_capabilities), self._extensions, tasks=True)
             )
         if client.modern:
-            if call.method in _MAY_ASK and (client.profile or "requestState" in call.params):
+            if call.method in _MAY_ASK and (client.capabilities or "requestState" in call.params):
                 return self._parking.deliver(client, call)
             if self._keeps_apart(call.upstream):
                 call.client = NoElicitor(client)
         elif client.bystander is not None:
             call.client = client.bystander
-        elif client.asked is not None:
-            call.client = LegacyElicitor(client, client.asked, notify)
-        elif client.told_project and self._belongs_to_projects(call.upstream):
+        elif client.requests is not None:
+            call.client = LegacyElicitor(client, client.requests, notify)
+        elif client.started_in and self._belongs_to_projects(call.upstream):
             call.client = NoElicitor(client)  # a program that asks in this process
         fields = call.params.fields
         if "inputResponses" in fields or "requestState" in fields:

@@ -173,16 +173,16 @@ class Handshake:
             log.info("client offers a modern revision in a handshake; answering with the newest legacy one")
         client.version = negotiate(params.protocol_version)
         client.introduce(params.client_info)
-        client.capabilities = params.capabilities
-        client.profile = ClientCapabilities.declared(params.capabilities, client.version)
-        if client.asked is not None:
-            client.asked.end()  # it begins anew: what it was asked before gets no answer
-        client.asked = ClientRequests(self._seconds, client.push)
+        client.declared_capabilities = params.capabilities
+        client.capabilities = ClientCapabilities.declared(params.capabilities, client.version)
+        if client.requests is not None:
+            client.requests.end()  # it begins anew: what it was asked before gets no answer
+        client.requests = ClientRequests(self._seconds, client.push)
         client.bystander = (
-            LegacyElicitor(client, client.asked, client.push) if client.profile is NO_CAPABILITIES else None
+            LegacyElicitor(client, client.requests, client.push) if client.capabilities is NO_CAPABILITIES else None
         )
         expect(self._pool, client)
-        capabilities = self._introduction.capabilities(client.version, self._shown(client))
+        capabilities = self._introduction.capabilities(client.version, self._visible_servers(client))
         client.runs_tasks = "tasks" in capabilities
         log.info("client initialized", client=str(params.client_info.get("name"))[:100], revision=client.version)
         return encode(
@@ -200,7 +200,7 @@ class Handshake:
             {
                 "resultType": "complete",
                 "supportedVersions": [*MODERN, *reversed(LEGACY)],
-                "capabilities": self._introduction.capabilities(client.version, self._shown(client)),
+                "capabilities": self._introduction.capabilities(client.version, self._visible_servers(client)),
                 "instructions": self._instructions(client),
                 "ttlMs": self._identity.list_ttl_ms,
                 "cacheScope": "private",
@@ -208,7 +208,7 @@ class Handshake:
             }
         )
 
-    def _shown(self, client: Client) -> Callable[[str], bool]:
+    def _visible_servers(self, client: Client) -> Callable[[str], bool]:
         """Which servers this client sees something of."""
         if client.view:
             return client.view.__eq__
@@ -221,7 +221,7 @@ class Handshake:
         exposure = self._exposing.of(client.name, client.view, client.profile_name)
         more = [exposure.scope.settings.description] if exposure.scope is not None else []
         more += [_ABOUT_SEARCH] if exposure.mode != "all" else []
-        return self._introduction.instructions(self._shown(client), " ".join(filter(None, more)))
+        return self._introduction.instructions(self._visible_servers(client), " ".join(filter(None, more)))
 
 
 _ABOUT_SEARCH = (

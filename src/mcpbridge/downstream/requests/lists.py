@@ -98,7 +98,9 @@ class Listing:
         await self.exposing.prepare(client.view, self._audience(client), exposure)
         if query:
             # A modern client can be asked nothing in the middle of a list request.
-            elicitor = NOBODY if client.modern or client.asked is None else LegacyElicitor(client, client.asked, notify)
+            elicitor = (
+                NOBODY if client.modern or client.requests is None else LegacyElicitor(client, client.requests, notify)
+            )
             ids = await self._choose(query, client, exposure, elicitor)
             if ids is not None:
                 chosen = self.exposing.chosen(client.view, self._audience(client), exposure, ids[:limit])

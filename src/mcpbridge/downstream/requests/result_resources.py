@@ -98,12 +98,12 @@ def _block(data: bytes, place: int) -> _Contents | None:
         if place >= len(blocks):
             return None
         block = Body(blocks[place])
-        return _told(block) or {"mimeType": _JSON, "text": str(memoryview(blocks[place]), "utf-8", "replace")}
+        return _contents_of(block) or {"mimeType": _JSON, "text": str(memoryview(blocks[place]), "utf-8", "replace")}
     except (msgspec.DecodeError, RecursionError):
         return None
 
 
-def _told(block: Body) -> _Contents | None:
+def _contents_of(block: Body) -> _Contents | None:
     """A block as the contents of a resource, its data as it came; None: it is of another kind, such as a link."""
     match bytes(block.get("type") or b""):
         case b'"text"' if _is_text(block.get("text")):

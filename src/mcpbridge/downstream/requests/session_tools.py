@@ -84,13 +84,13 @@ class _RunningTools:
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         self.over = asyncio.Event()
-        self.found: asyncio.Future[_SessionTools | None] = loop.create_future()
+        self.listed: asyncio.Future[_SessionTools | None] = loop.create_future()
 
     @property
     def now(self) -> _SessionTools | None:
         """What there is, if that is known by now."""
-        is_known = self.found.done() and not self.found.cancelled()
-        return self.found.result() if is_known else None
+        is_known = self.listed.done() and not self.listed.cancelled()
+        return self.listed.result() if is_known else None
 
 
 class SessionTools:
@@ -162,7 +162,7 @@ class SessionTools:
             context = ResolverContext(session, caller.name, caller.principal, caller.profile_name, session.run)
             if self._tasks.spawn(_hold(resolve, context, held, self._builder, self._redact)) is None:
                 return None  # the bridge ends
-        extra = await asyncio.shield(held.found)
+        extra = await asyncio.shield(held.listed)
         if extra is None and self._held.get(session) is held:  # it failed: it is asked again the next time
             self._held.pop(session).over.set()
         return extra
@@ -181,13 +181,13 @@ async def _hold(
             async with asyncio.timeout(_SECONDS):
                 backends = [keeping_secrets(backend, redact) for backend in await resolve(context)]
             begun = [backend for backend in backends if await _begins(backend, stack)]
-            held.found.set_result(_SessionTools(begun, builder))
+            held.listed.set_result(_SessionTools(begun, builder))
         except Exception as error:  # the program's own code; its client must get a list all the same
             log.error("the resolver failed", client=context.client[:100], exc_info=error)
-            held.found.set_result(None)
+            held.listed.set_result(None)
         finally:
-            if not held.found.done():
-                held.found.set_result(None)
+            if not held.listed.done():
+                held.listed.set_result(None)
         del context  # so that the end of the session is noticed
         await held.over.wait()
 

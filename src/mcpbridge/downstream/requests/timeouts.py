@@ -65,7 +65,7 @@ class CallTimeouts:
         if requested is None:
             return False
         call = requested.resumes or requested
-        is_asked = client.asked is not None and client.asked.is_open
+        is_asked = client.requests is not None and client.requests.is_open
         if is_asked or not self._is_running(call):
             return False
         abandoned = self._abandoned.begin(call)
@@ -91,7 +91,7 @@ class CallTimeouts:
         call, _ = self.given_up[task]
         kept = await self._abandoned.finished(call, result)
         if kept is not None:
-            _tell(client, call, _kept_text(call, kept, self._abandoned.lifetime), kept, notify)
+            _tell(client, call, _finished_text(call, kept, self._abandoned.lifetime), kept, notify)
         raise CallAbandoned
 
     def failed(self, task: asyncio.Task[Any], client: Client, error: Exception) -> bool:
@@ -139,7 +139,7 @@ def _name(call: Call) -> str:
     return f"The call of {call.tool.wire if call.tool is not None else call.target}"
 
 
-def _kept_text(call: Call, abandoned: AbandonedCall, lifetime: float) -> str:
+def _finished_text(call: Call, abandoned: AbandonedCall, lifetime: float) -> str:
     return (
         f"{_name(call)}, which was not waited for any more, has finished. Make the same call again to get its result, "
         f"or read the resource {uri_of(abandoned.id)}, within {show_seconds(lifetime)}."

@@ -97,12 +97,12 @@ def _drop_structure(result: Body, revision: str) -> None:
         return
     content = decode_array(result.get("content") or b"[]")
     text = bytes(structured).decode()
-    if text != "null" and not _is_told(content, _value_of(text)):
+    if text != "null" and not _is_in_text(content, _value_of(text)):
         result.put("content", [*content, {"type": "text", "text": text}])
     result.drop("structuredContent")
 
 
-def _is_told(content: list[Raw], structured: object) -> bool:
+def _is_in_text(content: list[Raw], structured: object) -> bool:
     """Whether the text has the whole structured value, or the one value that frameworks wrap as `{"result": …}`."""
     said = [structured]
     if isinstance(structured, dict):
@@ -193,14 +193,14 @@ def _attached(audio: Fields) -> list[object]:
     uri = "ni:///sha-256;" + urlsafe_b64encode(digest).decode().rstrip("=")
     resource = {"uri": uri, "mimeType": mime_type, "blob": blob}
     note = f"Audio ({mime_type}), attached as a resource: this client's protocol revision has no audio content."
-    return [_text(note, audio), {"type": "resource", "resource": resource, **_kept(audio)}]
+    return [_text(note, audio), {"type": "resource", "resource": resource, **_annotations_of(audio)}]
 
 
 def _text(text: str, block: Fields) -> dict[str, object]:
-    return {"type": "text", "text": text, **_kept(block)}
+    return {"type": "text", "text": text, **_annotations_of(block)}
 
 
-def _kept(block: Fields) -> Fields:
+def _annotations_of(block: Fields) -> Fields:
     """What a block says of itself that its replacement can say too."""
     return {name: block[name] for name in ("annotations", "_meta") if name in block}
 
@@ -219,7 +219,7 @@ def pages_first(error: UpstreamAnswered, client: Client) -> BridgeError:
     pages = [Body(question.params) for question in url_questions(error)]
     if not pages:
         return error
-    if client.modern or not client.profile.url or client.version < URL_SINCE:
+    if client.modern or not client.capabilities.url or client.version < URL_SINCE:
         return UrlRequired(error.upstream, [page.text("url") for page in pages])
     for page in pages:
         with suppress(KeyError, msgspec.DecodeError):  # without an id that can be read nothing is told of it later

@@ -82,8 +82,10 @@ def modern_client(frame: Frame, principal: str = "") -> Client:
         modern=True,
         version=meta.version,
         info=cast("dict[str, Any]", info) if isinstance(info, dict) else {},
-        capabilities=meta.capabilities,
-        profile=ClientCapabilities.declared(meta.capabilities, meta.version) if meta.capabilities else NO_CAPABILITIES,
+        declared_capabilities=meta.capabilities,
+        capabilities=ClientCapabilities.declared(meta.capabilities, meta.version)
+        if meta.capabilities
+        else NO_CAPABILITIES,
         log_level=meta.log_level if meta.log_level in LEVELS else "",
     )
 

@@ -22,7 +22,7 @@ from mcpbridge.downstream.handler import Handler, text
 from mcpbridge.downstream.progress import CallUpdates
 from mcpbridge.downstream.revisions.result_links import publish_uris
 from mcpbridge.downstream.tasks.tasks import TaskIds, unknown_task, with_public_id
-from mcpbridge.pipeline.task_polling import made_task, read_task
+from mcpbridge.pipeline.task_polling import created_task, read_task
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND, code_of
 from mcpbridge.protocol.jsonrpc import Frame, encode, encode_notification
@@ -85,7 +85,7 @@ class LegacyTasks:
 
     def created(self, client: Client, call: Call, result: Body, notify: Notify) -> Body:
         """The answer to the call that made a task: the task with its id for this client."""
-        task = made_task(result)
+        task = created_task(result)
         if task is None:
             return result
         state = read_task(call.upstream, task)
@@ -188,8 +188,8 @@ class LegacyTasks:
     async def _ask(self, client: Client, method: str, record: _Task, params: Body) -> Body:
         params.put("taskId", record.task_id)
         call = Call(method, record.server, record.task_id, params, params.inner("_meta"))
-        if client.asked is not None:
-            call.client = LegacyElicitor(client, client.asked, record.send, task=record.id)
+        if client.requests is not None:
+            call.client = LegacyElicitor(client, client.requests, record.send, task=record.id)
         if record.instance is not None and record.instance.status.state != "stopped":
             call.instance = record.instance
         try:
@@ -217,8 +217,8 @@ class LegacyTasks:
         if instance is None:
             return
         call.client = NOBODY
-        if client.asked is not None:
-            call.client = LegacyElicitor(client, client.asked, record.send, task=record.id)
+        if client.requests is not None:
+            call.client = LegacyElicitor(client, client.requests, record.send, task=record.id)
         instance.tasks.follow(record.task_id, call, lambda params: self._changed(record, params), seconds=seconds)
 
     def _changed(self, record: _Task, params: Raw) -> None:

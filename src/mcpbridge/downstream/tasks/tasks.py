@@ -130,7 +130,7 @@ def require_tasks(client: Client) -> None:
     Raises:
         BadRequest: −32021, naming the extension.
     """
-    if TASKS not in extensions_of(client.capabilities):
+    if TASKS not in extensions_of(client.declared_capabilities):
         required: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
         raise BadRequest(MISSING_CAPABILITY, f"The client did not declare the extension {TASKS}", required)
 
@@ -175,7 +175,7 @@ class Tasks:
         is_required = tool.task_support == "required"
         if client.modern:
             params.drop("task")
-            return is_required, TASKS in extensions_of(client.capabilities)
+            return is_required, TASKS in extensions_of(client.declared_capabilities)
         if "task" not in params:
             return is_required, False
         if not client.runs_tasks:
@@ -259,7 +259,9 @@ class Tasks:
         params = params if params is not None else Body()
         params.put("taskId", id_)
         call = Call(method, server, id_, params, params.inner("_meta"), client=_Follower(client))
-        call.extensions = encode(declared_to_servers(extensions_of(client.capabilities), self.extensions, tasks=True))
+        call.extensions = encode(
+            declared_to_servers(extensions_of(client.declared_capabilities), self.extensions, tasks=True)
+        )
         try:
             return await self._plan(call)
         except UpstreamAnswered as error:
@@ -269,13 +271,13 @@ class Tasks:
 class _Follower(NoElicitor):
     """The modern client behind a request about a task. What the task asks stands in the answer."""
 
-    __slots__ = ("profile",)
+    __slots__ = ("capabilities",)
 
     relays = True
 
     def __init__(self, client: Client) -> None:
         super().__init__(client)
-        self.profile: ClientCapabilities = client.profile
+        self.capabilities: ClientCapabilities = client.capabilities
 
 
 def _asked_for_roots(server: str, task: Body) -> list[str]:
@@ -287,7 +289,7 @@ def _asked_for_roots(server: str, task: Body) -> list[str]:
 
 def _asked(question: Question, client: Client) -> dict[str, Any]:
     try:
-        params = phrase(question, client.version, client.profile)
+        params = phrase(question, client.version, client.capabilities)
     except QuestionRefused as refused:
         required: dict[str, Any] = {"requiredCapabilities": {_CAPABILITY[question.method]: {}}}
         raise BadRequest(MISSING_CAPABILITY, f"The task asks for {question.method}: {refused}", required) from refused

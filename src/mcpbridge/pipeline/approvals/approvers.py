@@ -20,7 +20,7 @@ from mcpbridge.base.errors import ApprovalUnavailable
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.elicitation import ELICIT, Question, QuestionRefused
 from mcpbridge.core.model import Call
-from mcpbridge.pipeline.approvals.request import ApprovalRequest, Verdict, shown
+from mcpbridge.pipeline.approvals.request import ApprovalRequest, Verdict, readable_arguments
 from mcpbridge.protocol.jsonrpc import encode
 
 _DECISION = {
@@ -59,7 +59,7 @@ class ClientApprover:
 
     def reaches(self, call: Call) -> bool:
         """The client said that it shows forms. See `Approver`."""
-        return call.client.profile.form
+        return call.client.capabilities.form
 
     async def ask(self, request: ApprovalRequest, call: Call) -> Verdict | None:
         """Show the form. None: the client does not, after all. See `Approver`."""
@@ -81,7 +81,7 @@ def _message(request: ApprovalRequest) -> str:
     name = request.tool.removeprefix(f"{request.server}/")
     return (
         f"The bridge itself asks: may it call the tool {name!r} of the server {request.server!r}{who}?{why}\n"
-        f"Arguments:\n{shown(request.arguments_json, request.digest)}"
+        f"Arguments:\n{readable_arguments(request.arguments_json, request.digest)}"
     )
 
 

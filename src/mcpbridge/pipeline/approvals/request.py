@@ -142,7 +142,7 @@ _UNSEEN = re.compile(
 )
 
 
-def shown(arguments: bytes, digest: str = "") -> str:
+def readable_arguments(arguments: bytes, digest: str = "") -> str:
     """The arguments on several lines. `digest`: theirs, if it is known (`canonical_digest`).
 
     Takes a few milliseconds for what is large: no more is spelled out than is shown.

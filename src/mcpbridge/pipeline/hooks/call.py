@@ -209,13 +209,13 @@ class Happening(Struct, eq=False):
             described["facts"] = call.facts or {}
             described["is_error"] = self.error is not None or _tells_failure(self.result)
             if self.error is not None:
-                described["error"] = _told_error(self.error, content=content)
+                described["error"] = _error_to_json(self.error, content=content)
             elif content and self.result is not None:
                 described["result"] = Raw(bytes(self.result.data))
         return encode(described)
 
 
-def _told_error(error: Exception, *, content: bool) -> dict[str, object]:
+def _error_to_json(error: Exception, *, content: bool) -> dict[str, object]:
     described: dict[str, object] = {"class": type(error).__name__}
     # The message of an error of the bridge is made for those who call; that of any other may hold anything.
     described["message"] = error.told() if isinstance(error, BridgeError) else "an error inside the bridge"

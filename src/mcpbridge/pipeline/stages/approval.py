@@ -160,18 +160,18 @@ class Approval:
         self._audit(ApprovalEvent("expired", request))
         call.note("approval", "nobody answered")
         span = show_seconds(self._seconds)
-        return await self._kept(
+        return await self._keep_request(
             request, ApprovalRefused(f"Nobody answered within {span} whether {request.tool} may be called")
         )
 
     async def _not_waited(self, request: ApprovalRequest, call: Call) -> ApprovalRefused:
         call.note("approval", "not waited for")
         refused = ApprovalRefused(f"A person has to approve this call of {request.tool} first")
-        refused = await self._kept(request, refused)
+        refused = await self._keep_request(request, refused)
         tell_asked(request, call)
         return refused
 
-    async def _kept(self, request: ApprovalRequest, refused: ApprovalRefused) -> ApprovalRefused:
+    async def _keep_request(self, request: ApprovalRequest, refused: ApprovalRefused) -> ApprovalRefused:
         ways = [way for approver in self._approvers if (way := await approver.keep(request))]
         if ways:
             refused.advice = f"Nothing was sent. {' '.join(ways)}"

@@ -106,7 +106,7 @@ class Cache:
     ) -> None:
         self.settings, self._servers, self._calls, self.clock = settings, servers, calls, clock
         self.runs = SharedRuns()
-        self.kept = CachedResults(settings.max_bytes, settings.max_result)
+        self.results = CachedResults(settings.max_bytes, settings.max_result)
         self._uses: dict[str, _Use] = {}
         """By tool; those whose stage was made longest ago first."""
         self._former = _Use()
@@ -122,7 +122,7 @@ class Cache:
         if calls != self._calls:
             self.clear()
         self.settings, self._servers, self._calls = settings, servers, calls
-        self.kept.bound(settings.max_bytes, settings.max_result)
+        self.results.bound(settings.max_bytes, settings.max_result)
 
     def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """A stage for what is cached, and a smaller one for what may change what cached tools return."""
@@ -146,7 +146,7 @@ class Cache:
     def forget(self, server: str) -> int:
         """What was kept of a server, and what is being read there, is not to be told to later calls."""
         self._epochs[server] += 1
-        return self.kept.drop_server(server)
+        return self.results.drop_server(server)
 
     def offered(self, server: str, lists: object) -> None:
         """A server listed what it offers; if that is something else than before, the rest may be as well."""
@@ -172,14 +172,14 @@ class Cache:
             names = use.names if use is not None else (kept.tool.removeprefix(f"{kept.server}/"),)
             return not tool or meant.match(kept.server, names)
 
-        return self.kept.drop(is_meant)
+        return self.results.drop(is_meant)
 
     def status(self) -> dict[str, Any]:
         """What is kept and how it served, as JSON values."""
-        sizes, uses = self.kept.by_tool(self.clock()), [self._former, *self._uses.values()]
+        sizes, uses = self.results.by_tool(self.clock()), [self._former, *self._uses.values()]
         return {
-            "entries": len(self.kept),
-            "bytes": self.kept.bytes,
+            "entries": len(self.results),
+            "bytes": self.results.bytes,
             "max_bytes": self.settings.max_bytes,
             "hits": sum(use.hits for use in uses),
             "misses": sum(use.misses for use in uses),
@@ -243,7 +243,7 @@ class _Cached:
             return await proceed(call)  # a later round of a question is a call of its own
         key = self._key(call)
         now = cache.clock()
-        if (kept := cache.kept.get(key, now)) is not None:
+        if (kept := cache.results.get(key, now)) is not None:
             self._use.hits += 1
             call.note("cache", "hit")
             call.original = kept.original
@@ -259,7 +259,7 @@ class _Cached:
             if result is not None:
                 self._use.shared += 1
                 call.note("cache", "shared")
-                return self._told(call, result)
+                return self._shared_result(call, result)
             self._use.misses += 1
             call.note("cache", "miss")
             return await proceed(call)
@@ -275,7 +275,7 @@ class _Cached:
         if call.existing_context is not None:  # others may want its outcome when this client does not any more
             run.existing_context = replace(call.existing_context, cancellation=Cancellation())
         elicitor = None
-        if call.client.profile:
+        if call.client.capabilities:
             elicitor = run.client = AskedAlone(call, shared)
         try:
             result = await proceed(run)
@@ -296,10 +296,10 @@ class _Cached:
         was_asked = elicitor is not None and elicitor.was_asked
         if not was_asked and not is_error(result, data) and epoch == cache.epoch(call.upstream):
             now = cache.clock()
-            cache.kept.put(key, CachedResult.of(call.upstream, self._id, data, now, now + self._seconds))
+            cache.results.put(key, CachedResult.of(call.upstream, self._id, data, now, now + self._seconds))
         return result
 
-    def _told(self, call: Call, result: Body) -> Body:
+    def _shared_result(self, call: Call, result: Body) -> Body:
         now = self._cache.clock()
         call.original = bytes(result.data)
         kept = CachedResult.of(call.upstream, self._id, call.original, now, now + self._seconds)
@@ -311,7 +311,7 @@ class _Cached:
         caller = call.caller
         principal = "" if self._is_shared else f"p{caller.principal}"
         # Where the server may ask, what it finds out about one client (its roots, say) may show in later results.
-        is_own = self._is_apart or (self._may_ask and call.client.profile)
+        is_own = self._is_apart or (self._may_ask and call.client.capabilities)
         session = caller.session.id if is_own else ""
         rest = call.extensions.decode("latin-1")
         if len(fields) > len(_PLAIN & fields.keys()):

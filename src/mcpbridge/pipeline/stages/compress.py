@@ -44,7 +44,7 @@ _MOST_LINES = 1000
 """Client names that one stage remembers the line of; names are the clients' to choose."""
 _decode_text = msgspec.json.Decoder(str).decode
 
-Told = Callable[[Call, "Rewritten"], None]
+OnRewritten = Callable[[Call, "Rewritten"], None]
 """Hears of every result that was rewritten."""
 
 
@@ -52,17 +52,22 @@ class Compress:
     """Makes the stages: what becomes of large results."""
 
     def __init__(
-        self, rewriter: "Callable[[], Rewriter]", ledger: TokenLedger, told: Told, *, is_used: bool = True
+        self,
+        rewriter: "Callable[[], Rewriter]",
+        ledger: TokenLedger,
+        on_rewritten: OnRewritten,
+        *,
+        is_used: bool = True,
     ) -> None:
         """`rewriter`: made with the first large result. `is_used`: results of some tool may be rewritten."""
-        self._rewriter, self._ledger, self._told, self._is_used = rewriter, ledger, told, is_used
+        self._rewriter, self._ledger, self._on_rewritten, self._is_used = rewriter, ledger, on_rewritten, is_used
 
     def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """For all tools but the bridge's own, unless no result is rewritten: else none may look as if it were."""
         how = options.results
         if tool is None or _is_own(tool) or not (self._is_used or how.transforms):
             return None
-        return _Compress(tool, how, self._rewriter, self._ledger, self._told, is_guarded=self._is_used)
+        return _Compress(tool, how, self._rewriter, self._ledger, self._on_rewritten, is_guarded=self._is_used)
 
 
 def _is_own(tool: Tool) -> bool:
@@ -79,13 +84,13 @@ class _Compress:
         how: ResultOptions,
         rewriter: "Callable[[], Rewriter]",
         ledger: TokenLedger,
-        told: Told,
+        on_rewritten: OnRewritten,
         *,
         is_guarded: bool,
     ) -> None:
         """`is_guarded`: nothing may pretend to be the bridge's word."""
         self._tool, self._how = tool, how
-        self._rewriter, self._ledger, self._told = rewriter, ledger, told
+        self._rewriter, self._ledger, self._on_rewritten = rewriter, ledger, on_rewritten
         self._is_off = how.strategy == "off"
         # An image may be too large though a text of that size is not.
         self._smallest = _LARGE if self._is_off else min(how.threshold, how.media_limit)
@@ -100,7 +105,7 @@ class _Compress:
         """The result of the call, or what fits of it."""
         arguments, expression, problem, meta = call.params.fields.get("arguments"), "", "", call.meta
         if self._takes_script and arguments is not None and _QUOTED in bytes(arguments):
-            expression, problem = _taken_from(call)
+            expression, problem = _take_script(call)
         if meta is not None and TRANSFORM in meta.fields and self._how.transforms:
             expression = _text_in(meta, TRANSFORM) or expression
         result = await proceed(call)
@@ -158,7 +163,7 @@ class _Compress:
         line.shown += rewritten.shown
         line.stored += rewritten.stored
         call.note("result", rewritten.form)
-        self._told(call, rewritten)
+        self._on_rewritten(call, rewritten)
         return rewritten.result
 
 
@@ -174,7 +179,7 @@ def _known_of(tool: Tool) -> tuple[bool, bool]:
     return has_own, is_app
 
 
-def _taken_from(call: Call) -> tuple[str, str]:
+def _take_script(call: Call) -> tuple[str, str]:
     """The script among the arguments, which the tool does not get; or what is wrong with it."""
     arguments = call.params.inner("arguments")
     raw = arguments.get(ARGUMENT) if arguments is not None else None

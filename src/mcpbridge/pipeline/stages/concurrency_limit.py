@@ -184,7 +184,7 @@ class _LimitedTool:
                     slot = await limits.enter(call, limit, self._seconds)
                     inside.append(slot)
             limits.slots.held[call] = inside
-            if call.client.profile:
+            if call.client.capabilities:
                 lending = call.client = SlotLending(call, inside)
             return await proceed(call)
         finally:

@@ -106,7 +106,7 @@ class _Arguments:
         except _UNREADABLE:
             log.debug("arguments cannot be looked at", tool=self._name)
             return proceed(call)
-        told: Any = [slip.told() for slip in slips]
+        told: Any = [slip.to_json() for slip in slips]
         if not slips and call.continues and call.facts:
             told = call.facts.get("coerced")  # the same call is sent once more; it was mended the first time
         return _telling(proceed, call, told) if told else proceed(call)
@@ -192,11 +192,11 @@ async def _fail(error: ArgumentsRefused) -> Body:
 async def _telling(proceed: CallHandler, call: Call, slips: Sequence[Mapping[str, str]]) -> Body:
     result = await proceed(call)
     call.original = call.original or result.data
-    return told_of(result, slips)
+    return mark_coerced(result, slips)
 
 
-def told_of(result: Body, slips: Sequence[Mapping[str, str]]) -> Body:
-    """The result, telling of what was mended in its arguments (`Slip.told`); a question before the result does not."""
+def mark_coerced(result: Body, slips: Sequence[Mapping[str, str]]) -> Body:
+    """The result, saying what was mended in its arguments (`Slip.to_json`); a question before the result does not."""
     if needs_driving(result):
         return result
     told = Body(result.data)  # others may hold the same result, such as a cache

@@ -25,7 +25,7 @@ from mcpbridge.pipeline.validation.schema_paths import (
     is_schema,
     kind_of,
     owner,
-    shown,
+    printed,
     spelled,
 )
 from mcpbridge.protocol.body import Body
@@ -56,7 +56,7 @@ class Slip(Struct, frozen=True):
     kinds: tuple[str, str]
     """The same without any value."""
 
-    def told(self) -> dict[str, str]:
+    def to_json(self) -> dict[str, str]:
         """For the client, in `_meta`."""
         return {"path": spelled(self.path), "what": self.what, "from": self.before, "to": self.after}
 
@@ -279,7 +279,7 @@ def _slip(mending: _Mending, value: Any) -> Slip:
     kinds = kind_of(before), "left out" if edit.raw is None else kind_of(after)
     if edit.raw is None:
         return Slip(edit.path, mending.what, *kinds, kinds)
-    return Slip(edit.path, mending.what, shown(before, edit.path), shown(after, edit.path), kinds)
+    return Slip(edit.path, mending.what, printed(before, edit.path), printed(after, edit.path), kinds)
 
 
 MAX_DEFAULTS, MAX_BYTES = 200, 128 << 10

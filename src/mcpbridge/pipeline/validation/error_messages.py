@@ -25,7 +25,7 @@ from mcpbridge.pipeline.validation.schema_paths import (
     has_patterns,
     is_schema,
     listed,
-    shown,
+    printed,
     spelled,
 )
 from mcpbridge.protocol.jsonrpc import encode
@@ -171,7 +171,7 @@ _MAX_OTHERS = 4
 """Parameters that may have been meant by a name that is near none of them."""
 
 
-class _Said(Struct, frozen=True):
+class _Explanation(Struct, frozen=True):
     """One fault in words, and which parameters (by their path) it is about."""
 
     path: Path
@@ -184,7 +184,7 @@ def refusal(name: str, schema: Schema, faults: list[Fault], value: Any) -> Argum
     """The error for a call of the tool `name` with these faults, of which there is at least one."""
     told_better = {fault.path for fault in faults if fault.keyword in ("enum", "const")}
     told = [fault for fault in faults if fault.keyword != "type" or fault.path not in told_better]
-    said = list(islice(_distinct(one for fault in told for one in _said(schema, fault, value)), MAX_FACTS))
+    said = list(islice(_distinct(one for fault in told for one in _explanations(schema, fault, value)), MAX_FACTS))
     count = len(said) if len(said) < MAX_FACTS else sum(len(fault.facts.get("unexpected", "1")) for fault in told)
     piece = schema_piece(schema, [path for one in said for path in one.about])
     lines = [
@@ -200,7 +200,7 @@ def refusal(name: str, schema: Schema, faults: list[Fault], value: Any) -> Argum
     return error
 
 
-def _distinct(said: Iterable[_Said]) -> Iterator[_Said]:
+def _distinct(said: Iterable[_Explanation]) -> Iterator[_Explanation]:
     seen = set[str]()
     for one in said:
         if one.message not in seen:
@@ -213,7 +213,7 @@ def _near(name: str, known: list[str], limit: int = 3) -> list[str]:
     return nearest(name, known[:_MAX_COMPARED], limit=limit) if len(name) <= _LONGEST else []
 
 
-def _said(root: Schema, fault: Fault, value: Any) -> Iterator[_Said]:
+def _explanations(root: Schema, fault: Fault, value: Any) -> Iterator[_Explanation]:
     found = value
     for key in fault.path:
         found = found[key]
@@ -227,10 +227,10 @@ def _said(root: Schema, fault: Fault, value: Any) -> Iterator[_Said]:
     else:
         place = f"`{spelled(fault.path)}`" if fault.path else "the object of arguments"
         message = f"{place} {_demand(fault.keyword, fault.facts, found, fault.path)}"
-        yield _Said(fault.path, fault.keyword, message, (fault.path,))
+        yield _Explanation(fault.path, fault.keyword, message, (fault.path,))
 
 
-def _missing(root: Schema, fault: Fault, found: Any) -> _Said:
+def _missing(root: Schema, fault: Fault, found: Any) -> _Explanation:
     name = str(fault.facts["property"])
     names = declared(root, governing(root, fault.place))
     strangers = [other for other in cast("dict[str, Any]", found) if other not in names]
@@ -238,10 +238,10 @@ def _missing(root: Schema, fault: Fault, found: Any) -> _Said:
     message = f"`{spelled(path)}` is missing"
     if meant := _near(name, strangers, 1):
         message += f"; is it meant by `{spelled((meant[0],))}`?"
-    return _Said(path, fault.keyword, message, (path,))
+    return _Explanation(path, fault.keyword, message, (path,))
 
 
-def _unexpected(root: Schema, fault: Fault, name: str, found: Any) -> _Said:
+def _unexpected(root: Schema, fault: Fault, name: str, found: Any) -> _Explanation:
     place = governing(root, fault.place)
     names = [other for other in declared(root, place) if other not in found]
     path = (*fault.path, name)
@@ -252,10 +252,10 @@ def _unexpected(root: Schema, fault: Fault, name: str, found: Any) -> _Said:
     elif names and not has_patterns(root, place):
         message += f"; known, and not given: {listed(f'`{spelled((one,))}`' for one in names)}"
     about = tuple((*fault.path, one) for one in meant or names[:_MAX_OTHERS]) or (path,)
-    return _Said(path, fault.keyword, message, about)
+    return _Explanation(path, fault.keyword, message, about)
 
 
-def _of_branches(root: Schema, fault: Fault, value: Any, found: Any) -> Iterator[_Said]:
+def _of_branches(root: Schema, fault: Fault, value: Any, found: Any) -> Iterator[_Explanation]:
     """The alternatives: which types there are, or what keeps the value from the only one that it can be."""
     here = [
         {kind for one in branch if one.keyword == "type" and one.path == fault.path for kind in one.facts["types"]}
@@ -265,20 +265,20 @@ def _of_branches(root: Schema, fault: Fault, value: Any, found: Any) -> Iterator
     meant = [branch for branch in open_branches if all(one.keyword != "const" for one in branch)]
     if len(meant) == 1:
         for one in meant[0]:
-            yield from _said(root, one, value)
+            yield from _explanations(root, one, value)
         return
     place = f"`{spelled(fault.path)}`" if fault.path else "the object of arguments"
     if not open_branches:
         message = f"{place} {_demand('type', {'types': sorted(set[str]().union(*here))}, found, fault.path)}"
     else:
-        firsts = [next(iter(_said(root, branch[0], value))).message for branch in open_branches[:3] if branch]
+        firsts = [next(iter(_explanations(root, branch[0], value))).message for branch in open_branches[:3] if branch]
         message = f"{place} fits none of its {fault.facts['count']} alternatives ({'; or '.join(firsts)})"
-    yield _Said(fault.path, fault.keyword, message, (fault.path,))
+    yield _Explanation(fault.path, fault.keyword, message, (fault.path,))
 
 
 def _demand(keyword: str, facts: Schema, found: Any, path: Path) -> str:
     """What a keyword wants of a value, and what it is instead."""
-    instead = f", not {shown(found, path)}"
+    instead = f", not {printed(found, path)}"
     match keyword:
         case "type":
             return f"must be {_types(facts['types'])}{instead}"
@@ -286,17 +286,17 @@ def _demand(keyword: str, facts: Schema, found: Any, path: Path) -> str:
             options: list[Any] = facts["options"]
             words = [one for one in options if isinstance(one, str)]
             meant = _near(found, words, 1) if isinstance(found, str) else []
-            asked = f"; did you mean {shown(meant[0])}?" if meant else ""
-            return f"must be one of {listed(map(shown, options))}{instead}{asked}"
+            asked = f"; did you mean {printed(meant[0])}?" if meant else ""
+            return f"must be one of {listed(map(printed, options))}{instead}{asked}"
         case "const":
-            return f"must be {shown(facts['expected_value'])}{instead}"
+            return f"must be {printed(facts['expected_value'])}{instead}"
         case "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum":
             how = {"minimum": "at least", "maximum": "at most", "exclusiveMinimum": "more than"}.get(
                 keyword, "less than"
             )
-            return f"must be {how} {shown(facts['limit'])}{instead}"
+            return f"must be {how} {printed(facts['limit'])}{instead}"
         case "multipleOf":
-            return f"must be a multiple of {shown(facts.get('multiple_of'))}{instead}"
+            return f"must be a multiple of {printed(facts.get('multiple_of'))}{instead}"
         case "pattern":
             pattern = str(facts.get("pattern", ""))
             return f"must match the pattern {pattern[:_LONGEST]}{'…' if len(pattern) > _LONGEST else ''}{instead}"

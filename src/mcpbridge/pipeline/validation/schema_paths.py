@@ -137,7 +137,7 @@ def spelled(path: Path) -> str:
     return "".join(parts).removeprefix(".")
 
 
-def shown(value: Any, path: Path = ()) -> str:
+def printed(value: Any, path: Path = ()) -> str:
     """A value as JSON if it is small and does not seem to be a secret by the names of its place; else its kind."""
     if any(isinstance(key, str) and SECRET_NAME.search(key) for key in path):
         return kind_of(value)

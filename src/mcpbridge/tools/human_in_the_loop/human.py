@@ -112,7 +112,7 @@ def asked_about(text: str, arguments: bytes | Raw | None) -> str:
 
 async def ask(call: Call, asker: str, message: str, form: Mapping[str, Any]) -> Answer:
     """Show the form to the user of the client that calls, and wait. `asker`: who asks, as the client shows it."""
-    if not call.client.profile.form:
+    if not call.client.capabilities.form:
         return Answer("none")
     params = {"mode": "form", "message": message, "requestedSchema": form}
     answer = asyncio.ensure_future(call.client.ask(Question(asker, ELICIT, Raw(encode(params)))))

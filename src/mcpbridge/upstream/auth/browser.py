@@ -110,7 +110,7 @@ async def ask_to_sign_in(call: Call, needed: SignInNeeded) -> None:
         SignInNeeded: the client cannot open pages, or nobody signed in.
     """
     client = call.client
-    if needed.by_asking is None or not client.profile.url or client.principal:
+    if needed.by_asking is None or not client.capabilities.url or client.principal:
         raise needed
     asked: list[Question] = []
 

@@ -68,7 +68,7 @@ class InstanceChooser:
     async def _right_one(self, base: Upstream, client: Elicitor) -> Upstream:
         if base.settings.share == "shared":
             return await self._shared(base, client)
-        profile = NO_CAPABILITIES if base.settings.questions == "never" else client.profile
+        profile = NO_CAPABILITIES if base.settings.questions == "never" else client.capabilities
         if base.settings.share == "session":
             return await self._own(base, profile, client)
         return await self._of_project(base, profile, client)
@@ -78,13 +78,15 @@ class InstanceChooser:
             await base.requests.ready()  # until then its era is not known, and a modern server needs one session only
         if base.modern or base.settings.questions == "never":
             return base
-        if not base.declared.suits(client.profile) and not base.usage.has_served:
-            self._adopt(base, client.profile)  # nobody used it yet: better another session than one more
-        if base.declared.suits(client.profile):
+        if not base.declared.suits(client.capabilities) and not base.usage.has_served:
+            self._adopt(base, client.capabilities)  # nobody used it yet: better another session than one more
+        if base.declared.suits(client.capabilities):
             return await self._freed(base, base, client)
-        chosen = self._on_demand.suited(base, client.profile)
+        chosen = self._on_demand.suited(base, client.capabilities)
         if chosen is None:
-            chosen = self._on_demand.opened(base, (base.name, base.declared.history.declared(client.profile), 0, ""))
+            chosen = self._on_demand.opened(
+                base, (base.name, base.declared.history.declared(client.capabilities), 0, "")
+            )
         return await self._freed(chosen, base, client)
 
     async def _freed(self, upstream: Upstream, base: Upstream, client: Elicitor) -> Upstream:

@@ -105,11 +105,11 @@ class OnDemandInstances:
             upstream = instance.upstream
             if (
                 key[0] == base.name
-                and upstream.declared.suits(client.profile)
+                and upstream.declared.suits(client.capabilities)
                 and not upstream.requests.is_held_from(client)
             ):
                 return upstream
-        kind = base.name, base.declared.history.declared(client.profile)
+        kind = base.name, base.declared.history.declared(client.capabilities)
         if self.count(base.name) >= base.settings.max_instances:
             return None  # a turn on one of them comes sooner than another process has started
         return self.opened(base, next(key for n in count(1) if (key := (*kind, n, "")) not in self._open))

@@ -175,11 +175,11 @@ class Questions:
             return []
         # One that was answered a moment ago, in the same read, has nothing more to ask.
         waiting = [call for call in self._running() if peer.waits_for(call)]
-        able = [call for call in waiting if call.client.profile]
+        able = [call for call in waiting if call.client.capabilities]
         if about:  # of a task that is not followed: only who asks for it can be meant
             able = [call for call in able if _is_about_task(call) and call.target == about]
         elif not able:
-            able = self._running([call for call in self._tasks.calls if call.client.profile])
+            able = self._running([call for call in self._tasks.calls if call.client.capabilities])
         elif len(able) < len(waiting):
             return []  # calls of others run beside them, who cannot be asked: it may be of one of those
         owners = {id(call.client.owner) for call in able}
@@ -190,7 +190,7 @@ class Questions:
         """`elicitors`: the one client, by each way that may lead to it; the likeliest first."""
         peer = self._peer
         try:
-            if refused := question_refusal(question, elicitors[0].profile):
+            if refused := question_refusal(question, elicitors[0].capabilities):
                 raise refused
             if peer is not None and calls:
                 # A task may ask while no request about it is under way: then no slot is taken.

@@ -113,7 +113,7 @@ class TaskBook:
 
     def blocks(self, owner: object) -> bool:
         """A task of another client is under way, which that client may be asked about at any time."""
-        return any(call.client.profile and call.client.owner is not owner for call in self.calls)
+        return any(call.client.capabilities and call.client.owner is not owner for call in self.calls)
 
     def changed(self, params: Raw) -> None:
         """Take a `notifications/tasks/status`."""

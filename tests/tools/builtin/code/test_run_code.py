@@ -49,7 +49,7 @@ async def nothing(call: Call, wire: str, arguments: Raw) -> Body:
 class Elicitor:
     """A client that can be asked, and relays what it is asked if it is let."""
 
-    profile = ClientCapabilities(form=True)
+    capabilities = ClientCapabilities(form=True)
     owner: object = None
     principal = ""
     home: object = None
@@ -220,7 +220,7 @@ async def test_a_question_within_stops_the_clock_and_is_not_relayed(bench: Calla
 
     async def made(call: Call, wire: str, arguments: Raw) -> Body:
         assert call.client.relays is False
-        assert call.client.profile is elicitor.profile
+        assert call.client.capabilities is elicitor.capabilities
         answer = await call.client.ask(Question("github", ELICIT, Raw(b'{"message":"?"}')))
         return Body(encode({"content": [], "structuredContent": answer}))
 
