@@ -1,6 +1,7 @@
 """Jobs: one outcome, heard by all who wait; known for a while, counted for an owner, cancelled when nobody is left."""
 
 import asyncio
+import gc
 import weakref
 from functools import partial
 from math import inf
@@ -213,3 +214,32 @@ async def test_a_job_is_forgotten_at_its_time_and_leaves_no_key_behind() -> None
         await turns()
         assert not jobs
         assert (jobs._keys, jobs._ids, jobs._counts) == ({}, {}, {})
+
+
+async def test_after_all_were_cleared_nothing_is_held_and_the_next_has_its_time() -> None:
+    with standing_time() as go_on:
+        jobs = Jobs[Job]()
+        jobs.forget_in(jobs.add(held := Job(key="a")), 5)
+        seen = weakref.ref(held)
+        jobs.clear()
+        del held
+        gc.collect()
+        assert seen() is None
+        jobs.forget_in(jobs.add(Job(key="b")), 50)
+        go_on(49)
+        await turns()
+        assert len(jobs) == 1
+        go_on(1.1)
+        await turns()
+        assert not jobs
+
+
+async def test_the_last_that_is_forgotten_by_hand_leaves_no_timer_in_the_way() -> None:
+    with standing_time() as go_on:
+        jobs = Jobs[Job]()
+        jobs.forget_in(job := jobs.add(Job(key="a")), 5)
+        jobs.forget(job)
+        jobs.forget_in(jobs.add(Job(key="b")), 50)
+        go_on(50.1)
+        await turns()
+        assert not jobs

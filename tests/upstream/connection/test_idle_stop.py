@@ -430,3 +430,34 @@ async def test_one_that_was_started_for_a_look_stays_a_minute_unless_it_is_used(
         await turns()
         assert connection.retired == 1
         await ending
+
+
+async def test_nothing_was_served_and_nobody_is_expected_at_first() -> None:
+    with standing_time():
+        usage = repose.Usage([], Book())  # type: ignore[arg-type]
+        assert not usage.has_served
+        usage.expect_back(0)
+        assert not usage.is_needed, "that time is over"
+
+
+async def test_whoever_waits_for_its_end_waits_for_those_who_hold_it() -> None:
+    with standing_time() as go_on:
+        usage = repose.Usage([], Book())  # type: ignore[arg-type]
+        usage.hold()
+        go_on(100)
+        idle = await idle_after(usage, 10)
+        assert not idle.done()
+        usage.release(counts=False)
+        await turns()
+        assert idle.done()
+
+
+@pytest.mark.parametrize(("waiting", "held", "seconds"), [(0, False, 10), (1, False, 10), (0, True, 10), (0, False, 0)])
+async def test_one_that_is_lost_is_due_to_end_if_nobody_wants_it(waiting: int, held: bool, seconds: float) -> None:
+    with standing_time():
+        connection, usage = Ended(), repose.Usage([], Book())  # type: ignore[arg-type]
+        connection.waiting = waiting
+        if held:
+            usage.hold()
+        stop = idle_stop_of(connection, usage, idle_stop=seconds)
+        assert stop.is_due is (not waiting and not held and bool(seconds))
