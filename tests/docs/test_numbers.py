@@ -12,7 +12,7 @@ from mcpbridge.app.daemon import socket_server as front
 from mcpbridge.app.doctor.known_failures import KNOWN
 from mcpbridge.app.stdio_proxy import crash_limit as crashes
 from mcpbridge.base import errors
-from mcpbridge.base.process import memory_limit, process
+from mcpbridge.base.process import environment, memory_limit, process
 from mcpbridge.base.process import orphan_reaper_main as guard
 from mcpbridge.base.redaction import MIN_LENGTH
 from mcpbridge.base.units import show_bytes
@@ -337,12 +337,12 @@ SAID = {
     ],
     "docs/doctor.md": [*(f"`{known.code}`" for known in KNOWN)],
     "docs/configuration.md": [
-        *(f"`{name}`" for name in process.SAFE_NAMES),
+        *(f"`{name}`" for name in environment.SAFE_NAMES),
         f"looked at every {memory_limit.LOOK_SECONDS:g} s",
         f"Left out: {repose.IDLE_STOP / 60:g} min for a `command`",
     ],
     "docs/security.md": [
-        *(f"`{name}`" for name in process.SAFE_NAMES),
+        *(f"`{name}`" for name in environment.SAFE_NAMES),
         f"fewer than {MIN_LENGTH} characters",
         f"up to {model_router_prompt.LONGEST_REQUEST:,} characters of the request",
         f"at most `max_index` ({ROUTER.max_index}) tools",

@@ -105,7 +105,7 @@ class ServerSettings(OfferSettings, BaseModel):
     """Its arguments. They show in process lists, so secrets belong into `env`."""
 
     env: dict[Annotated[str, Field(pattern=r"^[^=\x00]+$")], _Text] = {}
-    """Environment variables of the program, over a small safe set (PATH, HOME, LANG, …)."""
+    """Environment variables of the program, over a small safe set (PATH, HOME, LANG, proxies, certificates, …)."""
 
     inherit_env: bool | list[str] = False
     """`true`: the program gets the bridge's whole environment; a list: these variables of it as well."""

@@ -17,7 +17,8 @@ import uvloop
 
 from mcpbridge.base.process import orphan_reaper_main as guard
 from mcpbridge.base.process import process
-from mcpbridge.base.process.process import ProcessSpec, ServerProcess, child_environment
+from mcpbridge.base.process.environment import child_environment
+from mcpbridge.base.process.process import ProcessSpec, ServerProcess
 
 PYTHON = ("-I", "-S", "-c")
 READS_TO_THE_END = "import sys; print('up', flush=True); sys.stdin.read()"

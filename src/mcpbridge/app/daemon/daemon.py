@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mcpbridge.app.admin.control_socket import Answers, Document
-from mcpbridge.app.daemon.client_variables import adopted, more_places
+from mcpbridge.app.daemon.client_variables import adopted, more_network, more_places
 from mcpbridge.app.daemon.handshake import Hello
 from mcpbridge.app.daemon.idle_exit import Idling
 from mcpbridge.app.daemon.log_rotation import keep_small
@@ -263,6 +263,11 @@ class _Daemon:
             for upstream in self._running.bridge.pool.everyone():
                 if upstream.status.reason.startswith(NOT_FOUND):
                     upstream.connection.poke()
+        if network := more_network(os.environ, hello.environ):
+            log.info(
+                "variables of a client's environment are handed to servers", names=list(network), process=hello.pid
+            )
+            os.environ.update(network)  # servers get them at their next start
         reloading = self._running.reloading
         if reloading is not None and (more := adopted(reloading.missing, hello.environ)):
             log.info("variables of a client's environment are used", names=list(more), process=hello.pid)

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from mcpbridge.app.client_config.importing.secret_detection import is_secret_name, is_secret_value
 from mcpbridge.app.doctor.finding import Finding
+from mcpbridge.base.process.environment import withheld_variables
 from mcpbridge.config import line_numbers as position
 from mcpbridge.config import mcp_servers_json as foreign
 from mcpbridge.config.error_messages import place
@@ -67,6 +68,21 @@ class Source:
 
 _VARIABLE = re.compile(r"(?<!\$)\$\{")
 _OPTION = re.compile(r"--?([A-Za-z][\w-]*)(?:=(.*))?", re.DOTALL)
+
+
+def about_withheld(settings: Settings, environ: Mapping[str, str], source: Source) -> Iterator[Finding]:
+    """Proxies and package indexes of this machine that servers do not get, since they carry a password."""
+    withheld = withheld_variables(environ)
+    for name, server in settings.servers.items():
+        if server.command is None or server.disabled or server.inherit_env is True:
+            continue
+        inherited = server.inherit_env or []
+        if missing := [one for one in withheld if one not in inherited and one not in server.env]:
+            listed = ", ".join(f'"{one}"' for one in [*inherited, *missing])
+            what = f"it does not get {', '.join(missing)}: a password or a token is in there"
+            why = "What only says how to reach the network is handed on; a server could send a password elsewhere."
+            fix = f"If it needs them to start, and you trust it: inherit_env = [{listed}]."
+            yield Finding("variable-withheld", "note", what, name, source.where("servers", name), why, fix)
 
 
 def about_configuration(settings: Settings, source: Source) -> Iterator[Finding]:

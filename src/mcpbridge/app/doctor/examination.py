@@ -10,7 +10,7 @@ from anyio import to_thread
 from mcpbridge.app.client_config.discover.discover import find_all
 from mcpbridge.app.client_config.discover.found import Found
 from mcpbridge.app.doctor.clients import about_clients, about_clients_files
-from mcpbridge.app.doctor.config_file import Source, about_configuration, secret_arguments
+from mcpbridge.app.doctor.config_file import Source, about_configuration, about_withheld, secret_arguments
 from mcpbridge.app.doctor.daemon import Status, about_daemon, about_running_servers, running_of, running_servers
 from mcpbridge.app.doctor.failures import explain, unavailable
 from mcpbridge.app.doctor.finding import About, Edit, Finding
@@ -174,7 +174,7 @@ class Examiner:
             yield Finding("configuration", "warn", warning)
         for name, server in servers.items():
             yield from about_way(name, server, source)
-        for one in about_configuration(settings, source):
+        for one in (*about_configuration(settings, source), *about_withheld(settings, self._environ, source)):
             if not one.server or one.server in servers:
                 yield one
         yield from about_relative_paths(servers, source, Path.cwd())

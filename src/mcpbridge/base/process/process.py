@@ -31,14 +31,6 @@ from mcpbridge.base.process import orphan_reaper_main as guard
 from mcpbridge.base.process import parent_death_main as launch
 from mcpbridge.base.process.orphan_reaper import orphan_reaper
 
-SAFE_NAMES = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
-"""What a server inherits unasked: enough to find programs and files, no secrets."""
-
-_SAFE_NAMES_WINDOWS = (
-    "APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT", "PROGRAMDATA",
-    "PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE", "WINDIR",
-)  # fmt: skip
-
 NOT_FOUND = "command not found"
 """What is told, with the command after it, of one that is in no directory of the PATH."""
 
@@ -49,16 +41,6 @@ TERM_GRACE = 3.0
 
 _ON_LINUX = sys.platform.startswith("linux")
 _ON_WINDOWS = sys.platform == "win32"
-
-
-def child_environment(own: Mapping[str, str], inherit: bool | list[str], parent: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a server: a safe base, what the config asks to inherit, then the config's own values."""
-    if inherit is True:
-        base = dict(parent)
-    else:
-        names = {*(_SAFE_NAMES_WINDOWS if _ON_WINDOWS else SAFE_NAMES), *(inherit or ())}
-        base = {name: value for name, value in parent.items() if name in names}
-    return base | dict(own)
 
 
 class ProcessSpec(Struct, frozen=True):

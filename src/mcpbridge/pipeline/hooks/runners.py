@@ -19,8 +19,9 @@ from msgspec import Raw
 
 from mcpbridge.base.errors import CallRefused, ConfigError, HookRefused
 from mcpbridge.base.log import get_logger
+from mcpbridge.base.process.environment import child_environment
 from mcpbridge.base.process.pipes import FdReader, FdWriter
-from mcpbridge.base.process.process import ProcessSpec, ServerProcess, child_environment
+from mcpbridge.base.process.process import ProcessSpec, ServerProcess
 from mcpbridge.pipeline.hooks.call import (
     LARGEST_ANSWER,
     PASS,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from mcpbridge.base.log import get_logger
-from mcpbridge.base.process.process import ProcessSpec, child_environment
+from mcpbridge.base.process.environment import child_environment
+from mcpbridge.base.process.process import ProcessSpec
 from mcpbridge.protocol.transport import Transport
 from mcpbridge.sandbox.job import Runner
 from mcpbridge.upstream.auth.authorization import Authorization

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from mcpbridge.base.errors import ToolInactive, UpstreamUnavailable
 from mcpbridge.base.log import get_logger
-from mcpbridge.base.process.process import NOT_FOUND, ProcessSpec, child_environment
+from mcpbridge.base.process.environment import CERTIFICATE_NAMES, child_environment
+from mcpbridge.base.process.process import NOT_FOUND, ProcessSpec
 from mcpbridge.protocol.transport import Channel, Receiver
 from mcpbridge.sandbox.isolation.readable_files import brought_along
 from mcpbridge.sandbox.job import Access, Limits, Runner
@@ -93,7 +94,8 @@ class SandboxedTransport(StdioTransport):
         program = _program_path(settings.command or "", environment, settings.cwd)
         needed = await asyncio.to_thread(brought_along, program, environment.get("PATH", os.defpath))
         directory = _normal(settings.cwd)
-        readable = [*access.read_only, *needed, *([directory] if directory else ())]
+        trusted = [environment[name] for name in CERTIFICATE_NAMES if environment.get(name, "").startswith("/")]
+        readable = [*access.read_only, *needed, *trusted, *([directory] if directory else ())]
         access = replace(access, read_only=tuple(dict.fromkeys(readable)))
         return await runner.wrapped([program, *settings.args], environment, directory, limits, access)
 
