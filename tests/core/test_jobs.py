@@ -216,10 +216,14 @@ async def test_a_job_is_forgotten_at_its_time_and_leaves_no_key_behind() -> None
         assert (jobs._keys, jobs._ids, jobs._counts) == ({}, {}, {})
 
 
+class Referable(Job):
+    """One that can be looked for after it was let go."""
+
+
 async def test_after_all_were_cleared_nothing_is_held_and_the_next_has_its_time() -> None:
     with standing_time() as go_on:
         jobs = Jobs[Job]()
-        jobs.forget_in(jobs.add(held := Job(key="a")), 5)
+        jobs.forget_in(jobs.add(held := Referable(key="a")), 5)
         seen = weakref.ref(held)
         jobs.clear()
         del held
