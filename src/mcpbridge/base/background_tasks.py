@@ -1,8 +1,10 @@
 """Tasks that outlive the function that started them. One owner ends them all."""
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from types import TracebackType
 from typing import Any
 
 from mcpbridge.base.log import get_logger
@@ -20,6 +22,32 @@ def is_asked_to_end() -> bool:
     return task is not None and bool(task.cancelling())
 
 
+class TaskGroup(asyncio.TaskGroup):
+    """The task group of the standard library, which leaves the task that enters it as it was.
+
+    To end its body, the group cancels the task that entered it. Before Python 3.13 it takes that back only if a member
+    failed while the body ran (CPython issue 116720). Else the task would count as cancelled for good, and the next
+    task group or timeout in it would end with a `CancelledError` that nobody asked for.
+    """
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Wait for the members. Cancelling ends them, and waits for their ends."""
+        was_requested = self._has_cancelled
+        try:
+            await super().__aexit__(kind, error, trace)
+        finally:
+            if sys.version_info < (3, 13) and self._has_cancelled and not was_requested:
+                task = asyncio.current_task()
+                if task is not None:  # nobody else could have entered it
+                    task.uncancel()
+
+    @property
+    def _has_cancelled(self) -> bool:
+        return bool(getattr(self, "_parent_cancel_requested", False))
+
+
 @asynccontextmanager
 async def own_group(end: Callable[[], None]) -> AsyncGenerator[asyncio.TaskGroup]:
     """A task group that raises what the body raises as it is, not in a group of its own.
@@ -27,7 +55,7 @@ async def own_group(end: Callable[[], None]) -> AsyncGenerator[asyncio.TaskGroup
     `end` is called when the body is over: it is to have the tasks end, which are waited for.
     """
     failure: BaseException | None = None
-    async with asyncio.TaskGroup() as group:
+    async with TaskGroup() as group:
         try:
             yield group
         except BaseException as error:  # noqa: BLE001 - raised again below; the group would wrap it in its own

@@ -1,6 +1,7 @@
 """The values that travel through the bridge with a call: the tool, the caller, the call itself."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from typing import Literal, Protocol
 
 from msgspec import Raw, Struct
@@ -213,3 +214,11 @@ Precheck = Callable[[Call], Awaitable[Body | None]]
 
 CallHandler = Callable[[Call], Awaitable[Body]]
 """What happens to a call, compiled when the snapshot is built; the result is the upstream's."""
+
+
+CURRENT_CALL: ContextVar[Call | None] = ContextVar("mcpbridge call", default=None)
+"""The call whose tool, one of our own, runs in this task or thread: calls that its code makes are within it.
+
+Code of users gets no `Call` that it could hand on, so this is the one thing of a call that is looked up in its context.
+It is set where tools of our own run (`tools/serving.py`); calls to servers pay for one look.
+"""

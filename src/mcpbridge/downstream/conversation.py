@@ -8,6 +8,7 @@ channel itself belongs to `stdio.py`, `http/websocket.py` and `http/sse.py`.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
+from mcpbridge.base.background_tasks import TaskGroup
 from mcpbridge.base.errors import BadRequest
 from mcpbridge.base.log import get_logger
 from mcpbridge.downstream.client import Answer, Client
@@ -209,7 +210,7 @@ class Conversation:
             return
         make_one_turn(member for member in batch.members if isinstance(member, Frame))
         said: list[bytes | asyncio.Task[bytes]] = []
-        async with asyncio.TaskGroup() as tasks:
+        async with TaskGroup() as tasks:
             for member in batch.members:
                 if isinstance(member, Spoiled):
                     said.append(encode_refusal(member))

@@ -11,15 +11,17 @@ from typing import Any, cast
 import msgspec
 from msgspec import Raw
 
+from mcpbridge.base.background_tasks import TaskGroup
 from mcpbridge.base.errors import ArgumentsRefused, BridgeError, ConfigError
 from mcpbridge.core.context import Session, new_run, short
-from mcpbridge.core.tool_calls import ToolCall
+from mcpbridge.core.tool_calls import CallResult, PausedCall, ToolCall
 from mcpbridge.downstream.client import Notify
 from mcpbridge.downstream.errors import failed_call
 from mcpbridge.engine.state import EngineState
 from mcpbridge.protocol.json_values import decoded
 from mcpbridge.protocol.jsonrpc import Frame, encode
 from mcpbridge.protocol.meta import CONTEXT, RUN, TURN
+from mcpbridge.results.header_line import RESULT
 from mcpbridge.tools.python.output import Misshapen, json_of
 
 
@@ -89,28 +91,66 @@ class ProgramRequests(EngineState):
         tenant: str = "",
         metadata: Mapping[str, Any] | None = None,
         run: str = "",
-    ) -> list[dict[str, Any]]:
+    ) -> list[CallResult[Any]]:
         """Call several tools as one turn of a model: side by side, at most `calls.batch` at a time.
 
         Each of `calls` is what `tools/call` takes: `name` and `arguments`. The results come in the order of the calls.
-        One that fails is a result with `isError`, and no concern of the others. The rest is as for `request`.
+        One that fails, also since its arguments are no JSON, is a result with `is_error`, and no concern of the others.
+        The rest is as for `request`. Cancelling this cancels all of them, at their servers too.
+
+        Raises:
+            ConfigError: a name is too long for one. BridgeClosed: it does not run.
         """
+        check_names(run=run, user=user, tenant=tenant)
+        self.require_running()
         turn = new_run()
         most = asyncio.Semaphore(self.settings.calls.batch + self.settings.calls.max_queued)
 
-        async def result_of(params: Mapping[str, Any]) -> dict[str, Any]:
+        async def made(params: Mapping[str, Any]) -> dict[str, Any]:
             marked = {**params, "_meta": {**params.get("_meta", {}), TURN: turn}}
             try:
                 async with most:  # so that no member finds the queue of its own turn full
                     return await self.request(
                         "tools/call", marked, user=user, tenant=tenant, metadata=metadata, run=run
                     )
-            except RequestFailed as error:
-                return msgspec.json.decode(failed_call(str(error), type(error).__name__, modern=False))
+            except BridgeError as error:  # also arguments that are no JSON
+                text = str(error) if isinstance(error, RequestFailed) else error.told()
+                return msgspec.json.decode(failed_call(text, type(error).__name__, modern=False))
 
-        async with asyncio.TaskGroup() as members:
-            tasks = [members.create_task(result_of(params)) for params in calls]
-        return [task.result() for task in tasks]
+        async with TaskGroup() as members:
+            tasks = [members.create_task(made(params)) for params in calls]
+        return [result_of(task.result()) for task in tasks]
+
+
+def result_of(
+    raw: Mapping[str, Any],
+    call: ToolCall[Any, Any] | None = None,
+    *,
+    artifacts: Sequence[Any] = (),
+    paused: PausedCall | None = None,
+) -> CallResult[Any]:
+    """What came of a call. `raw`: the result object; `artifacts`, `paused`: what its `_meta` led to."""
+    meta, content = meta_of(raw), raw.get("content")
+    kept = meta.get(RESULT)
+    handle = str(cast("Mapping[str, Any]", kept).get("handle", "")) if isinstance(kept, dict) else ""
+    blocks = cast("list[object]", content) if isinstance(content, list) else []
+    return CallResult(
+        content=tuple(cast("Mapping[str, Any]", block) for block in blocks if isinstance(block, dict)),
+        structured=raw.get("structuredContent"),
+        is_error=raw.get("isError") is True,
+        artifacts=tuple(artifacts),
+        meta=meta,
+        call=call,
+        paused=paused,
+        handle=handle,
+        raw=raw,
+    )
+
+
+def meta_of(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The `_meta` of a result."""
+    meta = raw.get("_meta")
+    return cast("Mapping[str, Any]", meta) if isinstance(meta, dict) else {}
 
 
 def _as_json(params: Mapping[str, Any]) -> Raw:

@@ -20,7 +20,7 @@ from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.base.errors import BridgeError, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.failure_masking import without_secrets_if_failed
-from mcpbridge.core.model import OWN, Call
+from mcpbridge.core.model import CURRENT_CALL, OWN, Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.deadlines import Timeouts
 from mcpbridge.protocol.jsonrpc import encode
@@ -54,6 +54,8 @@ class Serving:
         end = began + timeouts.total
         limit = asyncio.timeout_at(min(_by(call, began + timeouts.idle), end))
         self._running.add(call)
+        outer = CURRENT_CALL.get()
+        CURRENT_CALL.set(call)
         try:
             async with limit:
                 with _heard(call, lambda: limit.reschedule(min(loop.time() + timeouts.idle, end))):
@@ -65,6 +67,7 @@ class Serving:
                 raise
             raise UpstreamTimeout(_named(call), round(loop.time() - began, 3)) from error
         finally:
+            CURRENT_CALL.set(outer)
             self._running.discard(call)
             call.upstream_seconds += loop.time() - began
 

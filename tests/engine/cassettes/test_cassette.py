@@ -114,7 +114,7 @@ async def test_calls_that_run_side_by_side_do_not_shuffle_the_file(tmp_path: Pat
     async def twenty(bridge: Bridge) -> Made:
         calls = [{"name": "plain__echo", "arguments": {"text": f"text {number % 15}"}} for number in range(20)]
         calls += [{"name": "rich__say", "arguments": {"level": "info"}}]
-        return await bridge.call_tools(calls)
+        return [dict(result.raw) for result in await bridge.call_tools(calls)]
 
     servers = {"rich": python_server("rich"), "plain": python_server("plain")}
     made = [await played(servers, tmp_path / name, twenty) for name in ("a.jsonl", "b.jsonl")]

@@ -296,24 +296,20 @@ async def test_a_program_calls_several_tools_as_one_turn() -> None:
             echoes = [{"name": "up__echo", "arguments": {"text": str(number)}} for number in range(20)]
             calls: list[Message] = [*echoes, {"name": "up__nothing"}, {"name": "up__echo", "arguments": []}, {}]
             results = await bridge.call_tools([*calls, *echoes[:1]])
-            assert [texts(result) for result in results[:20]] == [str(number) for number in range(20)]
-            assert [bool(result.get("isError")) for result in results[20:]] == [True, True, True, False]
-            assert "Unknown tool: up__nothing" in texts(results[20])
+            assert [result.text for result in results[:20]] == [str(number) for number in range(20)]
+            assert [result.is_error for result in results[20:]] == [True, True, True, False]
+            assert "Unknown tool: up__nothing" in results[20].text
             turn = asyncio.create_task(bridge.call_tools([{"name": "up__hold"}] * 7))
             counts: list[int] = []
             while not turn.done():
                 counts.append(await release())
             assert max(counts) == 2
             assert sum(counts) == 7
-            assert [texts(result) for result in turn.result()] == ["released"] * 7
+            assert [result.text for result in turn.result()] == ["released"] * 7
             turn = asyncio.create_task(bridge.call_tools([{"name": "up__hold"}] * 2))
             turn.cancel()
             await asyncio.wait([turn])
             assert turn.cancelled()
-
-
-def texts(result: Message) -> str:
-    return "\n".join(part["text"] for part in result["content"])
 
 
 # -- how often

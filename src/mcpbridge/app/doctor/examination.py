@@ -1,6 +1,5 @@
 """The examination: everything that is looked at, in its order, side by side where it takes time, as one report."""
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from mcpbridge.app.doctor.report import Report, ServerReport, ToolReport
 from mcpbridge.app.doctor.sandbox import about_sandboxes, look_at_sandboxes
 from mcpbridge.app.doctor.start_servers import Boot, catalog_of, look_at_all, reach, report_of, tokens_of
 from mcpbridge.app.doctor.tools import about_tools, look_at_tools, running_tools
+from mcpbridge.base.background_tasks import TaskGroup
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.catalog.unmatched_names import UnmatchedNames
 from mcpbridge.config.load import Loaded
@@ -81,7 +81,7 @@ class Examiner:
         self._learn(servers)
         homeless = {name for name, server in servers.items() if server.needs_project and self._project is None}
         started = {name: server for name, server in servers.items() if name not in homeless}
-        async with asyncio.TaskGroup() as tasks:
+        async with TaskGroup() as tasks:
             looking = tasks.create_task(self._look_beside(loaded.settings))
             starting = tasks.create_task(self._boots(loaded.settings, started))
             trying = tasks.create_task(look_at_tools(loaded.settings, self._redact)) if is_whole else None

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 from mcpbridge.app.doctor.report import ServerReport
+from mcpbridge.base.background_tasks import TaskGroup
 from mcpbridge.base.errors import BridgeError, UpstreamGone, UpstreamHttpError, UpstreamTimeout
 from mcpbridge.base.log import get_logger
 from mcpbridge.base.redaction import Redactor
@@ -252,7 +253,7 @@ async def look_at_all(
         found[name] = boot
         told(boot)
 
-    async with asyncio.TaskGroup() as tasks:
+    async with TaskGroup() as tasks:
         for name, settings in servers.items():
             if settings.unavailable:
                 found[name] = Boot(name, settings.kind, error=BridgeError(settings.unavailable))

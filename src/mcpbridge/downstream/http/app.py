@@ -17,6 +17,7 @@ from time import monotonic
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from mcpbridge.base.background_tasks import TaskGroup
 from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.http.bearer_tokens import Authenticator
 from mcpbridge.downstream.http.connection import Deadline
@@ -244,7 +245,7 @@ class HttpFront:
         self._is_stopping = True
         self._legacy.sessions.hang_up()
         self._underway.withdraw(_STOPPING, lambda reply, _: reply.is_subscription)
-        async with asyncio.TaskGroup() as ending:
+        async with TaskGroup() as ending:
             ending.create_task(self._finish_replies(seconds))
             ending.create_task(self._sse.stop(seconds))
             if self._sockets is not None:

@@ -17,6 +17,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from mcpbridge.base.background_tasks import TaskGroup
 from mcpbridge.downstream.client import Answer, Client, Notify
 from mcpbridge.downstream.http.event_streams import Request, Stream, Streams, carry
 from mcpbridge.downstream.http.exchange import MERGED, NO_HEADERS, Endpoint, Exchange, Refused
@@ -317,7 +318,7 @@ class LegacyFront:
             async def one(work: bytes | Work) -> bytes:
                 return work if isinstance(work, bytes) else (await work(notify)).data
 
-            async with asyncio.TaskGroup() as group:
+            async with TaskGroup() as group:
                 answers = [group.create_task(one(work)) for work in works if work]
             return Answer(encode_batch(answer.result() for answer in answers))
 

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import msgspec
 from msgspec import Raw
 
+from mcpbridge.base.background_tasks import TaskGroup
 from mcpbridge.base.errors import BadRequest, BridgeError
 from mcpbridge.base.log import get_logger
 from mcpbridge.downstream.client import Client
@@ -105,7 +106,7 @@ class _Stream:
         wait = FIRST_RETRY
         while True:
             self._opened_again.clear()
-            async with asyncio.TaskGroup() as tasks:
+            async with TaskGroup() as tasks:
                 looking = tasks.create_task(self._catch_up())
                 try:
                     await self._upstream.listen_to_tasks(list(self._public_ids), self._heard)

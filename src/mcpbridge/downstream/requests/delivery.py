@@ -14,7 +14,7 @@ from mcpbridge.base.errors import UpstreamAnswered, UpstreamGarbled
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import ToolRef
 from mcpbridge.core.context import NOWHERE, BridgeContext
-from mcpbridge.core.model import Call, CallHandler, ignore_update
+from mcpbridge.core.model import CURRENT_CALL, Call, CallHandler, ignore_update
 from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.elicitation.ask import LegacyElicitor, NoElicitor
 from mcpbridge.downstream.elicitation.parking import Parking
@@ -94,6 +94,9 @@ class Delivery:
             await self._bring_to_level(server, client.log_level)
         call = Call(method, server, name, params, meta, token is not None, client.log_level, update)
         call.tool, call.caller, call.around = tool, client, self._around
+        outer = CURRENT_CALL.get()
+        if outer is not None and outer.around is self._around:
+            call.within = outer
         call.needs_task, call.takes_task = as_task
         call.was_text = was_text
         if self._around.pauses.resuming.all and meta is not None:

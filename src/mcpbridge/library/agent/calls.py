@@ -21,10 +21,9 @@ from mcpbridge.base.suggestions import nearest
 from mcpbridge.core.context import Keeping
 from mcpbridge.core.events import Event, Subscription
 from mcpbridge.core.tool_calls import CallResult, PausedCall, ToolCall
-from mcpbridge.engine.requests import encoded
+from mcpbridge.engine.requests import encoded, result_of
 from mcpbridge.library.agent.models.model import INVALID_JSON
 from mcpbridge.library.agent.options import Running, RunOptions
-from mcpbridge.library.calls.call import result_of
 from mcpbridge.library.calls.calls import run_calls
 from mcpbridge.library.calls.paused_calls import in_turn
 from mcpbridge.library.calls.run_events import ApprovalPending, BusEvent, CallReturned, RunEvent

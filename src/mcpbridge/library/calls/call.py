@@ -15,10 +15,9 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.core.context import Session
 from mcpbridge.core.tool_calls import CallResult, PausedCall, ToolCall
 from mcpbridge.downstream.client import Notify
-from mcpbridge.engine.requests import arguments_json, check_names
+from mcpbridge.engine.requests import arguments_json, check_names, meta_of, result_of
 from mcpbridge.protocol.json_values import decoded
 from mcpbridge.protocol.meta import CALL, TURN, WHOLE
-from mcpbridge.results.header_line import RESULT
 
 log = get_logger("mcpbridge.library")
 
@@ -62,37 +61,6 @@ class Listener(Generic[T]):
         """
         if self._error is not None:
             raise CallbackFailed(self._error, results) from self._error
-
-
-def result_of(
-    raw: Mapping[str, Any],
-    call: ToolCall[Any, Any] | None = None,
-    *,
-    artifacts: Sequence[Any] = (),
-    paused: PausedCall | None = None,
-) -> CallResult[Any]:
-    """What came of a call. `raw`: the result object; `artifacts`, `paused`: what its `_meta` led to."""
-    meta, content = meta_of(raw), raw.get("content")
-    kept = meta.get(RESULT)
-    handle = str(cast("Mapping[str, Any]", kept).get("handle", "")) if isinstance(kept, dict) else ""
-    blocks = cast("list[object]", content) if isinstance(content, list) else []
-    return CallResult(
-        content=tuple(cast("Mapping[str, Any]", block) for block in blocks if isinstance(block, dict)),
-        structured=raw.get("structuredContent"),
-        is_error=raw.get("isError") is True,
-        artifacts=tuple(artifacts),
-        meta=meta,
-        call=call,
-        paused=paused,
-        handle=handle,
-        raw=raw,
-    )
-
-
-def meta_of(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The `_meta` of a result."""
-    meta = raw.get("_meta")
-    return cast("Mapping[str, Any]", meta) if isinstance(meta, dict) else {}
 
 
 def failed(text: str, call: ToolCall[Any, Any] | None = None) -> CallResult[Any]:

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mcpbridge.base.background_tasks import TaskGroup
 from mcpbridge.base.errors import BridgeError, CallRefused
 from mcpbridge.core.context import new_run
 from mcpbridge.core.tool_calls import CallResult, ToolCall
@@ -89,7 +90,7 @@ async def run_calls(
         return result
 
     try:
-        async with asyncio.TaskGroup() as members:
+        async with TaskGroup() as members:
             tasks = [members.create_task(one(place, call)) for place, call in enumerate(calls)]
     except ExceptionGroup as group:  # a fault of the program's own hooks: the first is as good as all
         raise group.exceptions[0] from None

@@ -6,7 +6,11 @@ calls are sent (`upstream/concurrency.py`).
 
 A call takes its slots always in the same order, from what is most its own to what it shares with most others: turn,
 client, changes, tool, server. So no two calls ever wait for one another, and who waits for a busy tool keeps nobody
-else's slot. A call that the bridge makes on behalf of another one (`Call.within`) uses the slots which that one holds.
+else's slot.
+
+A call that is made within another one (`Call.within`: by a tool in Python, an agent, a program of code mode or
+`call_tool`) uses the slots which that one holds. While it waits for a further one, all calls that it is made within
+lend theirs out: they do nothing but wait for it, and whoever holds what it waits for may need what they hold.
 
 A call that asks its client something lends out its slots meanwhile: a person may take minutes, and the answer may need
 further calls (sampling that uses tools). Would those wait for the slots of the call that waits for them, neither could
@@ -145,7 +149,11 @@ class ConcurrencyLimit:
         began = loop.time()
         call.deadline = call.deadline or began + seconds  # its time counts from its first wait on
         try:
-            await slot.enter(call.deadline - began)
+            with ExitStack() as lent:
+                for outer in _outer_calls(call):
+                    for held in self.slots.held.get(outer, ()):
+                        lent.enter_context(held.rest(outer))
+                await slot.enter(call.deadline - began)
         except BaseException:
             self.slots.give_up(slot)
             raise
@@ -175,7 +183,7 @@ class _LimitedTool:
 
     async def _run(self, call: Call, proceed: CallHandler) -> Body:
         limits = self._limits
-        inherited = _held_by(limits.slots.held, call.within) if call.within is not None else ()
+        inherited = _held_around(limits.slots.held, call) if call.within is not None else ()
         inside: list[LimitSlots] = []
         lending: SlotLending | None = None
         try:
@@ -213,10 +221,14 @@ class _LimitedTool:
             yield self._own
 
 
-def _held_by(held: dict[Call, list[LimitSlots]], call: Call | None) -> set[object]:
-    """What this call holds, and those that it is made on behalf of."""
-    found: set[object] = set()
-    while call is not None:
-        found |= {slot.key for slot in held.get(call, ())}
-        call = call.within
-    return found
+def _held_around(held: dict[Call, list[LimitSlots]], call: Call) -> set[object]:
+    """What the calls hold that this one is made within."""
+    return {slot.key for outer in _outer_calls(call) for slot in held.get(outer, ())}
+
+
+def _outer_calls(call: Call) -> Iterator[Call]:
+    """The calls that this one is made within, from the inside out."""
+    outer = call.within
+    while outer is not None:
+        yield outer
+        outer = outer.within

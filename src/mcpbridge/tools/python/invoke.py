@@ -56,10 +56,15 @@ T = TypeVar("T")
 
 
 class Threads:
-    """The threads of one backend, at most `most` at a time, those counted for which nobody waits."""
+    """The threads of one backend. New ones are refused while too many run for which nobody waits any more.
+
+    How many calls run that somebody waits for is limited above (`max_concurrent`). Here they are not held back: one
+    that waits for a call which it made itself would wait in vain.
+    """
 
     def __init__(self, name: str, most: int) -> None:
-        self._name, self._most, self._running = name, most, 0
+        """`most`: threads that may run on for nobody."""
+        self._name, self._most, self._running, self._left = name, most, 0, 0
         self._over: asyncio.Event | None = None
 
     async def run(self, work: Callable[[], T]) -> T:
@@ -68,13 +73,14 @@ class Threads:
         Raises:
             Overloaded: too much of earlier work, which nobody waits for any more, does not end.
         """
-        if self._running >= self._most:
+        if self._left >= self._most:
             raise Overloaded(f"'{self._name}' is busy with {self._running} calls, some of which nobody waits for")
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
 
         def settle(value: T | None, error: BaseException | None) -> None:
             self._running -= 1
+            self._left -= outcome.cancelled()
             if self._over is not None and not self._running:
                 self._over.set()
             if not outcome.done():
@@ -91,7 +97,11 @@ class Threads:
 
         Thread(target=copy_context().run, args=(run,), name=f"tool {self._name}", daemon=True).start()
         self._running += 1  # `settle` runs later, on this very loop
-        value, failed = await outcome
+        try:
+            value, failed = await outcome
+        except asyncio.CancelledError:
+            self._left += outcome.cancelled()
+            raise
         if failed is not None:
             try:
                 raise failed

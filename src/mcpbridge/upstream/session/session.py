@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from mcpbridge.base.background_tasks import TaskGroup
 from mcpbridge.base.errors import BridgeError, UpstreamAnswered, UpstreamError, UpstreamGone, UpstreamUnavailable
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities
@@ -289,7 +290,7 @@ class UpstreamSession:
     async def _find_out_on_plain_channel(self, limits: Timeouts) -> None:
         handshake: asyncio.Task[BridgeError | None] | None = None
         failure: BridgeError | None = None
-        async with asyncio.TaskGroup() as tasks:
+        async with TaskGroup() as tasks:
             probe = tasks.create_task(self._probe(limits))
             await asyncio.wait([probe], timeout=min(PROBE_SECONDS, limits.total))
             if not probe.done():

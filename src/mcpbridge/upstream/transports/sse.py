@@ -11,6 +11,7 @@ from typing import Unpack
 
 import httpx2
 
+from mcpbridge.base.background_tasks import TaskGroup
 from mcpbridge.base.errors import Overloaded, UpstreamError, UpstreamGone, UpstreamHttpError, UpstreamUnavailable
 from mcpbridge.base.log import get_logger
 from mcpbridge.base.version import __version__
@@ -210,7 +211,7 @@ class SseTransport(RemoteTransport):
             stream = SseStream(self.name, send, requests, self._max_bytes, self.redact)
             try:
                 endpoint = await stream.open(self._connect_timeout)
-                async with asyncio.TaskGroup() as tasks:
+                async with TaskGroup() as tasks:
                     channel = _SseChannel(self, send, requests, endpoint, receiver, tasks)
                     reading = tasks.create_task(channel.listen(stream))
                     try:

@@ -16,6 +16,7 @@ import anyio
 import httpx2
 import msgspec
 
+from mcpbridge.base.background_tasks import TaskGroup
 from mcpbridge.base.errors import (
     Overloaded,
     SessionExpired,
@@ -113,7 +114,7 @@ class StreamableHttpTransport(RemoteTransport):
         async with open_client(requests.url, self._client_factory, self._network) as send:
             channel: _HttpChannel | None = None
             try:
-                async with asyncio.TaskGroup() as tasks:
+                async with TaskGroup() as tasks:
                     channel = _HttpChannel(
                         self.name,
                         send,
