@@ -114,7 +114,8 @@ class Endpoint:
         if status == 401 and self._token:
             why, advice = "it refuses this token", "Is it one of the bridge's `http.tokens`, and still valid?"
         elif status == 401:
-            why, advice = "it wants a token", "Give `token=`: whoever runs the bridge has it, or makes one."
+            yours = "`mcpbridge status` names the file with that of your own bridge; else whoever runs it has one"
+            why, advice = "it wants a token", f"Give `token=`: {yours}."
         elif status == 403:
             why, advice = "it lets this client not in (HTTP 403)", "Whoever runs it can say what is missing."
         elif status is not None and status >= 500:
