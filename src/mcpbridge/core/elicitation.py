@@ -116,6 +116,8 @@ class Question(Struct, frozen=True):
     """One of `QUESTIONS`."""
     params: Raw
     """As the upstream sent them; empty when it sent none."""
+    is_own: bool = False
+    """The bridge asks for itself, and knows what page it wants opened."""
 
 
 class QuestionRefused(BridgeError):

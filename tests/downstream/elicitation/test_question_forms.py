@@ -75,15 +75,16 @@ def test_what_belongs_to_one_hop_stays_behind() -> None:
 
 # -- pages
 
-PAGE = {"mode": "url", "message": "[up] Sign in", "url": "https://example.com/?a=1&b=%20"}
+PAGE = {"mode": "url", "message": "[up] (opens example.com) Sign in", "url": "https://example.com/?a=1&b=%20"}
 
 
 def test_a_page_has_an_id_for_clients_whose_revision_has_them() -> None:
-    assert put(ELICIT, PAGE, NEW, elicitation_id="ours") == {**PAGE, "elicitationId": "ours"}
-    with_id = {**PAGE, "elicitationId": "theirs"}
-    assert put(ELICIT, with_id, NEW, elicitation_id="ours") == with_id
-    assert put(ELICIT, with_id, MODERN) == PAGE
-    assert put(ELICIT, PAGE, MODERN) == PAGE
+    page = {**PAGE, "message": "Sign in"}
+    assert put(ELICIT, page, NEW, elicitation_id="ours") == {**PAGE, "elicitationId": "ours"}
+    with_id = {"elicitationId": "theirs"}
+    assert put(ELICIT, page | with_id, NEW, elicitation_id="ours") == PAGE | with_id
+    assert put(ELICIT, page | with_id, MODERN) == PAGE
+    assert put(ELICIT, page, MODERN) == PAGE
 
 
 def test_the_kind_of_a_form_is_told_where_the_revision_has_kinds() -> None:
@@ -190,7 +191,7 @@ def test_what_a_client_cannot_be_asked_is_refused(method: str, params: Message, 
 
 
 def test_a_mode_is_known_in_any_spelling() -> None:
-    page = Raw(rb'{"message":"a","mode":"\u0075rl","url":"https://x"}')
+    page = Raw(rb'{"message":"a","mode":"\u0075rl","url":"https://example.com"}')
     with pytest.raises(QuestionRefused, match="'url'"):
         phrase(Question("up", ELICIT, page), NEW, ClientCapabilities(form=True))
     assert b"elicitationId" in bytes(phrase(Question("up", ELICIT, page), NEW, EVERYTHING, elicitation_id="ours"))

@@ -17,5 +17,6 @@ def test_a_page_is_shown_whatever_its_id_is(page: dict[str, object]) -> None:
     client = Client(version="2025-11-25", capabilities=ClientCapabilities(url=True))
     told = pages_first(error, client)
     assert isinstance(told, BadRequest)
+    data["elicitations"][0]["message"] = "[up] (opens example.com) go"
     assert told.data == data
     assert client.elicitations == ({("up", "e1")} if page.get("elicitationId") == "e1" else set())

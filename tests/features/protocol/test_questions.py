@@ -52,7 +52,8 @@ async def test_every_kind_of_question_is_put_and_answered(
             for question in person.asked:
                 shown[question["method"]].append(question.get("params") or {})
             messages = sorted(shown["elicitation/create"], key=lambda params: params.get("mode", ""))
-            assert [params["message"] for params in messages] == [f"[{server}] Who are you?", f"[{server}] Sign in"]
+            written = [f"[{server}] Who are you?", f"[{server}] (opens example.com) Sign in"]
+            assert [params["message"] for params in messages] == written
             assert messages[0]["requestedSchema"] == FORM["params"]["requestedSchema"]
             assert messages[1]["url"] == PAGE["params"]["url"]
             assert ("elicitationId" in messages[1]) == (client == "legacy")
@@ -270,14 +271,16 @@ async def test_pages_that_a_server_wants_visited_first(tmp_path: Path, transport
         legacy = await around.person()
         steps = [{"refuse_once": page_first("https://example.com/1")}]
         reply = await legacy.calls("up__play", answer, steps=steps)
-        assert reply.message["error"] == page_first("https://example.com/1")
+        told = page_first("https://example.com/1")
+        told["data"]["elicitations"][0]["message"] = "[up] (opens example.com) Grant access"
+        assert reply.message["error"] == told
 
         modern = await around.person(modern=True)
         calls = len(around.sent("up", "tools/call"))
         reply = await modern.calls("up__play", answer, steps=[{"refuse_once": page_first()}])
         assert json.loads(reply.text) == {}
         [question] = modern.asked
-        shown = {"mode": "url", "message": "[up] Grant access", "url": "https://example.com/grant"}
+        shown = {"mode": "url", "message": "[up] (opens example.com) Grant access", "url": "https://example.com/grant"}
         assert question == {"method": "elicitation/create", "params": shown}
         again = around.sent("up", "tools/call")[calls:]
         assert len(again) == 2

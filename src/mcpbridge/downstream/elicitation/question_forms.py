@@ -1,8 +1,8 @@
 """Questions of servers in the form of the client's revision. Pure.
 
 The message of an elicitation begins with the name of the server that asks, because to the client all servers are the
-bridge. Everything else stays as the server sent it, except for members that belong to one hop or that the client's
-revision does not have.
+bridge. If a page is to be opened, its host follows (`page_addresses.py`). Everything else stays as the server sent it,
+except for members that belong to one hop or that the client's revision does not have.
 """
 
 from typing import Any, cast
@@ -20,6 +20,7 @@ from mcpbridge.core.elicitation import (
     elicitation_mode,
     question_refusal,
 )
+from mcpbridge.downstream.elicitation.page_addresses import checked_page, message_of_page, plain_url
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.error_codes import INVALID_PARAMS
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, decode_array, encode
@@ -44,7 +45,7 @@ def phrase(question: Question, version: str, profile: ClientCapabilities, *, eli
     try:
         _drop_hop_by_hop(params)
         if question.method == ELICIT:
-            _elicitation(question.upstream, params, version, elicitation_id)
+            _elicitation(question, params, version, elicitation_id)
         elif question.method == SAMPLE:
             _sampling(params, version, profile)
     except (msgspec.DecodeError, KeyError) as error:
@@ -67,16 +68,22 @@ def _drop_hop_by_hop(params: Body) -> None:
         params.drop("_meta")
 
 
-def _elicitation(server: str, params: Body, version: str, elicitation_id: str) -> None:
+def _elicitation(question: Question, params: Body, version: str, elicitation_id: str) -> None:
     message = params.text("message")
-    if not message.startswith(f"[{server}]"):
-        params.put("message", f"[{server}] {message}")
     if elicitation_mode(params) == "url":
+        url = params.text("url")
+        page = checked_page(url, is_own=question.is_own)
+        params.put("message", message_of_page(question.upstream, message, page))
+        if (plain := plain_url(page, url)) != url:
+            params.put("url", plain)
         if not elicitation_id:
             params.drop("elicitationId")
         elif "elicitationId" not in params:
             params.put("elicitationId", elicitation_id)
-    elif version < _RICH_FORMS:
+        return
+    if not message.startswith(f"[{question.upstream}]"):
+        params.put("message", f"[{question.upstream}] {message}")
+    if version < _RICH_FORMS:
         params.drop("mode")
         _plain_form(params)
 

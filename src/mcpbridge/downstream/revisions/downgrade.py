@@ -19,9 +19,10 @@ from typing import Any, cast
 import msgspec
 from msgspec import Raw
 
-from mcpbridge.base.errors import BadRequest, BridgeError, UpstreamAnswered, UrlRequired
-from mcpbridge.core.elicitation import ELICIT, URL_SINCE, Question
+from mcpbridge.base.errors import BadRequest, BridgeError, UpstreamAnswered, UpstreamGarbled, UrlRequired
+from mcpbridge.core.elicitation import ELICIT, URL_SINCE, Question, QuestionRefused
 from mcpbridge.downstream.client import Client
+from mcpbridge.downstream.elicitation.page_addresses import checked_page, message_of_page, plain_url
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.error_codes import URL_ELICITATION_REQUIRED, code_of
 from mcpbridge.protocol.jsonrpc import Fields, decode_array, decode_fields, encode
@@ -219,13 +220,29 @@ def pages_first(error: UpstreamAnswered, client: Client) -> BridgeError:
     pages = [Body(question.params) for question in url_questions(error)]
     if not pages:
         return error
+    try:
+        for page in pages:
+            checked_page(page.text("url"))
+    except QuestionRefused as refused:
+        return UpstreamGarbled(error.upstream, f"it wants a page opened first. {refused}")
     if client.modern or not client.capabilities.url or client.version < URL_SINCE:
         return UrlRequired(error.upstream, [page.text("url") for page in pages])
     for page in pages:
         with suppress(KeyError, msgspec.DecodeError):  # without an id that can be read nothing is told of it later
             client.elicitations.add((error.upstream, page.text("elicitationId")))
     said = msgspec.json.decode(error.error)
-    return BadRequest(URL_ELICITATION_REQUIRED, str(said.get("message", "")), said.get("data"))
+    for entry in said["data"]["elicitations"]:
+        if isinstance(entry, dict):
+            _show_host(error.upstream, cast("dict[str, Any]", entry))
+    return BadRequest(URL_ELICITATION_REQUIRED, str(said.get("message", "")), said["data"])
+
+
+def _show_host(server: str, entry: dict[str, Any]) -> None:
+    url: object = entry.get("url")
+    if isinstance(url, str):
+        page = checked_page(url)
+        entry["url"] = plain_url(page, url)
+        entry["message"] = message_of_page(server, entry.get("message"), page)
 
 
 class _UrlError(msgspec.Struct):

@@ -80,8 +80,8 @@ def read(text: str, *, is_trusted: bool) -> Target:
     if url.userinfo or not host:
         raise AddressRefused(f"{display_url(text)}: its host or port cannot be read")
     port = url.port if url.port is not None else 443 if url.scheme == "https" else 80
-    if port == 0:
-        raise AddressRefused(f"{display_url(text)}: there is no port 0")
+    if not 0 < port < 65536:
+        raise AddressRefused(f"{display_url(text)}: there is no port {port}")
     address = _address_of(host, text, is_dotted=url.raw_host.endswith(b"."))
     return Target(url, address or host, port, address, is_trusted)
 

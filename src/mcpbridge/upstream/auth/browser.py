@@ -121,7 +121,7 @@ async def ask_to_sign_in(call: Call, needed: SignInNeeded) -> None:
             "url": url,
             "elicitationId": secrets.token_urlsafe(16),
         }
-        question = Question(call.upstream, ELICIT, Raw(encode(params)))
+        question = Question(call.upstream, ELICIT, Raw(encode(params)), is_own=True)
         try:
             answer = Body(await client.ask(question))
         except QuestionRefused:
