@@ -246,3 +246,8 @@ def test_options_of_results_come_from_the_nearest_level_each() -> None:
     assert (found.budget, found.strategy, found.items) == (500, "off", 7)
     assert result_options(None, server, None).budget == 900
     assert result_options(None, None, None) == result_options()
+
+
+def test_a_tool_has_no_limits_unless_its_server_has_some() -> None:
+    found = tool_options()
+    assert (found.max_concurrent, found.rate_limit, found.server_rate_limit) == (0, None, None)

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from mcpbridge.pipeline.approvals.grants import Grants
-from mcpbridge.pipeline.approvals.request import ApprovalRequest
+from mcpbridge.pipeline.approvals.grants import Grants, recording
+from mcpbridge.pipeline.approvals.request import ApprovalEvent, ApprovalRequest
 from mcpbridge.storage.memory_store import MemoryStore
 
 ONCE, SESSION = 100.0, 1000.0
@@ -103,3 +103,42 @@ async def test_noes_are_no_yeses() -> None:
     assert await found.use(REQUEST) is None
     await found.put(REQUEST, "once", "bob")
     assert await found.denied("once-b1-r1", principal="ann") == ""
+
+
+class Quicker(Clocked):
+    """A store in which somebody else takes each thing first."""
+
+    async def take(self, kind: str, handle: str, **how: Any) -> bytes | None:
+        await super().take(kind, handle, **how)
+        return None
+
+
+async def test_a_yes_that_another_call_took_first_is_none() -> None:
+    found = Grants(Quicker(), once_seconds=ONCE, session_seconds=SESSION)
+    await found.put(REQUEST, "once", "bob")
+    assert await found.use(REQUEST) is None
+
+
+@pytest.mark.parametrize(
+    ("event", "detail"),
+    [
+        (ApprovalEvent("granted", REQUEST, "bob", "once"), "once"),
+        (ApprovalEvent("asked", replace(REQUEST, reason="it pushes"), "bob"), "it pushes"),
+        (ApprovalEvent("granted", replace(REQUEST, reason="it pushes"), "bob", "session"), "session"),
+        (ApprovalEvent("expired", REQUEST), ""),
+    ],
+)
+def test_what_became_of_an_approval_is_in_the_call_log(event: ApprovalEvent, detail: str) -> None:
+    rows: list[tuple[str, dict[str, Any]]] = []
+
+    class Log:
+        def append_event(self, name: str, facts: dict[str, Any]) -> None:
+            rows.append((name, facts))
+
+    recording(Log())(event)  # type: ignore[arg-type]
+    [(name, facts)] = rows
+    assert name == event.event
+    assert facts == {
+        "tool": "up/echo", "client": "c", "principal": "ann", "session": "s1", "arguments": b"{}", "who": event.by,
+        "detail": detail, "approval": "r1",
+    }  # fmt: skip

@@ -572,6 +572,7 @@ class NotNow(Says):
 @pytest.mark.parametrize(
     ("said", "lasts"),
     [(None, 0.0), ("", 0.0), ("wait", 0.0), ("pause", 600.0), (PAUSE, PAUSED_SECONDS), ("pause ", 0.0), ("paus", 0.0)],
+    ids=["nothing", "empty", "wait", "pause", "of the program itself", "blank", "cut"],  # one of them is made at random
 )
 async def test_a_paused_call_can_be_approved_for_as_long_as_its_yes_holds(said: str | None, lasts: float) -> None:
     """`expires` is when silence becomes a no: at once where nobody waits."""

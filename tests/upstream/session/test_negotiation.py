@@ -116,3 +116,11 @@ def test_what_a_server_says_of_itself_is_an_object_or_nothing(info: object) -> N
     found = judge(Raw(json.dumps(told).encode()))
     assert isinstance(found, Discovered)
     assert found.server_info == {"name": "x"}
+
+
+@pytest.mark.parametrize("status", range(400, 600))
+def test_only_a_refusal_that_is_about_the_request_itself_means_legacy(status: int) -> None:
+    """Not one about who asks, how often, or when; nor a fault of the server."""
+    about_others = {401, 403, 408, 425, 429}
+    expected = Verdict.LEGACY if status < 500 and status not in about_others else Verdict.UNKNOWN
+    assert judge(UpstreamHttpError("up", status, "no")) is expected
