@@ -185,11 +185,11 @@ class Rewriter:
         """
         data = bytes(result.data)
         original = bytes(call.original or data)
-        contents = await self._aside(len(data), partial(contents_of, Body(data)))
+        may_store = how.strategy != "off" and how.stores
+        contents, media = await self._aside(
+            len(data), partial(_looked_at, data, how.media_limit if may_store else None)
+        )
         job = _Job(call, data, original, contents, how, HeaderLine(transforms=how.transforms), is_app)
-        media: Sequence[int] = ()
-        if how.strategy != "off" and how.stores:
-            media = await self._aside(len(data), partial(large_blocks, contents, how.media_limit))
         if expression and contents.is_error:
             expression, problem = "", "it is not run on a result that tells of a failure"
         if not job.is_over and not expression and not problem and not media:
@@ -324,6 +324,12 @@ class Rewriter:
             make = partial(small_block, block, place, job.how.media_limit, uri, side=side, knows_links=knows_links)
             smaller[place] = await self._aside(len(block.raw), make)
         return smaller
+
+
+def _looked_at(data: bytes, media_limit: int | None) -> tuple[Contents, Sequence[int]]:
+    """The parts of a result, and the places of those that are larger than media may be; None: any may."""
+    contents = contents_of(Body(data))
+    return contents, () if media_limit is None else large_blocks(contents, media_limit)
 
 
 def _put_together(job: _Job, texts: _Texts, smaller: Mapping[int, bytes]) -> Body:

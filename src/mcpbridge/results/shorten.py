@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from mcpbridge.core.call_options import ResultOptions
 from mcpbridge.protocol.body import Body
-from mcpbridge.results.content import contents_of, document_of
+from mcpbridge.results.content import Contents, contents_of
 from mcpbridge.results.document import Document, read
 from mcpbridge.results.exact_json import NotReadable, write_json
 from mcpbridge.results.header_line import Form, defused, header_line
@@ -160,9 +160,8 @@ def fit(document: Document, how: ResultOptions, room: Callable[[Form], int]) -> 
     if how.strategy in ("truncate", "summarize"):
         return FittedText("truncated", defused(truncate(document, _at_least(room("truncated")))))
     whole = shortest(document, room("table"))
-    body = defused(whole.text)
-    if len(whole.text) <= room(whole.form) and body == whole.text:
-        return FittedText(whole.form, body)
+    if len(whole.text) <= room(whole.form) and defused(whole.text) == whole.text:
+        return FittedText(whole.form, whole.text)
     return FittedText("preview", defused(preview(document, _at_least(room("preview")), how.items)))
 
 
@@ -210,15 +209,16 @@ class Shortened(Struct, frozen=True):
 @uncollected()
 def result_facts(data: bytes, tokenizer: Tokenizer) -> ResultFacts:
     """What there is to note of a result."""
-    return _facts_of(data, document_of(data), tokenizer)
+    contents = contents_of(Body(data))
+    return _facts_of(contents, contents.document(), tokenizer)
 
 
 @uncollected()
 def shorten(data: bytes, how: ResultOptions, header: HeaderLine, tokenizer: Tokenizer) -> Shortened:
     """What is shown of a result in its budget. A summary is not made here: its stand-in is."""
-    document = document_of(data)
-    note = _facts_of(data, document, tokenizer)
     contents = contents_of(Body(data))
+    document = contents.document()
+    note = _facts_of(contents, document, tokenizer)
     chars = contents.chars
 
     def room(form: Form) -> int:
@@ -250,16 +250,16 @@ def shorten_output(output: str, how: ResultOptions, header: HeaderLine) -> str:
 @uncollected()
 def script_source(data: bytes, tokenizer: Tokenizer) -> tuple[Source, ResultFacts]:
     """What a script gets of a result, and the facts to record of it."""
-    document = document_of(data)
-    return script_input(document), _facts_of(data, document, tokenizer)
+    contents = contents_of(Body(data))
+    document = contents.document()
+    return script_input(document), _facts_of(contents, document, tokenizer)
 
 
 def _with_header(header: HeaderLine, fitted: FittedText, told: str, chars: int) -> str:
     return f"{header.line(fitted.form, told, chars)}\n{fitted.body}"
 
 
-def _facts_of(data: bytes, document: Document, tokenizer: Tokenizer) -> ResultFacts:
-    contents = contents_of(Body(data))
+def _facts_of(contents: Contents, document: Document, tokenizer: Tokenizer) -> ResultFacts:
     says = contents.structured is not None and contents.repeated_as is None
     if not contents.texts and not says:
         return ResultFacts("media", f"{len(contents.blocks)} blocks, none of them text", 0)

@@ -56,10 +56,7 @@ def _defused(text: str, own: Sequence[str]) -> str:
     parts = list(_parts(text))
     if not any(pattern.search(part) for part in parts for pattern in patterns):
         return text
-    ours = _spelled_out(own)
-    if ours is None:
-        return "".join([_replaced(part, patterns) for part in parts])
-    pieces = ours.split(text)  # every second one is ours
+    pieces = _split(text, _spelled_out(own))  # every second one is ours
     pieces[::2] = ["".join([_replaced(part, patterns) for part in _parts(piece)]) for piece in pieces[::2]]
     return "".join(pieces)
 
@@ -90,15 +87,38 @@ def _without_bracket(found: re.Match[str]) -> str:
     return "(" + found.group(1)
 
 
-def _spelled_out(own: Sequence[str]) -> re.Pattern[str] | None:
-    """The strings that are ours, as they were written. A quote after a backslash does not begin a string."""
+def _spelled_out(own: Sequence[str]) -> list[str]:
+    """The strings that are ours, as they were written."""
     written: list[str] = []
     for text in own:
         try:
-            written.append(re.escape(encode(text).decode()))
+            written.append(encode(text).decode())
         except UnicodeEncodeError:  # half a character: it was never written
             continue
-    return re.compile(rf"(?<!\\)({'|'.join(written)})") if written else None
+    return written
+
+
+def _split(text: str, written: Sequence[str]) -> list[str]:
+    """The text in pieces, of which every second one is one of these strings; the first in order where several begin.
+
+    Not by a pattern: to compile one of a whole preview takes longer than all else that is done here.
+    """
+    pieces: list[str] = []
+    end, nearest = 0, [_find(text, one, 0) for one in written]
+    while any(at >= 0 for at in nearest):
+        begin, place = min((at, place) for place, at in enumerate(nearest) if at >= 0)
+        pieces += [text[end:begin], written[place]]
+        end = begin + len(written[place])
+        nearest = [_find(text, one, end) if 0 <= at < end else at for at, one in zip(nearest, written, strict=True)]
+    return [*pieces, text[end:]]
+
+
+def _find(text: str, string: str, start: int) -> int:
+    """Where the string stands next; -1: nowhere. A quote after a backslash does not begin one."""
+    at = text.find(string, start)
+    while at > 0 and text[at - 1] == "\\":
+        at = text.find(string, at + 1)
+    return at
 
 
 def _unclaimed(data: bytes) -> bytes:

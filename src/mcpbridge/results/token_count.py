@@ -46,9 +46,15 @@ def estimated_tokens(size: int) -> int:
     return -(-size * 5 // 16)  # 3.2 bytes a token: the results that the estimate was made from, together
 
 
+LONGEST_COUNTED = 4096
+"""Characters up to which a text is estimated as a whole; of longer ones, samples."""
+
+
 def estimated_tokens_of(text: str) -> int:
     """Tokens of a text, estimated. Of a long one, samples are looked at."""
-    return _of_samples(text, _estimated, pieces=8, size=512)
+    if len(text) <= LONGEST_COUNTED:
+        return _estimated(text)
+    return _of_samples(text, _estimated, pieces=8, size=LONGEST_COUNTED // 8)
 
 
 def _counted(text: str) -> int:
@@ -73,10 +79,8 @@ def _of_samples(text: str, count: Counter, *, pieces: int, size: int) -> int:
 def _pieces() -> re.Pattern[str]:
     """Compiled with the first text: it takes a while, and a bridge may never have one."""
     return re.compile(
-        r" ?[A-Z]?[a-z]+"
-        r"| ?[A-Z]+"
-        r"|[0-9]{1,3}"
-        r"| ?[!-/:-@\[-`{-~]+[\r\n]*"
+        r"[0-9]{1,3}"
+        r"| ?(?:[a-z]++|[A-Z](?:[a-z]++|[A-Z]*+)|[!-/:-@\[-`{-~]++[\r\n]*+)"
         r"|\s+(?!\S)|\s"
         r"|[\u2e80-\ud7ff]+"  # Chinese, Japanese, Korean: most words are one or two characters
         r"| ?[^\x00-\x7f\u2e80-\ud7ff]+"
@@ -84,12 +88,17 @@ def _pieces() -> re.Pattern[str]:
     )
 
 
-_ONE = 8
-"""Characters, the space before a word included, that are one token as a rule."""
+PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
+"""One token with the ends of lines that follow."""
+_ONE, _ONE_IN_ASCII = 8, 12
+"""Characters, the space before a word included, below which a piece is one token in any case."""
 
 
 def _estimated(text: str) -> int:
     pieces = _pieces().findall(text)
+    longest = max(map(len, pieces), default=0)
+    if longest < (_ONE_IN_ASCII if text.isascii() else _ONE) and max(pieces, default="") < "\u2e80":
+        return len(pieces)
     return len(pieces) + sum([_beyond_one(piece) for piece in pieces if len(piece) >= _ONE or piece >= "\u2e80"])
 
 

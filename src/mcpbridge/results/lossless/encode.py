@@ -314,6 +314,10 @@ def _listing(text: str, room: int | None) -> Lossless:
     return Lossless("as sent", text)
 
 
+_PIECE = 8 * 1024
+"""Bytes of it that are compressed before it is asked again whether that is too much already."""
+
+
 def _hopeless(text: str, room: int) -> bool:
     """Whether a text says too much to be told in so much room.
 
@@ -326,4 +330,9 @@ def _hopeless(text: str, room: int) -> bool:
     part = _SAMPLE // 3
     middle = len(text) // 2
     sample = text if len(text) <= _SAMPLE else text[:part] + text[middle : middle + part] + text[-part:]
-    return len(zlib.compress(sample.encode(errors="replace"), 1)) > 1.5 * room
+    data, packer, packed = sample.encode(errors="replace"), zlib.compressobj(1), 0
+    for start in range(0, len(data), _PIECE):
+        packed += len(packer.compress(data[start : start + _PIECE]))
+        if packed > 1.5 * room:
+            return True
+    return packed + len(packer.flush()) > 1.5 * room

@@ -263,8 +263,8 @@ def mark_copies(profiles: Sequence[ColumnProfile]) -> None:
             continue
         told: dict[tuple[int, ...], ColumnProfile] = {}
         for profile in sorted(group, key=_plainness):
-            seen: dict[Any, int] = {}
-            pattern = tuple(seen.setdefault(value, len(seen)) for value in profile.present)
+            numbers = {value: number for number, value in enumerate(dict.fromkeys(profile.present))}
+            pattern = tuple(map(numbers.__getitem__, profile.present))
             first = told.setdefault(pattern, profile)
             if first is not profile:
                 profile.same_as = first.path

@@ -5,19 +5,29 @@ Sums by group are those of the main quantity for each value of the main categori
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 from mcpbridge.results.preview.column_profile import ColumnProfile, Number, exact_sum
 from mcpbridge.results.preview.facts import Line, Lines
-from mcpbridge.results.preview.limits import COUNTED_VALUES, GROUP_CELLS, GROUPS, PAIRS_WORTH, SAMPLE_VALUES
+from mcpbridge.results.preview.limits import (
+    COUNTED_VALUES,
+    GROUP_CELLS,
+    GROUPS,
+    MOST_BEGINNINGS,
+    MOST_ENDINGS,
+    PAIRS_WORTH,
+    SAMPLE_VALUES,
+)
 from mcpbridge.results.preview.wording import mean_text, number, time_text, type_name, value_text
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _BEGINNING = re.compile(r"[^\W\d_][\w'’]{2,39}(?![\w'’])")
 """A whole word of three letters at least."""
 _EXTENSION = re.compile(r"[^/.\s]\.([A-Za-z][A-Za-z0-9]{0,5})$")
+_EXTENSION_LENGTH = 9
+"""Characters at the end of a name in which all stands that the pattern finds, an end of line included."""
 
 
 def worth_of(profile: ColumnProfile) -> float:
@@ -205,21 +215,22 @@ def _beginnings(profile: ColumnProfile) -> str:
     total = len(profile.present)
     if total < 8:
         return ""
-    heads = _heads(dict(islice(profile.counts.items(), SAMPLE_VALUES)))
-    if len(heads) <= 10 and len(profile.counts) > SAMPLE_VALUES:
-        heads = _heads(profile.counts)
-    if not 2 <= len(heads) <= 10 or len(heads) * 3 > total or heads.total() < 0.6 * total:
+    heads = _heads(profile.counts)
+    if not 2 <= len(heads) <= MOST_BEGINNINGS or len(heads) * 3 > total or heads.total() < 0.6 * total:
         return ""
     rest = total - heads.total()
-    return "begin " + counted(heads, 10, 24) + (f", other {rest}" if rest else "")
+    return "begin " + counted(heads, MOST_BEGINNINGS, 24) + (f", other {rest}" if rest else "")
 
 
 def _heads(counts: Mapping[str, int]) -> Counter[str]:
+    """How often each first word stands; not all of it where there are too many of them."""
     heads = Counter[str]()
     for value, times in counts.items():
         match = _BEGINNING.match(value)
         if match:
             heads[match[0]] += times
+            if len(heads) > MOST_BEGINNINGS:
+                break
     return heads
 
 
@@ -228,22 +239,30 @@ def _extensions(profile: ColumnProfile) -> str:
     total = len(profile.present)
     if total < 4:
         return ""
-    ends = _ends(dict(islice(profile.counts.items(), SAMPLE_VALUES)))
-    if ends and len(profile.counts) > SAMPLE_VALUES:
-        ends = _ends(profile.counts)
-    if ends.total() * 3 < total or len(ends) > 24 or ends.total() < 4:
+    values = iter(profile.counts.items())
+    ends = Counter[str]()
+    _count_ends(islice(values, SAMPLE_VALUES), ends)
+    if ends:
+        _count_ends(values, ends)
+    if ends.total() * 3 < total or len(ends) > MOST_ENDINGS or ends.total() < 4:
         return ""
     rest = total - ends.total()
     return counted(ends, 10) + (f", other {rest}" if rest else "")
 
 
-def _ends(counts: Mapping[str, int]) -> Counter[str]:
-    ends = Counter[str]()
-    for value, times in counts.items():
-        match = _EXTENSION.search(value[-12:])
+def _count_ends(counts: Iterable[tuple[str, int]], ends: Counter[str]) -> None:
+    """Count the extensions of these names into `ends`; not all of them where there are too many."""
+    tails = Counter[str]()
+    for value, times in counts:
+        tail = value[-_EXTENSION_LENGTH:]
+        if "." in tail:
+            tails[tail] += times
+    for tail, times in tails.items():
+        match = _EXTENSION.search(tail)
         if match:
             ends["." + match[1]] += times
-    return ends
+            if len(ends) > MOST_ENDINGS:
+                break
 
 
 def group_lines(profiles: Sequence[ColumnProfile]) -> Lines:

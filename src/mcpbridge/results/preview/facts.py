@@ -71,7 +71,12 @@ Lines = list[Line]
 
 def cost_of(text: str) -> float:
     """What a text costs, in characters of plain words: its tokens count for half, for digits and signs take more."""
-    return (len(text) + CHARS_IN_TOKEN * estimated_tokens_of(text)) / 2
+    return cost(len(text), estimated_tokens_of(text))
+
+
+def cost(length: int, tokens: int) -> float:
+    """The same, of a text with so many characters and tokens."""
+    return (length + CHARS_IN_TOKEN * tokens) / 2
 
 
 def by_worth(lines: Iterable[Line]) -> list[tuple[float, Line, int]]:

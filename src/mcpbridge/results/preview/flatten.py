@@ -280,14 +280,13 @@ def branch_of(rows: Sequence[Any]) -> str:
         if not isinstance(row, dict):
             return ""
         known = cast("dict[str, Any]", row)
+        if list not in map(type, known.values()):
+            continue
         for name, member in known.items():
-            if not isinstance(member, list) or not member:
+            if type(member) is not list or not member or type(member[0]) is not dict:  # pyright: ignore[reportUnknownArgumentType]
                 continue
-            first: Any = cast("list[Any]", member)[0]
-            if not isinstance(first, dict):
-                continue
-            inner = cast("dict[str, Any]", first)
-            if name in inner or (len(inner) > 1 and set(inner) < set(known)):
+            inner = cast("dict[str, Any]", member[0])
+            if name in inner or (len(inner) > 1 and inner.keys() < known.keys()):
                 return name
     return ""
 

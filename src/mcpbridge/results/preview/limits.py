@@ -129,6 +129,9 @@ PLAIN_VALUE_LENGTH = 120
 COUNTED_VALUES = 12
 """Values of a column that are counted one by one."""
 
+MOST_BEGINNINGS, MOST_ENDINGS = 10, 24
+"""First words, and extensions, of the texts of a column up to which they are counted."""
+
 GROUPS = 8
 """Values of a column by which sums are shown."""
 

@@ -28,7 +28,17 @@ from mcpbridge.results.preview.limits import (
 )
 from mcpbridge.results.preview.rows import whole_rows
 from mcpbridge.results.preview.table import Section, table_section, tree_section
-from mcpbridge.results.preview.wording import PLAINEST, Field, cut, ends_text, outline, plural, type_name, value_text
+from mcpbridge.results.preview.wording import (
+    PLAINEST,
+    Field,
+    cut,
+    ends_text,
+    outline,
+    plural,
+    type_name,
+    type_names,
+    value_text,
+)
 from mcpbridge.results.text.lines import Fact, Lines, facts_text, lines_of, many
 
 
@@ -214,7 +224,7 @@ def shape(value: Any) -> str:
         return _NOUNS.get(type_name(value), "null")
     if isinstance(value, list):
         rows = cast("list[Any]", value)
-        nouns = {_NOUNS.get(type_name(row), "value") for row in rows[:1000]}
+        nouns = {_NOUNS.get(kind, "value") for kind in type_names(rows[:1000])}
         noun = nouns.pop() if len(nouns) == 1 else "value"
         return f"array of {plural(len(rows), noun)}" if rows else "empty array"
     members = cast("dict[str, Any]", value)

@@ -6,11 +6,11 @@ The rows are the first ones and always the last. In rows as JSON long texts and 
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from mcpbridge.results.exact_json import NotReadable, write_json
 from mcpbridge.results.preview.column_profile import ColumnProfile, cell
-from mcpbridge.results.preview.facts import cost_of
+from mcpbridge.results.preview.facts import cost, cost_of
 from mcpbridge.results.preview.limits import (
     CELL_LENGTH,
     CHARACTER_COST,
@@ -35,7 +35,7 @@ from mcpbridge.results.preview.limits import (
     USUAL_LENGTH,
 )
 from mcpbridge.results.preview.wording import brief, cut, is_long_id
-from mcpbridge.results.token_count import estimated_tokens_of
+from mcpbridge.results.token_count import LONGEST_COUNTED, PUNCTUATION, estimated_tokens_of
 
 
 class Rows(Struct):
@@ -46,24 +46,36 @@ class Rows(Struct):
     count: int
     start: int | None = 0
     """Rows begin with their place, counted from here; None: they do not, as those of a map have their key."""
+    _cells: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
+    """By row: its cells in the first column, the first two, and so on, as far as somebody asked."""
+    _tokens: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
+    """By row: tokens of the same, the place of the row included."""
+    _short_cells: dict[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
+    """By (place of the column, row), as the first and last rows have them."""
+    _costs: dict[tuple[int, int, str], tuple[int, float]] = field(
+        default_factory=dict[tuple[int, int, str], tuple[int, float]]
+    )
+    """What `_size` gave."""
+    _sizes: dict[int, "_Sizes"] = field(default_factory=dict[int, "_Sizes"])
+    """By number of columns."""
 
     def ends(self, room: int, items: int) -> str:
         """The first row and the last one in short, in so many characters; empty if there is no room.
 
         `items`: how many first rows there are at most, where they are short.
         """
-        profiles: list[ColumnProfile] = []
+        places: list[int] = []
         text = ""
-        for profile, _ in self.columns:
-            if profiles and _says_little(profile):
+        for place, (profile, _) in enumerate(self.columns):
+            if places and _says_little(profile):
                 continue
-            wider = self._brief([*profiles, profile], 1)
+            wider = self._brief([*places, place], 1)
             if len(wider) <= room and (not text or estimated_tokens_of(wider) <= ENDS_TOKENS):
-                profiles, text = [*profiles, profile], wider
-            if len(profiles) == ROW_COLUMNS:
+                places, text = [*places, place], wider
+            if len(places) == ROW_COLUMNS:
                 break
         for rows in range(2, min(items, self.count - 1) + 1):
-            longer = self._brief(profiles, rows) if profiles else ""
+            longer = self._brief(places, rows) if places else ""
             if not longer or len(longer) > room:
                 break
             if estimated_tokens_of(longer) - estimated_tokens_of(text) > FURTHER_ROWS_TOKENS // (items - 1):
@@ -93,10 +105,17 @@ class Rows(Struct):
                 rows = self._short_list(rows) if width == 1 else rows  # noqa: PLW2901 the same rows, fewer of them
                 if not rows or (ends and rows < min(self.count - 1, 2 if width == 1 else 4)):
                     continue
-                text = self._render(width, rows, ends)
-                worth = self._gain(width, rows) - _cost(text, before - len(ends) if instead else before)
+                # What it costs is known before it is written, and most of what is tried is not written.
+                known = self._costs.get((width, rows, ends))
+                if known is None:
+                    known = self._costs[width, rows, ends] = self._size(width, rows, ends)
+                length, cost = known
+                worth = self._gain(width, rows) - _rising(cost, length, before - len(ends) if instead else before)
                 worth -= replaced if instead else 0.0
-                if worth > best_worth or (worth == best_worth and text < best):
+                if worth < best_worth:
+                    continue
+                text = self._render(width, rows, ends)
+                if worth > best_worth or text < best:
                     best, replaces, best_worth = text, instead, worth
         return best, replaces
 
@@ -123,6 +142,31 @@ class Rows(Struct):
             rows += 1
         return rows
 
+    def _size(self, width: int, rows: int, ends: str) -> tuple[int, float]:
+        """Characters of what `_render` writes, and what they cost.
+
+        Of a table it is the sum of its cells, which neither begin nor end with a blank: no token of the estimate goes
+        from one into the next. Of a very long text tokens are estimated from samples.
+        """
+        sizes = self._sizes.get(width)
+        if sizes is None:
+            head = f"{self._head([profile.path for profile, _ in self.columns[:width]])}\n" if width > 1 else ""
+            sizes = self._sizes[width] = _Sizes([len(head)], [estimated_tokens_of(head)])
+        everything = rows >= self.count - 1
+        before_last = self.count - 1 if everything else rows
+        for row in range(len(sizes.lengths) - 1, before_last if width > 1 else 0):
+            line = self._row(width, row)
+            sizes.lengths.append(sizes.lengths[-1] + len(line) + 1)
+            ends_line = 0 if line[-1:] in PUNCTUATION else 1
+            sizes.tokens.append(sizes.tokens[-1] + self._row_tokens(width, row) + ends_line)
+        last = self._row(width, self.count - 1)
+        length = sizes.lengths[before_last] + len(last) + (0 if everything else len(_GAP)) if width > 1 else 0
+        if not 0 < length <= LONGEST_COUNTED:
+            text = self._render(width, rows, ends)
+            return len(text), cost_of(text)
+        tokens = sizes.tokens[before_last] + self._row_tokens(width, self.count - 1)
+        return length, cost(length, tokens + (0 if everything else estimated_tokens_of(_GAP)))
+
     def _are_counted(self) -> bool:
         """The rows are called by numbers without gaps, which their range says."""
         name = self.columns[0][0]
@@ -140,12 +184,23 @@ class Rows(Struct):
         return rows
 
     def _row(self, width: int, row: int) -> str:
-        (name, _), *others = self.columns[:width]
-        return self._placed(row, [cell(name, row), *(cell(profile, row, CELL_LENGTH, brief) for profile, _ in others)])
+        cells = self._cells.get(row)
+        if cells is None:
+            cells = self._cells[row] = [cell(self.columns[0][0], row)]
+        while len(cells) < width:
+            cells.append(f"{cells[-1]} | {cell(self.columns[len(cells)][0], row, CELL_LENGTH, brief)}")
+        return f"{row + self.start} {cells[width - 1]}" if width > 1 and self.start is not None else cells[width - 1]
 
-    def _placed(self, row: int, cells: Sequence[str]) -> str:
-        text = " | ".join(cells)
-        return f"{row + self.start} {text}" if len(cells) > 1 and self.start is not None else text
+    def _row_tokens(self, width: int, row: int) -> int:
+        """Tokens of `_row`, of more than one column."""
+        place = "" if self.start is None else f"{row + self.start} "
+        tokens = self._tokens.get(row)
+        if tokens is None:
+            tokens = self._tokens[row] = [estimated_tokens_of(place + self._row(1, row))]
+        while len(tokens) < width:
+            shorter = len(self._cells[row][len(tokens) - 1])
+            tokens.append(tokens[-1] + estimated_tokens_of(self._cells[row][len(tokens)][shorter:]))
+        return tokens[width - 1]
 
     def _render(self, width: int, rows: int, ends: str = "") -> str:
         everything = rows >= self.count - 1
@@ -159,20 +214,42 @@ class Rows(Struct):
         names = [profile.path for profile, _ in self.columns[:width]]
         return self._table(names, rows, lambda row: self._row(width, row))
 
-    def _brief(self, profiles: Sequence[ColumnProfile], rows: int) -> str:
-        def row_text(row: int) -> str:
-            return self._placed(row, [cell(profile, row, ENDS_CELL_LENGTH, brief) for profile in profiles])
+    def _brief(self, places: Sequence[int], rows: int) -> str:
+        """The first and last rows, in these columns."""
 
-        return self._table([profile.path or "values" for profile in profiles], rows, row_text)
+        def row_text(row: int) -> str:
+            text = " | ".join([self._short_cell(place, row) for place in places])
+            return f"{row + self.start} {text}" if len(places) > 1 and self.start is not None else text
+
+        return self._table([self.columns[place][0].path or "values" for place in places], rows, row_text)
+
+    def _short_cell(self, place: int, row: int) -> str:
+        text = self._short_cells.get((place, row))
+        if text is None:
+            text = self._short_cells[place, row] = cell(self.columns[place][0], row, ENDS_CELL_LENGTH, brief)
+        return text
+
+    def _head(self, names: Sequence[str]) -> str:
+        index = "index " if self.start is not None and len(names) > 1 else ""
+        return f"rows ({index}{' | '.join(names)}):"
 
     def _table(self, names: Sequence[str], rows: int, row_text: Callable[[int], str]) -> str:
         everything = rows >= self.count - 1
-        index = "index " if self.start is not None and len(names) > 1 else ""
-        lines = [f"rows ({index}{' | '.join(names)}):"]
+        lines = [self._head(names)]
         lines.extend(map(row_text, range(self.count if everything else rows)))
-        if not everything:
-            lines.extend(["…", row_text(self.count - 1)])
-        return "\n".join(lines)
+        text = "\n".join(lines)
+        return text if everything else f"{text}\n{_GAP}{row_text(self.count - 1)}"
+
+
+_GAP = "…\n"
+"""Between the first rows and the last one."""
+
+
+class _Sizes(Struct):
+    """Of the head of a table and so many of its first rows, ends of lines included."""
+
+    lengths: list[int]
+    tokens: list[int]
 
 
 def _says_little(profile: ColumnProfile) -> bool:
@@ -185,8 +262,12 @@ def _says_little(profile: ColumnProfile) -> bool:
 
 
 def _cost(text: str, before: int) -> float:
+    return _rising(cost_of(text), len(text), before)
+
+
+def _rising(cost: float, length: int, before: int) -> float:
     """The longer the preview is already, the more must be gained by what makes it longer still."""
-    return cost_of(text) * CHARACTER_COST * (before + len(text) / 2) / USUAL_LENGTH
+    return cost * CHARACTER_COST * (before + length / 2) / USUAL_LENGTH
 
 
 def whole_rows(rows: Sequence[Any], most: int, room: int) -> str:

@@ -185,9 +185,11 @@ def _add_exceptions(lines: Lines, profile: ColumnProfile, columns: Sequence[tupl
     counts, total = profile.counts, len(profile.present)
     if not profile.every or total < 5 or len(counts) < 2 or not columns:
         return
+    if profile.sort in {"text", "url", "id", "time", "ident"}:
+        return
     usual, times = counts.most_common(1)[0]
     odd = total - times
-    if odd > min(16, total * 0.4) or profile.sort in {"text", "url", "id", "time", "ident"}:
+    if odd > min(16, total * 0.4):
         return
     name = columns[0][0]
     if name is profile or not _short(name):

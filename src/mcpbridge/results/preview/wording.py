@@ -5,7 +5,7 @@ Field paths stand in few characters: `user{login,id:int,type="User"},labels[]{na
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, cast
 
@@ -111,6 +111,11 @@ _TYPES: dict[type, str] = {str: "str", int: "int", bool: "bool", Decimal: "numbe
 def type_name(value: object) -> str:
     """The type of a value in a word; `null` for none."""
     return _TYPES.get(type(value), "null")
+
+
+def type_names(values: Iterable[object]) -> set[str]:
+    """The types of these values."""
+    return {_TYPES.get(kind, "null") for kind in set(map(type, values))}
 
 
 def plural(count: int, noun: str) -> str:
