@@ -356,6 +356,20 @@ async def test_a_cancelled_request_gets_no_answer_and_its_server_is_told(modern:
         assert (await ask("tools/list", None, b'"mine"'))["result"], "the id is free again"
 
 
+async def test_a_request_that_is_withdrawn_as_its_channel_ends_is_cancelled() -> None:
+    """Both in one turn: the task must not go on as if only its client had changed its mind."""
+    transport = ScriptedTransport(SILENT_CALLS)
+    async with bridged({"up": transport}) as bridge:
+        ear = Ear(bridge.server)
+        await ear.initialize()
+        call = asyncio.ensure_future(ear.ask("tools/call", {"name": "echo"}, b"7"))
+        await transport.hears("tools/call")
+        ear.tell("notifications/cancelled", {"requestId": 7})
+        call.cancel()
+        await asyncio.wait([call])
+        assert call.cancelled()
+
+
 async def test_a_client_cancels_its_own_requests_only() -> None:
     transport = ScriptedTransport(SILENT_CALLS)
     async with bridged({"up": transport}) as bridge:

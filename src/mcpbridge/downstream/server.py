@@ -248,6 +248,7 @@ class Server:
             error = BadRequest(INVALID_REQUEST, "A request with this id is still being answered; ids must be unique")
             return to_answer(error, id_, frame.method, modern=client.modern)
         running[id_] = task
+        before = task.cancelling()
         try:
             handler = (self._modern if client.modern else self._legacy).get(frame.method)
             if handler is None:
@@ -259,7 +260,8 @@ class Server:
             if self._withdrawn.get(task) is not owner:  # or a hook of the withdrawn one asks, in its task
                 raise
             del self._withdrawn[task]
-            task.uncancel()
+            if task.uncancel() > before:
+                raise  # its channel ended in the same turn
             return Answer(b"")
         except (msgspec.DecodeError, RecursionError) as error:
             return to_answer(BadRequest(INVALID_PARAMS, f"Invalid params: {error}"), id_, "", modern=client.modern)
@@ -368,7 +370,9 @@ class Server:
 
     def _cancel(self, client: Client, frame: Frame) -> None:
         task = self._running.get(client, {}).get(cancelled_id(frame.params))
-        if task is None or (says_timeout(cancelled_reason(frame.params)) and self._timeouts.give_up(client, task)):
+        if task is None or task in self._withdrawn:
+            return
+        if says_timeout(cancelled_reason(frame.params)) and self._timeouts.give_up(client, task):
             return
         self._withdrawn[task] = client
         task.cancel()

@@ -285,3 +285,48 @@ def _take(fd: int, total: int) -> int:
     while taken < total:
         taken += len(os.read(fd, 1 << 16))
     return taken
+
+
+async def test_a_paused_reader_of_a_regular_file_reads_nothing_until_it_resumes(tmp_path: Path) -> None:
+    """`mcpbridge serve < requests`: a client that takes no answers is asked no more either."""
+    path = tmp_path / "requests"
+    path.write_bytes(b"x" * (3 << 20))
+    heard = Heard()
+    with path.open("rb") as file:
+        reader = FdReader(file.fileno(), heard.arrived, heard.said("ends"))
+        await heard.until(lambda: heard.data)
+        reader.pause()
+        so_far = len(heard.data)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(heard.data) == so_far < 3 << 20
+        for _ in range(3):  # each wakes it once, not twice
+            reader.resume()
+            reader.pause()
+        reader.resume()
+        await heard.until(lambda: heard.ends)
+        assert len(heard.data) == 3 << 20
+        assert heard.ends == 1
+        reader.close()
+
+
+async def test_a_reader_that_is_paused_by_what_it_read_stops_there(tmp_path: Path) -> None:
+    path = tmp_path / "requests"
+    path.write_bytes(b"x" * (3 << 20))
+    heard = Heard()
+    with path.open("rb") as file:
+
+        def take(data: bytes) -> None:
+            heard.arrived(data)
+            reader.pause()
+
+        reader = FdReader(file.fileno(), take, heard.said("ends"))
+        await heard.until(lambda: heard.data)
+        while not heard.ends:
+            before = len(heard.data)
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert len(heard.data) == before
+            reader.resume()
+            await heard.until(lambda: len(heard.data) > before or heard.ends)  # noqa: B023 - awaited at once
+        assert len(heard.data) == 3 << 20

@@ -35,6 +35,8 @@ class FdReader:
         self._loop = asyncio.get_running_loop()
         self._is_open = True
         self._is_paused = False
+        self._is_scheduled = False
+        """The next read of a regular file is on its way."""
         self._count = 0
         self._size = SMALL_READ
         # epoll takes no regular files (`mcpbridge serve < requests`): those are always readable, so just read.
@@ -45,7 +47,7 @@ class FdReader:
             except PermissionError:  # /dev/null
                 self._polls = False
         if not self._polls:
-            self._loop.call_soon(self._readable)
+            self._read_on()
 
     def close(self) -> None:
         """Stop reading. `on_end` is not called for it."""
@@ -55,16 +57,20 @@ class FdReader:
                 self._loop.remove_reader(self._fd)
 
     def pause(self) -> None:
-        """Leave what comes in the pipe, until `resume`."""
-        if self._is_open and self._polls and not self._is_paused:
+        """Leave what comes in the pipe or file, until `resume`."""
+        if self._is_open and not self._is_paused:
             self._is_paused = True
-            self._loop.remove_reader(self._fd)
+            if self._polls:
+                self._loop.remove_reader(self._fd)
 
     def resume(self) -> None:
         """Read again."""
         if self._is_open and self._is_paused:
             self._is_paused = False
-            self._loop.add_reader(self._fd, self._readable)
+            if self._polls:
+                self._loop.add_reader(self._fd, self._readable)
+            else:
+                self._read_on()
 
     def drain(self) -> None:
         """Read what stands in the pipe now, without waiting for more: at most what a pipe can hold.
@@ -96,10 +102,21 @@ class FdReader:
             self._size = LARGE_READ if len(data) >= SMALL_READ else SMALL_READ
             self._on_data(data)
             if not self._polls:
-                self._loop.call_soon(self._readable)
+                self._read_on()
         else:
             self.close()
             self._on_end()
+
+    def _read_on(self) -> None:
+        """Read a regular file again in the next turn: it is always readable."""
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._read_file)
+
+    def _read_file(self) -> None:
+        self._is_scheduled = False
+        if not self._is_paused:
+            self._readable()
 
 
 class FdWriter:

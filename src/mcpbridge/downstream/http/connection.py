@@ -220,6 +220,7 @@ class Deadline:
         if task is None:
             raise RuntimeError("only a task can wait")
         loop = asyncio.get_running_loop()
+        before = task.cancelling()
         self._since[task] = loop.time()
         if not self._is_checking:
             self._is_checking = True
@@ -229,11 +230,15 @@ class Deadline:
         except asyncio.CancelledError:
             if task not in self._expired:
                 raise
-            task.uncancel()
+            self._expired.discard(task)
+            if task.uncancel() > before:
+                raise  # somebody else cancelled it in the same turn
             raise TimeoutError from None
         finally:
             del self._since[task]
-            self._expired.discard(task)
+            if task in self._expired:  # it ended by itself all the same
+                self._expired.discard(task)
+                task.uncancel()
 
     def _check(self, loop: asyncio.AbstractEventLoop) -> None:
         oldest = loop.time() - self.seconds

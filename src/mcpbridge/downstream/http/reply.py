@@ -95,6 +95,7 @@ class Reply:
         "_is_ending",
         "_left",
         "_options",
+        "_own_cancels",
         "_owner",
         "_pump",
         "_request",
@@ -126,6 +127,7 @@ class Reply:
         self._is_closed = False
         self._has_begun = False
         self._is_ending = False
+        self._own_cancels = 0
 
     @property
     def is_subscription(self) -> bool:
@@ -143,7 +145,8 @@ class Reply:
         Leaving this early, by cancellation or `withdraw`, cancels the work.
         """
         loop = asyncio.get_running_loop()
-        self._task = asyncio.current_task()
+        task = self._task = asyncio.current_task()
+        before = task.cancelling() if task is not None else 0
         self._timer = loop.call_later(_PATIENCE, self._watch_client)
         self._options.underway.add(self, self._owner)
         answer: Answer | None = None
@@ -157,8 +160,9 @@ class Reply:
         except asyncio.CancelledError:
             if self._withdrawal is None and (not self._left or self.is_outlived):
                 raise  # not ours: the server is being torn down
-            if self._task is not None:
-                self._task.uncancel()
+            self._is_ending = True
+            if task is not None and self._take_back_cancels(task) > before:
+                raise  # somebody else cancelled it in the same turn
             await self._respond_withdrawn()
             answer = None
         finally:
@@ -185,7 +189,15 @@ class Reply:
             self._withdrawal = reason
             if self._stream is not None:
                 self._stream.finish()
+            self._own_cancels += 1
             self._task.cancel()
+
+    def _take_back_cancels(self, task: asyncio.Task[object]) -> int:
+        """Undo the cancellations that were ours; returns how many are left."""
+        while self._own_cancels:
+            self._own_cancels -= 1
+            task.uncancel()
+        return task.cancelling()
 
     async def _respond(self, answer: Answer) -> None:
         exchange, options = self._exchange, self._options
@@ -258,6 +270,7 @@ class Reply:
             if self._options.unheard is not None and not self._may_come_back:
                 self._options.unheard(self._request)
         elif self._working and self._task is not None:
+            self._own_cancels += 1
             self._task.cancel()
 
     @property
