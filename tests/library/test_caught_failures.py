@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from mcpbridge import Bridge, ToolCall, tool
-from mcpbridge.base.errors import BridgeClosed, ConfigError
+from mcpbridge.base.errors import BridgeClosed, ConfigError, UnknownName
 
 pytestmark = pytest.mark.anyio
 
@@ -78,3 +78,13 @@ async def test_what_is_wrong_for_all_calls_is_raised(tmp_path: Path) -> None:
             await bridge.call_tools([{"name": "add"}], user="x" * 300)
     with pytest.raises(BridgeClosed):
         await bridge.call_tools([{"name": "add"}])
+
+
+@pytest.mark.parametrize(("user", "advice"), [("", "No user is named: give `user=…`"), ("ann", "user 'ann'")])
+async def test_resuming_a_call_that_is_not_found_says_whose_were_looked_for(
+    tmp_path: Path, user: str, advice: str
+) -> None:
+    async with bridged(tmp_path) as bridge:
+        with pytest.raises(UnknownName) as refused:
+            await bridge.resume("nope", 1, user=user)
+    assert advice in refused.value.told()

@@ -439,3 +439,20 @@ def test_where_the_file_is() -> None:
 def test_settings_as_people_write_them() -> None:
     settings = CallLogSettings.model_validate(json.loads('{"enabled": true, "keep": "7d", "max_content": "1 KiB"}'))
     assert (settings.keep, settings.max_content) == (7 * 86400, 1024)
+
+
+async def test_events_that_a_disk_cannot_follow_are_bounded_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Approvals that are asked for without end must not fill the memory."""
+    monkeypatch.setattr("mcpbridge.storage.audit_log._MOST_WAITING", 10)
+    async with logging(path) as log:
+        for number in range(25):
+            log.append_event("asked", {"tool": f"t{number}"})
+        assert log.dropped == 15
+        assert "15 entries are missing" in log.problems()[0]
+
+        def taken() -> bool:
+            before = log.dropped
+            log.append_event("asked", {"tool": "later"})
+            return log.dropped == before
+
+        await until(taken)

@@ -28,6 +28,8 @@ _ALSO = {"retry": "expected a number of tries, or a table of keys and values"}
 """Keys whose table may be something shorter."""
 _NOT_SHOWN = {"env", "headers", "tokens", "args", "url", "proxy", "key_password"}
 """Sections whose values may be secrets."""
+_MOST_SECTIONS = 2
+"""A key that more sections have, such as `timeout`, says nothing of where it belongs."""
 
 
 def dotted(key: Sequence[str]) -> str:
@@ -47,7 +49,16 @@ def unknown_key(root: type[BaseModel], key: Sequence[str], *, file: str, line_of
     valid = sorted(model.model_fields.keys() - _SET_WHILE_LOADING) if model else []
     close = nearest(key[-1], valid, limit=1) or nearest(key[-1].lower().replace("-", "_"), valid, limit=1)
     hint = f"Did you mean `{close[0]}`?" if close else f"Valid keys here: {', '.join(valid)}." if valid else ""
+    if len(key) == 2 and (elsewhere := _sections_with(root, key[-1])):
+        hint = f"`{key[-1]}` belongs in {elsewhere}."
     return ConfigError("unknown key", file=place(file, line_of(key)), key=dotted(key), hint=hint or None)
+
+
+def _sections_with(root: type[BaseModel], name: str) -> str:
+    """The sections at the top that have this very key; empty: none has."""
+    models = {section: _model_at(root, [section]) for section in root.model_fields}
+    named = [f"`[{section}]`" for section, model in models.items() if model is not None and name in model.model_fields]
+    return " or ".join(named) if len(named) <= _MOST_SECTIONS else ""
 
 
 def as_config_error(

@@ -50,7 +50,7 @@ class CallLog:
         self._clock = clock
         self._locate = locate
         self._waiting: list[CallRecord] = []
-        self._bytes = 0
+        self._bytes = self._events = 0
         self._timer: asyncio.TimerHandle | None = None
         self._is_writing = False
         self._retention: asyncio.TimerHandle | None = None
@@ -90,13 +90,14 @@ class CallLog:
         `arguments` are the bytes of a call's arguments, of which the same digest is kept as of the call's; `at` is when
         it happened, if not now. Others are kept as JSON.
         """
-        if self._is_closed:
-            self._lost(1, "is closed")
+        if self._is_closed or self._events >= _MOST_WAITING:
+            self._lost(1, "is closed" if self._is_closed else "more events than can be written")
             return
+        self._events += 1
         rest = dict(facts)
         at = rest.pop("at", None)
         when = at if isinstance(at, int | float) else self._clock()
-        self._post(lambda connection: insert_event(connection, when, kind, rest, self._redact), 1)
+        self._post(lambda connection: insert_event(connection, when, kind, rest, self._redact), 1, self._event_written)
 
     async def close(self) -> None:
         """Write what waits, within seconds, and close the file."""
@@ -122,6 +123,9 @@ class CallLog:
             insert_calls(connection, records, self._redact, self._settings.max_content)
 
         self._post(write, len(records), self._written)
+
+    def _event_written(self) -> None:
+        self._events -= 1
 
     def _written(self) -> None:
         self._is_writing = False

@@ -138,10 +138,10 @@ _EVENTS = _JSON | st.fixed_dictionaries({}, optional={"progress": _JSON, "total"
 @example([{"progress": 10**400, "total": -(10**400)}, {"progress": float("inf")}, {"progress": float("nan")}, "more"])
 @example([{"progress": 2**53 + 1}, {"progress": None}, "more"])
 def test_progress_always_increases_and_is_as_the_spec_wants_it(events: list[Any]) -> None:
-    last = 0.0
+    last = None
     for event in events:
         params = parameters_of(event, last)
-        assert last < params["progress"] < math.inf
+        assert (-math.inf if last is None else last) < params["progress"] < math.inf
         assert params.keys() <= {"progress", "total", "message", "_meta"}
         assert isinstance(params.get("message", ""), str)
         assert isinstance(params.get("total", 0), int | float)
@@ -149,3 +149,27 @@ def test_progress_always_increases_and_is_as_the_spec_wants_it(events: list[Any]
             assert params["_meta"][EVENT] == event
         msgspec.json.encode(params)
         last = params["progress"]
+
+
+@pytest.mark.parametrize(
+    ("told", "heard"),
+    [
+        ([0], [0]),
+        ([0, 1, 2], [0, 1, 2]),
+        ([0, 0], [0, 1e-9]),
+        ([0.0, 0.5], [0.0, 0.5]),
+        ([-1, 0], [-1, 0]),
+        ([None], [1]),
+        (["half"], [1]),
+        ([5, 5], [5, 5 + 1e-9]),
+        ([2**60, 2**60], [2**60, math.nextafter(2**60, math.inf)]),
+    ],
+    ids=range(9),
+)
+def test_progress_is_passed_on_as_it_was_told(told: list[Any], heard: list[float]) -> None:
+    """Progress 0 became the smallest number that there is, which clients show as such."""
+    last, seen = None, list[float]()
+    for value in told:
+        last = parameters_of({"progress": value}, last)["progress"]
+        seen.append(last)
+    assert seen == heard

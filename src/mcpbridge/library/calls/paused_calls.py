@@ -334,7 +334,14 @@ class PausedCalls:
         record = await self._record(id_, user)
         if record is None:
             unknown = UnknownName("paused call", id_)
-            unknown.advice = "Calls expire, and are known to the user that made them only; `paused_calls` lists those."
+            whose = (
+                f"Only calls of the user {user!r} are looked for." if user else "No user is named: give `user=…`, if"
+            )
+            rest = "" if user else " the call was made for one."
+            unknown.advice = (
+                f"{whose}{rest} Calls expire, and are known to the user that made them only; `paused_calls` "
+            )
+            unknown.advice += "lists those."
             raise unknown
         return record
 

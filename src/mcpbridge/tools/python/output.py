@@ -239,7 +239,8 @@ class ProgressReporter:
 
     def __init__(self, call: Call | None) -> None:
         """`call`: None where nobody listens."""
-        self._call, self._last = call, 0.0
+        self._call = call
+        self._last: float | None = None
 
     def report(self, event: object) -> None:
         """Tell of one event, a JSON value."""
@@ -250,14 +251,20 @@ class ProgressReporter:
         self._call.update("notifications/progress", Raw(encode(params)))
 
 
-def parameters_of(event: object, last: float) -> dict[str, Any]:
-    """An event as parameters of a notification of progress. `last`: the progress told before."""
+_TRACE = 1e-9
+"""How much progress rises where nothing says how much: other programs read it as a decimal number."""
+
+
+def parameters_of(event: object, last: float | None) -> dict[str, Any]:
+    """An event as parameters of a notification of progress. `last`: the progress before; None: this is the first."""
     said: Mapping[str, object] = cast("Mapping[str, object]", event) if isinstance(event, dict) else {}
     own, total, message = _number(said.get("progress")), _number(said.get("total")), said.get("message")
-    if own is not None and own > last:
+    if own is not None and (last is None or own > last):
         params: dict[str, Any] = {"progress": own}
+    elif last is None:
+        params = {"progress": 1}
     elif "progress" in said or last != int(last):
-        params = {"progress": math.nextafter(last, math.inf)}  # between numbers of its own: no more than a trace
+        params = {"progress": max(math.nextafter(last, math.inf), last + _TRACE)}  # between numbers of its own
     else:
         params = {"progress": int(last) + 1}
     if total is not None:
