@@ -26,7 +26,7 @@ from mcpbridge.protocol.reading.client_messages import encode_refusal, read_clie
 from mcpbridge.protocol.reading.spoiled import Spoiled
 from support.client_frames import BATCHES, CASES, PAGE, PARSE, Case, page
 from support.front_clients import http_server
-from support.in_process_bridge import bridged
+from support.in_process_bridge import bridged, envelope
 from support.upstreams.scripted_upstream import LEGACY_SERVER, ScriptedTransport
 
 Message = dict[str, Any]
@@ -197,16 +197,22 @@ async def on_http(origin: str) -> AsyncGenerator[Exchange]:
 
 
 @asynccontextmanager
-async def opened(kind: str, revision: str = "2025-11-25") -> AsyncGenerator[Exchange]:
-    """A client of this front, in session."""
+async def fresh(kind: str) -> AsyncGenerator[Exchange]:
+    """A client of this front that has not said anything yet."""
     async with AsyncExitStack() as stack:
         bridge = await stack.enter_async_context(bridged({"up": ScriptedTransport(LEGACY_SERVER)}))
         if kind == "stdio":
-            exchange = await stack.enter_async_context(on_stdio(bridge))
+            yield await stack.enter_async_context(on_stdio(bridge))
         else:
             at = await stack.enter_async_context(http_server(bridge, HttpSettings()))
             open_ = {"http": on_http, "sse": on_sse, "websocket": on_websocket}[kind]
-            exchange = await stack.enter_async_context(open_(at.origin))
+            yield await stack.enter_async_context(open_(at.origin))
+
+
+@asynccontextmanager
+async def opened(kind: str, revision: str = "2025-11-25") -> AsyncGenerator[Exchange]:
+    """A client of this front, in session."""
+    async with fresh(kind) as exchange:
         [answer] = await exchange(opening(revision), 1)
         assert answer["result"]["protocolVersion"] == revision
         yield exchange
@@ -329,3 +335,21 @@ def test_there_are_many_cases() -> None:
 def test_the_page_is_what_the_cases_say() -> None:
     """`PYTHONPATH=tests python -m support.client_frames --write` writes it anew."""
     assert PAGE.read_text("utf-8") == page()
+
+
+@pytest.mark.parametrize("method", ["tools/list", "tools/call", "server/discover", "subscriptions/listen", "no/such"])
+@pytest.mark.parametrize("kind", ["stdio", "sse", "websocket"])
+async def test_a_request_without_the_envelope_after_a_modern_one_lacks_it(kind: str, method: str) -> None:
+    """MCP 2026-07-28, Base Protocol, `_meta`: on every request; what lacks it gets -32602, and names the key."""
+    async with fresh(kind) as exchange:
+        hello = {"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": envelope()}}
+        [answer] = await exchange(json.dumps(hello).encode(), 1)
+        assert "2026-07-28" in answer["result"]["supportedVersions"]
+        for params in ({}, {"params": {}}, {"params": {"_meta": {}}}, {"params": {"_meta": {"a": 1}}}):
+            [answer] = await exchange(json.dumps({"jsonrpc": "2.0", "id": 2, "method": method, **params}).encode(), 1)
+            assert (answer["id"], answer["error"]["code"]) == (2, -32602)
+            assert "protocolVersion" in answer["error"]["message"]
+        [answer] = await exchange(opening("2025-11-25"), 1)  # both eras may be mixed
+        assert answer["result"]["protocolVersion"] == "2025-11-25"
+        [answer] = await exchange(b'{"jsonrpc":"2.0","id":3,"method":"tools/list"}', 1)
+        assert answer["result"]["tools"]

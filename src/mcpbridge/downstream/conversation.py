@@ -71,6 +71,8 @@ class Conversation:
         self._hears = True
         """Messages of the client still come in."""
         self._last_words: FinalAnswer | None = None
+        self._is_modern = False
+        """The client has sent a modern request. If it opens no session, a request without the envelope lacks it."""
         client.push = self._notify
         core.open(client)
 
@@ -177,7 +179,10 @@ class Conversation:
 
     def _ask(self, frame: Frame) -> Awaitable[Answer]:
         if ENVELOPE in bytes(frame.params) and reads_as_modern(frame):
+            self._is_modern = True
             return self._ask_as_modern(frame)
+        if self._is_modern and not self._client.version and frame.method not in _WITHOUT_SESSION:
+            return self._ask_as_modern(frame)  # which says what its envelope lacks
         return self._core.answer(self._client, frame, self._notify)
 
     async def _ask_as_modern(self, frame: Frame) -> Answer:
@@ -238,6 +243,8 @@ class Conversation:
         return self._send(message) is not False and self._hears
 
 
+_WITHOUT_SESSION = frozenset({"initialize", "ping"})
+"""What a legacy client may send before its session is open."""
 _USUAL_ID = 20
 """Bytes of an id."""
 _USUAL_PARAMS = (b"{", b"")
