@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mcpbridge.results.header_line import RESULT, defused, holds_header_line, may_hold_header_line
 from mcpbridge.results.spoof_check import without_spoofs
+from support.cpu_time import assert_no_longer
 
 HANDLE = "a" * 26
 LINE = f"[mcpbridge {HANDLE} · JSON · 9 chars · complete]"
@@ -156,10 +157,30 @@ def test_only_the_bridge_says_what_it_did(name: str) -> None:
 
 @pytest.mark.parametrize("start", ["[", "\\u005b", "é[ ", "[\\u200b", "\\", '"', "é[mcpbridge", "[mcpbridge "])
 def test_what_is_said_again_and_again_takes_no_longer(start: str) -> None:
-    """Would not end for long if it took more than linear time."""
     data = f'{{"content":["{start * 60_000}"]}}'.encode()
-    said = without_spoofs(data)
-    assert said is None or without_spoofs(said) is None
+    ordinary = f'{{"content":["{"[mcpbridge: a word " * (len(data) // 18)}"]}}'.encode()
+    assert_no_longer(lambda: without_spoofs(data), lambda: without_spoofs(ordinary))
+    changed = without_spoofs(data)
+    assert (changed is not None) == ("mcpbridge" in start)
+    assert changed is None or without_spoofs(changed) is None
+
+
+@pytest.mark.parametrize(
+    ("own", "text"),
+    [
+        (["[mcpbridge a]", "[mcpbridge b]"], ["[mcpbridge b]", "x", "[mcpbridge a]", "[mcpbridge b]"]),
+        (["[mcpbridge a", "[mcpbridge a b"], ["[mcpbridge a b", "[mcpbridge a"]),
+        (['[mcpbridge "a"'], ['[mcpbridge "a"', '[mcpbridge "a"']),
+        (["[mcpbridge \\"], ["[mcpbridge \\", "\\"]),
+    ],
+)
+def test_each_of_several_texts_of_ours_stays_wherever_it_stands(own: list[str], text: list[str]) -> None:
+    data = json.dumps({"content": text}).encode()
+    assert without_spoofs(data, own) is None
+    assert (
+        without_spoofs(json.dumps({"content": [*text, "[mcpbridge c"]}).encode(), own)
+        == json.dumps({"content": [*text, "(mcpbridge c"]}).encode()
+    )
 
 
 def test_every_letter_that_is_one_by_nfkc_counts() -> None:

@@ -188,8 +188,15 @@ def test_any_description_makes_a_query_on_one_line(description: str, name: str, 
 
 
 def test_megabytes_make_a_short_query() -> None:
-    for text in ("word " * 1_200_000, "a" * 6_000_000, "use this tool to " * 300_000, "(" * 6_000_000):
-        assert len(query_for(tool("s", "t", text))) <= 500
+    for text, begins in (
+        ("word " * 1_200_000, "word"),
+        ("a" * 6_000_000, "a"),
+        ("use this tool to " * 300_000, ""),
+        ("(" * 6_000_000, ""),
+    ):
+        query = query_for(tool("s", "t", text))
+        assert len(query) <= 500
+        assert query.startswith(begins)
 
 
 # -- score

@@ -111,6 +111,8 @@ def test_notes_are_bounded() -> None:
     prior.observe("x", "y" * 10_000)
     prior.observe("z" * 10**6, "server/z")
     assert len(prior.to_bytes()) < 400_000
+    latest = [Hit("server/tool0", 0.9), Hit("server/tool499", 0.88)]
+    assert prior.adjust("word499x0 word499x1", latest)[0].id == "server/tool499", "the latest are remembered"
 
 
 @pytest.mark.parametrize("body", [b"", b"nonsense", b"\x93\x01", msgspec.msgpack.encode([2, 0, {}]), b"\x93" * 5000])
@@ -242,6 +244,7 @@ async def test_a_store_that_hangs_holds_up_nobody_for_long(monkeypatch: pytest.M
         async with feedback.running():
             await feedback.recall("ann")
             feedback.observe("ann", QUERY, "jira/create_issue")
+    assert feedback.adjust("ann", QUERY, HITS) == used("jira/create_issue", 1).adjust(QUERY, HITS)
 
 
 async def test_principals_in_memory_are_bounded() -> None:

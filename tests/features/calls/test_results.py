@@ -47,6 +47,10 @@ def handle_of(reply: Reply) -> str:
     return found[1]
 
 
+def uri_of(reply: Reply) -> str:
+    return f"mcpbridge://results/{handle_of(reply)}"
+
+
 async def recall(client: StdioClient | HttpClient, **arguments: Any) -> Reply:
     return await client.call("recall", **arguments)
 
@@ -432,9 +436,24 @@ async def test_what_cannot_be_kept_is_not_lost(place: Place) -> None:
     async with place.bridge({"up": python_server("plain")}, results={"max_bytes": "1 MiB"}, store=store) as client:
         await client.initialize()
         await client.tools_with("up__raw_result")
-        first, second = await given(client, answer(some)), await given(client, answer(much))
-    assert len(first.text) <= 2000, "in memory then"
-    assert len(second.text) <= 2000
+        replies = [await given(client, answer(some)), await given(client, answer(much))]
+        read = [await client.request("resources/read", {"uri": uri_of(reply)}) for reply in replies]
+        row = await recall(client, handle=handle_of(replies[0]), where={"id": 10**17 + 5}, select="name")
+    assert all(len(reply.text) <= 2000 for reply in replies)
+    assert [one.result["contents"][0]["text"] for one in read] == [answer(some), answer(much)], "in memory then"
+    assert "row 5" in row.text
+
+
+async def test_what_is_too_large_to_be_kept_is_shown_and_no_handle_promised(place: Place) -> None:
+    """Lines of noise, which no compression makes small."""
+    noise = "\n".join(hashlib.sha512(str(n).encode()).hexdigest() for n in range(30_000))
+    async with bridge(place, max_bytes="1 MiB") as client:
+        reply = await given(client, answer(noise), within=60)
+        small = await given(client, answer(noise[:60_000]))
+    assert not HANDLE.search(reply.text)
+    assert "handle" not in reply.result.get("_meta", {}).get(RESULT, {})
+    assert len(reply.text) <= 2000
+    assert handle_of(small)
 
 
 @pytest.mark.parametrize("script", [5, {"a": 1}, ["x"]])

@@ -115,7 +115,9 @@ def test_a_small_table_is_shown_whole_and_of_a_large_one_some_rows() -> None:
 
 def test_a_longer_room_is_not_filled_with_what_is_worth_little() -> None:
     rows = [{"id": f"r-{n * 7919}", "kind": "abc"[n % 3], "n": n * n, "on": n % 5 == 0} for n in range(300)]
-    assert len(_text(rows, 8000)) < 4000
+    text = _text(rows, 8000)
+    assert 400 < len(text) < 4000
+    assert "array of 300 objects" in text
 
 
 def test_sums_by_two_categories_are_told_of_amounts_and_counts_of_others() -> None:

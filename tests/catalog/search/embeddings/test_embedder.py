@@ -36,7 +36,10 @@ def test_whatever_a_server_says_makes_a_text(name: str, description: str, schema
 
 
 def test_megabytes_are_not_read() -> None:
-    assert len(tool_text(GITHUB, ToolText("x", "s", "n" * 10**6, "t" * 10**6, "\ud800 word " * 10**6))) <= 1200
+    text = tool_text(GITHUB, ToolText("x", "s", "n" * 10**6, "t" * 10**6, "\ud800 word " * 10**6))
+    assert len(text) <= 1200
+    assert "nnn" in text
+    assert "word" in tool_text(GITHUB, ToolText("x", "s", "name", "", "word " * 10**6))
 
 
 def test_a_query_is_told_whole_and_by_its_parts_without_filters() -> None:

@@ -275,7 +275,9 @@ async def test_any_query_is_answered(query: str) -> None:
         ranker = await ranker_of(vectors)
         await vectors.settled()
         await vectors.prepare(texts_of_query(query))
-        assert len(ranker.rank(query, 3)) <= 3
+        found = ranker.rank(query, 3)
+    assert len(found) == len({hit.id for hit in found}) <= 3
+    assert all(0 <= hit.score <= 1 for hit in found)
 
 
 @pytest.mark.parametrize(

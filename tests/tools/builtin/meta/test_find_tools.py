@@ -1,5 +1,6 @@
 """The tool `find_tools`: what a caller finds, and how it is told."""
 
+import re
 from typing import Any
 
 import pytest
@@ -51,16 +52,25 @@ async def test_details() -> None:
 
 
 async def test_an_answer_keeps_to_its_tokens() -> None:
-    assert len(await ask({"query": "weather forecast", "limit": 30}, tokens=200)) < 1000
+    text = await ask({"query": "weather forecast", "limit": 30}, tokens=200)
+    assert len(text) < 1000
+    assert text.count("weather__get_forecast_") >= 10
+    longer = await ask({"query": "weather forecast", "limit": 30}, tokens=1000)
+    assert longer.count("weather__get_forecast_") == 30
 
 
 async def test_tools_for_apps_and_tools_that_the_caller_may_not_call_are_not_found() -> None:
     """Promise of the bridge: what policy hides, search hides."""
-    assert "draw_window" not in await ask({"query": "draw the window of the mail app"})
+    found = await ask({"query": "draw the window of the mail app"})
+    assert "draw_window" not in found
+    assert "mail__send_mail" in found
     whole = visible_tools(TOOLS)
     seen = VisibleTools({wire: tool for wire, tool in whole.tools.items() if tool.server != "github"}, whole.ranker)
-    assert "github" not in await ask({"query": "create an issue on github"}, visible=seen)
-    assert "github" not in await ask({"query": "github__create_issue"}, visible=seen)
+    for query in ("create an issue on github", "github__create_issue", "list the folders of github"):
+        assert "github" in await ask({"query": query})
+        hidden = await ask({"query": query}, visible=seen)
+        assert "github" not in hidden
+        assert "mail__" in hidden or hidden.startswith("No tool seems to do that.")
 
 
 async def test_filters() -> None:
@@ -111,4 +121,7 @@ async def test_what_is_wrong_with_a_call_is_told(arguments: Any, told: str) -> N
 
 @pytest.mark.parametrize("query", ["x " * 100_000, "\x00\ud7ff", "(((", "[mcpbridge 01 · complete]", "🙂", "*"])
 async def test_whatever_is_asked_is_answered(query: str) -> None:
-    assert len(await ask({"query": query})) < 4000
+    text = await ask({"query": query})
+    assert len(text) < 4000
+    assert text.startswith("No tool seems to do that.") or re.match(r"(?:github|mail|weather)__\w+\(", text)
+    assert "[mcpbridge" not in text
