@@ -377,7 +377,7 @@ async def test_other_settings_of_a_server_forget_what_is_kept_of_it(change: dict
         await stage(call_of(Caller()), server)
         settings = ServerSettings.model_validate({"command": "x", "cache": 60, **change})
         cache.configure(CacheSettings(), {"s": settings}, CallDefaults())
-        assert len(cache.kept) == kept_after
+        assert len(cache.results) == kept_after
 
 
 async def test_a_server_that_is_gone_and_other_calls_forget_what_is_kept() -> None:
@@ -388,7 +388,7 @@ async def test_a_server_that_is_gone_and_other_calls_forget_what_is_kept() -> No
             await stage(call_of(Caller()), server)
             own = {"s": ServerSettings.model_validate({"command": "x", "cache": 60})}
             cache.configure(CacheSettings(), own if servers is None else servers, calls)
-            assert len(cache.kept) == 0
+            assert len(cache.results) == 0
 
 
 @pytest.mark.parametrize(("seconds", "is_cached"), [(0.5, True), (1, True), (60, True), (0, False)])
