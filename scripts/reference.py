@@ -248,7 +248,7 @@ def json_schema() -> dict[str, Any]:
     for name, part in [("Settings", schema), *schema["$defs"].items()]:
         _describe(part, by_name[name])
     server = schema["$defs"]["ServerSettings"]
-    server["oneOf"] = [{"required": ["command"]}, {"required": ["url"]}]
+    server["oneOf"] = [{"required": [way]} for way in ("command", "image", "url")]
     server["properties"] |= OLDER_NAMES
     server["not"] = {"required": ["share", "isolation"]}
     [variable] = server["properties"]["env"]["patternProperties"].values()

@@ -27,6 +27,7 @@ from mcpbridge.config.variables import Expansion, Missing, Resolved
 from mcpbridge.core.model import BRIDGE, BUILTIN, OWN, TOOLS
 from mcpbridge.tools.settings import pack_name
 from mcpbridge.upstream.projects import ProjectText
+from mcpbridge.upstream.transports.settings import is_volume
 
 _WILD = frozenset("*?[")
 
@@ -236,7 +237,7 @@ def _without_lost_values(server: dict[str, object], lost: Sequence[Missing]) -> 
     server.pop("project_texts", None)  # they may belong to what is lost, and it is not started anyway
     for missing in lost:
         key = missing.key[2]
-        stand_in = {"command": "unavailable", "url": "http://unavailable.invalid"}.get(key)
+        stand_in = {"command": "unavailable", "image": "unavailable", "url": "http://unavailable.invalid"}.get(key)
         if stand_in:
             server[key] = stand_in
         else:
@@ -257,6 +258,11 @@ def _from_directory(server: dict[str, object], directory: Path) -> None:
         is_bare = "/" not in value.split()[0] if value.split() else True
         if key == "cwd" or not is_bare:  # a bare command is looked up in PATH
             server[key] = str(directory / path)
+    container = server.get("container")
+    if isinstance(container, dict):
+        table = cast("dict[str, object]", container)
+        if isinstance(mounts := table.get("mounts"), list):
+            table["mounts"] = [_mount_from(directory, mount) for mount in cast("list[object]", mounts)]
     roots = server.get("roots")
     if isinstance(roots, list):
         server["roots"] = [_from(directory, root) for root in cast("list[object]", roots)]
@@ -266,6 +272,15 @@ def _from_directory(server: dict[str, object], directory: Path) -> None:
         for key in ("ca", "cert", "key"):
             if isinstance(value := files.get(key), str) and value:
                 files[key] = str(directory / Path(value).expanduser())
+
+
+def _mount_from(directory: Path, mount: object) -> object:
+    if not isinstance(mount, str):
+        return mount
+    source, colon, rest = mount.partition(":")
+    if not source or is_volume(source):
+        return mount
+    return f"{os.path.normpath(directory / Path(source).expanduser())}{colon}{rest}"
 
 
 def _from(directory: Path, root: object) -> object:

@@ -60,7 +60,8 @@ class OwnCode:
             command = cast("list[object]", getattr(tool, "command", []))
             yield from self._files(command, getattr(tool, "cwd", None))
         for server in self._settings.servers.values():
-            yield from self._files([server.command, *server.args], server.cwd)
+            if server.command is not None:  # what an image runs is in the image
+                yield from self._files([server.command, *server.args], server.cwd)
         for hook in self._settings.hooks:
             yield from self._files(hook.command or [], None)
 

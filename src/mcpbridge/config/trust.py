@@ -154,7 +154,12 @@ def what_runs(settings: Settings) -> Iterator[str]:
     for name, server in settings.servers.items():
         if server.disabled:
             continue
-        does = shlex.join([server.command, *server.args]) if server.command is not None else f"connects to {server.url}"
+        does = f"connects to {server.url}"
+        if server.command is not None:
+            does = shlex.join([server.command, *server.args])
+        elif server.image is not None:
+            mounts = f" with {', '.join(server.container.mounts)}" if server.container.mounts else ""
+            does = f"runs the image {shlex.join([server.image, *server.args])}{mounts}"
         where = f" in {server.cwd}" if server.cwd else ""
         yield f"server {name}: {does}{where}"
     for name, tool in settings.tools.items():

@@ -314,7 +314,8 @@ class Manifest:
 
 def _identity(settings: ServerSettings) -> bytes:
     """How the server is started, in one spelling. With its secrets: it goes nowhere but into the fingerprint."""
-    described = settings.model_dump(mode="json", include=_IDENTITY)
+    names = _IDENTITY | frozenset({"image", "container"} if settings.image is not None else ())
+    described = settings.model_dump(mode="json", include=names)
     return msgspec.json.encode([FORMAT, described], order="deterministic")
 
 

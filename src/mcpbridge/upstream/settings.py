@@ -22,6 +22,7 @@ from mcpbridge.core.source_settings import NameFilter, OfferSettings
 from mcpbridge.sandbox.settings import SandboxOverrides
 from mcpbridge.upstream.auth.settings import AuthSettings
 from mcpbridge.upstream.projects import PROJECT_FIELDS, ProjectText, directory_of, with_project
+from mcpbridge.upstream.transports.settings import ContainerSettings
 
 TRANSPORT_SPELLINGS = {
     **dict.fromkeys(("http", "streamable_http", "streamableHttp"), "streamable-http"),
@@ -94,12 +95,18 @@ class BreakerSettings(BaseModel):
 
 
 class ServerSettings(OfferSettings, BaseModel):
-    """One upstream: a `command` that speaks MCP on its standard input and output, or a `url`."""
+    """One upstream: a `command` or an `image` that speaks MCP on its standard input and output, or a `url`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     command: _Text | None = Field(default=None, min_length=1)
     """The program to start."""
+
+    image: _Text | None = Field(default=None, min_length=1, pattern=r"^[A-Za-z0-9][^\s]*$")
+    """The container image to run with Docker or Podman, such as `ghcr.io/github/github-mcp-server`."""
+
+    container: ContainerSettings = ContainerSettings()
+    """Which engine runs the `image`, and what it may reach and use."""
 
     args: list[_Text] = []
     """Its arguments. They show in process lists, so secrets belong into `env`."""
@@ -243,6 +250,11 @@ class ServerSettings(OfferSettings, BaseModel):
         return self.model_copy(update=changed) if changed else self
 
     @property
+    def is_started(self) -> bool:
+        """The bridge starts it: a program, or a container."""
+        return self.url is None
+
+    @property
     def is_over_http(self) -> bool:
         """Arguments may have to be repeated in HTTP headers."""
         return self.url is not None
@@ -351,9 +363,18 @@ class ServerSettings(OfferSettings, BaseModel):
 
     @model_validator(mode="after")
     def _one_way_to_reach_it(self) -> Self:
-        if (self.command is None) == (self.url is None):
-            raise ValueError("a server has either `command` (a program to start) or `url` (one that is running)")
-        if self.command is None and self.transport == "stdio":
+        if self.image is not None:
+            self._check_image()
+        if [self.command, self.url, self.image].count(None) != 2:
+            raise ValueError(
+                "a server has one of `command` (a program to start), `image` (a container to run) and `url` (one that "
+                "is running)"
+                if self.image is not None
+                else "a server has either `command` (a program to start) or `url` (one that is running)"
+            )
+        if self.image is None and self.container != ContainerSettings():
+            raise ValueError("`container` goes with `image`")
+        if self.url is not None and self.transport == "stdio":
             raise ValueError("the transport 'stdio' needs `command`, not `url`")
         if self.url is None and self.transport not in (None, "stdio"):
             raise ValueError(f"the transport '{self.transport}' needs `url`, not `command`")
@@ -375,3 +396,15 @@ class ServerSettings(OfferSettings, BaseModel):
         if stray:
             raise ValueError(f"`{stray[0]}` goes with `command`, not with `url`")
         return self
+
+    def _check_image(self) -> None:
+        if self.cwd is not None:
+            raise ValueError("`cwd` goes with `command`; an `image` has `container.workdir`")
+        if self.memory_limit is not None:
+            raise ValueError("`memory_limit` goes with `command`; an `image` has `container.memory`")
+        if self.sandbox is not None:
+            raise ValueError("`sandbox` goes with `command`: an `image` runs apart from this machine already")
+        if self.inherit_env is True:
+            raise ValueError(
+                "an `image` gets the variables that `inherit_env` lists, not all: most are of this machine"
+            )

@@ -47,7 +47,7 @@ async def sign_in_of(loaded: Loaded, server: str, redact: Redactor) -> AsyncGene
 
 
 def _why_not(settings: ServerSettings) -> str:
-    if settings.command is not None:
+    if settings.is_started:
         return "It is a program that the bridge starts: it takes its credentials from `env`."
     if settings.auth.type == "none":
         return 'Its configuration says `auth.type = "none"`.'

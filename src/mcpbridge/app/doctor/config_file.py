@@ -149,7 +149,7 @@ def _literals(table: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _in_arguments(name: str, server: ServerSettings, source: Source) -> Iterator[Finding]:
-    where = source.where("servers", name, "args" if server.command is not None else "url")
+    where = source.where("servers", name, "args" if server.is_started else "url")
     if any(secret_arguments(server.args)):
         fix = "Hand it over through `env`, if the server takes it there; most do."
         why = "Every user of this machine sees the arguments of all processes."

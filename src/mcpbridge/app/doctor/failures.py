@@ -40,6 +40,8 @@ def explain(
         why = f"{known.why} ({boot.what})" if known.why else boot.what
         where = source.where("servers", server)
         return Finding(known.code, "fail", known.what, server, where, why, known.fix, known.edit)
+    if settings.image is not None:
+        return _of_image(boot, settings, source, seconds)
     if settings.command is not None:
         return _of_command(boot, settings, source, seconds)
     return _of_url(boot, source, seconds)
@@ -90,6 +92,17 @@ def _of_command(boot: Boot, settings: ServerSettings, source: Source, seconds: f
     why = f"It wrote to standard output: {boot.noise}" if boot.noise else ""
     fix = f"Run it by hand to see more: {_by_hand(settings)}"
     return Finding("server-failed", "fail", what or "it failed", server, where, why, fix)
+
+
+def _of_image(boot: Boot, settings: ServerSettings, source: Source, seconds: float) -> Finding:
+    where = source.where("servers", boot.server, "image")
+    engine = "docker" if settings.container.engine == "auto" else settings.container.engine
+    if isinstance(boot.error, UpstreamTimeout | TimeoutError):
+        why = "Its first start fetches the image, which may take longer."
+        fix = f"Run `{engine} pull {settings.image}`, then again `mcpbridge doctor`."
+        return Finding("no-answer", "fail", f"no answer within {seconds:g} s", boot.server, where, why, fix)
+    fix = f"Run `{engine} run --rm -i {settings.image}` by hand to see more."
+    return Finding("container-failed", "fail", boot.what or "it failed", boot.server, where, fix=fix)
 
 
 def _silent(boot: Boot, settings: ServerSettings, where: str, seconds: float) -> Finding:

@@ -128,7 +128,7 @@ class IdleStop:
         self._name, self._connection, self._usage = name, connection, usage
         self.is_lazy = is_remembered and settings.start == "lazy"
         """It starts at its first use, if it is known by then."""
-        usual = IDLE_STOP if self.is_lazy and settings.command is not None else 0.0
+        usual = IDLE_STOP if self.is_lazy and settings.is_started else 0.0
         seconds = usual if settings.idle_stop is None else settings.idle_stop
         self.seconds = seconds if is_primary else 0.0
         """Without use after which it is stopped; 0: never."""

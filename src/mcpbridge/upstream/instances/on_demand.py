@@ -165,7 +165,7 @@ class OnDemandInstances:
         A model waits for its first call meanwhile, and programs take seconds to start.
         """
         settings = base.settings
-        if settings.command is not None and self.count(base.name) + 1 < settings.max_instances:
+        if settings.is_started and self.count(base.name) + 1 < settings.max_instances:
             self._spares[base.name] = self._start(self._make(None, base.name, ""))
 
     def _start(self, instance: Instance) -> Instance:

@@ -28,7 +28,18 @@ KEEPS = frozenset(
 REPLACES = frozenset(
     {
         # What it is started with, or reached by.
-        *("command", "args", "env", "inherit_env", "cwd", "project_texts", "memory_limit", "sandbox"),
+        *(
+            "command",
+            "image",
+            "container",
+            "args",
+            "env",
+            "inherit_env",
+            "cwd",
+            "project_texts",
+            "memory_limit",
+            "sandbox",
+        ),
         *("url", "headers", "auth", "tls", "proxy", "transport"),
         # What is agreed with it, and who may share it.
         *("era", "questions", "roots", "share", "unavailable"),

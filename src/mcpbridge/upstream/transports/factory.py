@@ -56,6 +56,10 @@ class TransportMaker:
         """A transport to this server; nothing is started or sent yet."""
         if settings.sandbox is not None:
             return self._sandboxed(name, settings)
+        if settings.image is not None:
+            from mcpbridge.upstream.transports.container import ContainerTransport
+
+            return ContainerTransport(name, settings, max_bytes=self._max_bytes, redact=self._redact)
         if settings.command is not None:
             command, args = settings.command, tuple(settings.args)
 
