@@ -114,7 +114,8 @@ def find(explicit: str | None, environ: Mapping[str, str], *, here: bool = True)
         hint = f"{Path(FILE_NAME).absolute()} is not taken: {why}. Name it: --config {FILE_NAME}."
         raise ConfigError(f"no configuration: looked for {looked}", hint=hint)
     hint = (
-        f"Write {FILE_NAME}, for instance:\n\n    [servers.time]\n"
+        "`mcpbridge init` makes one of the servers that your clients have, `mcpbridge add NAME -- COMMAND` one of a\n"
+        f"  single server. Or write {FILE_NAME}, for instance:\n\n    [servers.time]\n"
         '    command = "uvx"\n    args = ["mcp-server-time"]\n\n'
         "  or name one: --config FILE (any mcpServers JSON works too)."
     )

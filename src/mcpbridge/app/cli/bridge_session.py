@@ -82,8 +82,12 @@ async def _until_signalled(command: Command, loaded: Loaded, redact: Redactor) -
 
 
 @asynccontextmanager
-async def settle(loaded: Loaded, redact: Redactor, servers: Sequence[str] | None = None) -> AsyncGenerator[Bridge]:
+async def settle(
+    loaded: Loaded, redact: Redactor, servers: Sequence[str] | None = None, *, waits: bool = True
+) -> AsyncGenerator[Bridge]:
     """A bridge whose servers (all, or those named) and own tools are ready or have failed once.
+
+    `waits` False: only its own tools are waited for, while servers start.
 
     Raises:
         ConfigError: there is no server of such a name.
@@ -108,8 +112,21 @@ async def settle(loaded: Loaded, redact: Redactor, servers: Sequence[str] | None
         project=project_uri(project_here()),
     ) as bridge:
         with progress(f"starting {len(enabled)} {'server' if len(enabled) == 1 else 'servers'} …"):
-            await bridge.settled(longest + 1)
+            if waits:
+                await bridge.settled(longest + 1)
+            else:
+                with anyio.move_on_after(longest + 1):
+                    await _own_tools_settled(bridge)
         yield bridge
+
+
+async def _own_tools_settled(bridge: Bridge) -> None:
+    """Return once tools that no server has are ready or have failed."""
+    await bridge.registry.loaded.wait()
+    while any(backend["state"] == "starting" for backend in bridge.status()["backends"]):
+        if not await bridge.startup.more():
+            break
+    bridge.catalog.flush()
 
 
 def require_server(settings: Settings, name: str, *, hint: str = "") -> ServerSettings:
@@ -191,13 +208,3 @@ async def all_pages(bridge: Bridge, kind: str, method: str) -> list[dict[str, An
         if not page.get("nextCursor"):
             return entries
         params = {"cursor": page["nextCursor"]}
-
-
-def likely_servers(loaded: Loaded, name: str) -> list[str] | None:
-    """The servers that can own the tool `name`, going by the prefixes it may have; None: it could be any.
-
-    Starting one server instead of all makes a call quicker. The bridge still resolves the name by its table.
-    """
-    return [
-        server for server in loaded.settings.servers if name.startswith(tuple(server + s for s in _SEPARATORS))
-    ] or None

@@ -122,7 +122,8 @@ def _show_all(*, as_json: bool) -> int:
         print_json({"bridges": found})
         return _code(found)
     if not found:
-        fail(UNREACHABLE, "no bridge is running", "Start one with `mcpbridge serve`.")
+        advice = "`mcpbridge up` starts one in the background; a client that has it installed starts one by itself."
+        fail(UNREACHABLE, "no bridge is running", advice)
     for number, bridge in enumerate(found):
         if number:
             print()

@@ -5,13 +5,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
+import msgspec
 
 from mcpbridge.app.cli import bridge_session
 from mcpbridge.app.cli.failures import failure_code
 from mcpbridge.app.cli.options import as_json_option, config_option
 from mcpbridge.app.cli.output import print_json, print_text, show_contents
 from mcpbridge.app.cli.tools.arguments import from_json, from_words
+from mcpbridge.app.cli.tools.tool_owner import owner_of
 from mcpbridge.app.exit_codes import OK
+from mcpbridge.base.errors import UnknownName
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.config.load import Loaded
 from mcpbridge.library.bridge import Bridge
@@ -55,8 +58,17 @@ def call_command(
 
     async def calling(loaded: Loaded, redact: Redactor) -> int:
         arguments = None if text is None else from_json(text)
-        if likely := bridge_session.likely_servers(loaded, tool):
-            async with bridge_session.settle(loaded, redact, likely) as bridge:
+        from_words(words, {})  # what is wrong with them is said before anything is started
+        owner = owner_of(loaded.settings, tool)
+        if owner.is_own:
+            async with bridge_session.settle(loaded, redact, owner.servers, waits=False) as bridge:
+                if (schema := _own_schema_of(bridge, tool)) is not None:
+                    return await _call(bridge, arguments, schema)
+                if owner.servers is not None:
+                    bridge_session.warn_of_owners(bridge, tool)
+                    return await _call(bridge, arguments, {})  # which says why there is none
+        elif owner.servers:
+            async with bridge_session.settle(loaded, redact, owner.servers) as bridge:
                 if (schema := await _schema_of(bridge, tool)) is not None:
                     return await _call(bridge, arguments, schema)
                 bridge_session.warn_of_absent(bridge, only_servers=True)  # ends here if none of them is there
@@ -82,6 +94,18 @@ async def _schema_of(bridge: Bridge, tool: str) -> dict[str, Any] | None:
         if name == tool or name in ends or name.endswith(f"__{tool}"):
             return entry.get("inputSchema") or {}
     return None
+
+
+def _own_schema_of(bridge: Bridge, tool: str) -> dict[str, Any] | None:
+    """The same of a tool that no server has, without waiting for servers that start."""
+    try:
+        found = bridge.catalog.snapshot.tool(tool)
+    except UnknownName:
+        return None
+    if found.server in bridge.settings.servers:
+        return None
+    schema: Any = msgspec.json.decode(found.definition).get("inputSchema")
+    return schema or {}
 
 
 def _print(result: dict[str, Any], *, raw: bool) -> int:
