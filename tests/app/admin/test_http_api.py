@@ -55,6 +55,7 @@ async def test_a_call_is_listed_and_answered(tmp_path: Any) -> None:
             "arguments_bytes": 0,
             "arguments_sha256": "",
             "reason": "the policy asks for it",
+            "asked": 1,
             "principal": "",
             "client": "ear",
             "since": 0,

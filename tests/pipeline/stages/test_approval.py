@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -95,10 +96,16 @@ class World:
         self.approvers: Sequence[Approver] = approvers
         self.sent: list[Call] = []
         self.session = Session()
+        self.as_before: Any = nullcontext
 
     async def calls(self, arguments: Any = None, *, tool: Any = None, caller: Any = None, **more: Any) -> Body:
         concern = Approval(
-            self.approvers, self.grants, seconds=self.seconds, policy=lambda: self.version, audit=self.events.append
+            self.approvers,
+            self.grants,
+            seconds=self.seconds,
+            policy=lambda: self.version,
+            audit=self.events.append,
+            as_before=self.as_before,
         )
         tool = tool or Tool()
         stage = concern.stage(tool, CallOptions())
@@ -625,3 +632,76 @@ async def test_what_is_no_tool_is_named_by_its_server_and_target() -> None:
     await stage(call, deliver)
     assert [request.tool for request in someone.asked] == ["up/greet"]
     assert [event.event for event in events] == ["asked", "granted"]
+
+
+async def refused_again(world: World, times: int, arguments: Any = None, caller: Any = None) -> list[str]:
+    """The ids that a client is told of equal calls which nobody answers."""
+    told: list[str] = []
+    for _ in range(times):
+        with pytest.raises(ApprovalRefused, match="Nobody answered") as refused:
+            await world.calls(arguments, caller=caller)
+        told.append(str(refused.value.facts["mcpbridge/approval"]))
+        assert f"mcpbridge approve {told[-1]}" in refused.value.advice
+    return told
+
+
+async def test_the_same_refused_call_is_one_pending_approval_that_is_counted() -> None:
+    """A model that tries again and again must not fill the list of whoever is to answer."""
+    world = World(seconds=0.01)
+    desk = desk_of(world)
+    world.as_before = desk.as_before
+    ids = await refused_again(world, 4)
+    assert len(set(ids)) == 1
+    [pending] = await desk.pending()
+    assert (pending.request.id, pending.request.asked) == (ids[0], 4)
+    await desk.decide(ids[0], "once", "someone")
+    await world.calls()
+    assert len(world.sent) == 1
+    assert await desk.pending() == []
+
+
+async def test_a_call_that_was_denied_is_asked_for_anew() -> None:
+    world = World(seconds=0.01)
+    desk = desk_of(world)
+    world.as_before = desk.as_before
+    [first] = await refused_again(world, 1)
+    await desk.decide(first, None, "someone")
+    [second] = await refused_again(world, 1)
+    assert second != first
+    [pending] = await desk.pending()
+    assert (pending.request.id, pending.request.asked) == (second, 1)
+
+
+@pytest.mark.parametrize("other", ["arguments", "principal", "client", "policy"])
+async def test_calls_that_differ_are_pending_approvals_of_their_own(other: str) -> None:
+    world = World(seconds=0.01)
+    desk = desk_of(world)
+    world.as_before = desk.as_before
+    [first] = await refused_again(world, 1, {"a": 1})
+    if other == "policy":
+        world.version = "v2"
+    arguments = {"a": 2} if other == "arguments" else {"a": 1}
+    named = {"principal": Caller(principal="ann"), "client": Caller(name="another")}
+    [second] = await refused_again(world, 1, arguments, named.get(other))
+    assert first != second
+    assert {pending.request.id for pending in await desk.pending()} == {first, second}
+
+
+async def test_equal_calls_at_a_time_wait_for_an_answer_each() -> None:
+    """A yes is for one of them."""
+    world = World(seconds=0.01)
+    desk = desk_of(world)
+    world.as_before = desk.as_before
+    [first] = await refused_again(world, 1)
+    world.seconds = 30
+    calls = [asyncio.ensure_future(world.calls()) for _ in range(2)]
+    while len(desk._waiting) < 2:
+        await asyncio.sleep(0)
+    ids = list(desk._waiting)
+    assert first in ids
+    await desk.decide(first, "once", "someone")
+    done, rest = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED, timeout=30)
+    assert (len(done), len(rest), len(world.sent)) == (1, 1, 1)
+    for call in rest:
+        call.cancel()
+    await asyncio.wait(rest)

@@ -50,6 +50,7 @@ def _document(pending: Pending) -> dict[str, Any]:
         "arguments_bytes": len(request.arguments_json),
         "arguments_sha256": digest,
         "reason": request.reason,
+        "asked": request.asked,
         "principal": request.principal,
         "client": request.client,
         "since": round(request.at, 3),

@@ -265,6 +265,7 @@ class CallPipeline:
                 tool is not None and (inputs.policy.for_tool(tool, options).needs_call or inputs.asks(tool) is not None)
             ),
             precheck=inputs.precheck,
+            as_before=state.approvals.as_before,
         )
 
     def _peer(self, server: str) -> Peer:

@@ -8,11 +8,14 @@ its record now and then; once that is gone, somebody answered elsewhere.
 import asyncio
 import time
 from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import anyio
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from mcpbridge.base.errors import Overloaded
 from mcpbridge.base.log import get_logger
@@ -33,6 +36,7 @@ from mcpbridge.storage.store import Store
 
 log = get_logger("mcpbridge.approvals")
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 _KIND = "approval"
@@ -90,6 +94,10 @@ class PendingApprovals:
         self._count: Counter[str] = Counter()
         self._decided: dict[str, _Decided] = {}
         self._let_go: dict[str, ApprovalRequest] = {}
+        self._refused: dict[tuple[str, str, str], str] = {}
+        """By principal, client and binding: the id of the last call that nobody answered."""
+        self._asked_again: set[str] = set()
+        """Ids of those that are asked for again now."""
         self._has_ended = False
 
     def configure(self, settings: ApprovalSettings) -> None:
@@ -134,6 +142,24 @@ class PendingApprovals:
                 del self._count[principal]
             await self._drop(request)
 
+    @asynccontextmanager
+    async def as_before(self, request: ApprovalRequest) -> AsyncGenerator[ApprovalRequest]:
+        """The request under the id that it had when nobody answered it, so that it is one for those who answer.
+
+        Two equal calls at a time are two requests: a yes is for one of them.
+        """
+        id_ = self._refused.get(_same(request), "")
+        body = await self._store.get(_KIND, id_, principal=request.principal) if id_ and not request.lasts else None
+        before = _of_record(body, 0.0) if body is not None else None  # else it was answered, or has expired
+        if before is None or id_ in self._waiting or id_ in self._asked_again:
+            yield request
+            return
+        self._asked_again.add(id_)
+        try:
+            yield replace(request, id=id_, asked=before.request.asked + 1)
+        finally:
+            self._asked_again.discard(id_)
+
     async def keep(self, request: ApprovalRequest) -> str:
         """Let the request be answered for a while longer. See `Approver`."""
         if self._has_ended:
@@ -147,6 +173,7 @@ class PendingApprovals:
         late = [entry for entry in entries if entry.expires <= time.time() + self._settings.grant_lifetime]
         for entry in late[: max(0, len(late) + 1 - self._settings.max_pending)]:  # the oldest make room
             await self._store.drop(_KIND, entry.handle, principal=request.principal)
+        _put(self._refused, _same(request), request.id)
         await self._record(request)
         meanwhile = self._decided.get(request.id)
         if meanwhile is not None:  # in these moments; what was recorded must not be answered again
@@ -274,7 +301,11 @@ class PendingApprovals:
         _put(self._decided, id_, decided)
 
 
-def _put(values: dict[str, T], id_: str, value: T) -> None:
+def _same(request: ApprovalRequest) -> tuple[str, str, str]:
+    return request.principal, request.client, request.binding
+
+
+def _put(values: dict[K, T], id_: K, value: T) -> None:
     values[id_] = value
     if len(values) > _REMEMBERED:
         del values[next(iter(values))]

@@ -59,6 +59,8 @@ class ApprovalRequest(Struct, frozen=True):
     """The run that the call belongs to."""
     call: str = ""
     """The model's id of the call, as the client says."""
+    asked: int = 1
+    """How often the same call was made and refused since nobody answered, this time included."""
     lasts: float = 0.0
     """Seconds for which the call can still be approved, and a yes holds, where that is not as the settings have it."""
 

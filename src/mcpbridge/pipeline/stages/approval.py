@@ -8,6 +8,7 @@ thinks, no place at a server is held and no deadline of one runs.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Protocol
 
@@ -76,13 +77,16 @@ class Approval:
         audit: Audit,
         needed: Callable[[Tool | None, CallOptions], bool] = lambda tool, options: tool is not None,
         precheck: Callable[[Tool], Precheck | None] = lambda tool: None,
+        as_before: Callable[[ApprovalRequest], AbstractAsyncContextManager[ApprovalRequest]] = nullcontext,
     ) -> None:
         """Make the stages.
 
         `seconds` that a person has; `policy`: the version that grants are bound to; `needed`: whether it may ever be
         that calls of a tool need somebody to agree; `precheck`: what finds out that a call of a tool cannot be done,
-        so that nobody is asked about it.
+        so that nobody is asked about it. `as_before`: gives a request the id that the same call had when it was made
+        before and nobody answered.
         """
+        self._as_before = as_before
         self._approvers, self._grants, self._seconds = approvers, grants, seconds
         self._policy, self._audit, self._needed, self._precheck = policy, audit, needed, precheck
 
@@ -118,9 +122,15 @@ class Approval:
             call.note("approval", f"{grant.scope} by {grant.by}, given before")
             call.agreed = request.binding
             return await proceed(call)
+        async with self._as_before(request) as again:
+            verdict = await self._verdict(again, call)
+        return await self._decided(again, verdict, call, proceed)
+
+    async def _verdict(self, request: ApprovalRequest, call: Call) -> Verdict:
+        """What a person said. What becomes of the request is written down."""
         record = partial(ApprovalEvent, request=request)
         try:
-            verdict = await self._ask(request, call)
+            return await self._ask(request, call)
         except asyncio.CancelledError:
             self._audit(record("cancelled"))
             raise
@@ -128,6 +138,9 @@ class Approval:
             if not isinstance(refused, ApprovalRefused):
                 self._audit(record("unavailable"))
             raise
+
+    async def _decided(self, request: ApprovalRequest, verdict: Verdict, call: Call, proceed: CallHandler) -> Body:
+        record = partial(ApprovalEvent, request=request)
         if not verdict.granted:
             self._audit(record("denied", by=verdict.by))
             call.note("approval", f"denied by {verdict.by}")
