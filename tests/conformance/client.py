@@ -101,7 +101,7 @@ async def drive(client: Client) -> None:
             for name in ("echo_state", "unrelated", "no_state", "no_result_type"):
                 await call(f"test_mrtr_{name}")
         case _ if SCENARIO.startswith("auth/"):
-            for tool in tools[:1]:
+            for tool in [tool for tool in tools if tool.name != "recall"][:1]:  # that one is the bridge's own
                 await call(tool.name, filled(tool.input_schema))
         case _:  # http-invalid-tool-headers: whatever is offered may be called
             for tool in tools:

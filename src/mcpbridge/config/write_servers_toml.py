@@ -1,7 +1,7 @@
 """Writes changes of the user's own servers.toml: checked as a whole before, with a backup, whole or not at all."""
 
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -93,3 +93,13 @@ def _write(change: Change, environ: Mapping[str, str]) -> None:
     except ChangedMeanwhile:
         hint = "Nothing was written; do it once more."
         raise ConfigError("somebody else changed it meanwhile", file=str(change.path), hint=hint) from None
+
+
+def undo(change: Change, environ: Mapping[str, str]) -> None:
+    """Have the file as it was, unless somebody else changed it since. It is trusted then if it was before.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    with trust_kept(change.path, environ, change.before), suppress(ChangedMeanwhile):
+        replace_file(change.path, change.written, change.data, private=True)

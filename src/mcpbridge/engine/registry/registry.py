@@ -296,7 +296,7 @@ class Registry:
             done = await self._effect(after, rebase)
         except Exception:
             if loaded is not None:
-                await anyio.to_thread.run_sync(configuration.undo, change)
+                await anyio.to_thread.run_sync(configuration.undo, change, self._environ)
             raise
         try:
             await self._stored.change(before.entries.get(entry.key), None)
