@@ -345,7 +345,8 @@ async def test_a_request_without_the_envelope_after_a_modern_one_lacks_it(kind: 
         hello = {"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": envelope()}}
         [answer] = await exchange(json.dumps(hello).encode(), 1)
         assert "2026-07-28" in answer["result"]["supportedVersions"]
-        for params in ({}, {"params": {}}, {"params": {"_meta": {}}}, {"params": {"_meta": {"a": 1}}}):
+        without: list[Message] = [{}, {"params": {}}, {"params": {"_meta": {}}}, {"params": {"_meta": {"a": 1}}}]
+        for params in without:
             [answer] = await exchange(json.dumps({"jsonrpc": "2.0", "id": 2, "method": method, **params}).encode(), 1)
             assert (answer["id"], answer["error"]["code"]) == (2, -32602)
             assert "protocolVersion" in answer["error"]["message"]

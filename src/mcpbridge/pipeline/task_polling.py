@@ -31,7 +31,7 @@ from mcpbridge.base.errors import (
 from mcpbridge.core.elicitation import Question
 from mcpbridge.core.model import Call
 from mcpbridge.pipeline.input_required import ask_all, read_questions
-from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.body import LARGE, Body
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.upstream.session.tasks import RELATED_TASK
 from mcpbridge.upstream.supervisor import Upstream
@@ -85,8 +85,10 @@ _decode = msgspec.json.Decoder(TaskState).decode
 
 
 def is_task(result: Body) -> bool:
-    """Whether a modern result is a task in place of a result. A search through the bytes first."""
-    return _TASK in bytes(result.data) and bytes(result.get("resultType") or b"") == _TASK
+    """Whether a modern result is a task in place of a result. A small one is searched first."""
+    if len(result.data) < LARGE and _TASK not in bytes(result.data):
+        return False
+    return bytes(result.get("resultType") or b"") == _TASK
 
 
 def created_task(result: Body) -> Body | None:

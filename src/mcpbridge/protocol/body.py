@@ -15,6 +15,10 @@ from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, Fields, decode_fields, enco
 _decode_text = msgspec.json.Decoder(str).decode
 
 
+LARGE = 1 << 20
+"""Bytes from which on a body is split at once: a search copies it, and each look inside is a search of its own."""
+
+
 class Body:
     """One JSON object. Every look inside raises msgspec.DecodeError when the bytes are no object.
 

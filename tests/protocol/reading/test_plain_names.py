@@ -193,3 +193,25 @@ def test_a_result_says_that_it_failed_however_that_is_written() -> None:
     assert says_error(arrived(b'{"content":[],"isE\\u0072ror":true}'))
     assert is_task(arrived(b'{"result\\u0054ype":"t\\u0061sk"}'))
     assert needs_driving(arrived(b'{"resultTyp\\u0065":"input\\u005Frequired"}'))
+
+
+@pytest.mark.parametrize("size", [10, 3 << 20])
+@pytest.mark.parametrize("is_first", [False, True])
+def test_what_a_result_is_does_not_depend_on_its_size(size: int, is_first: bool) -> None:
+    from mcpbridge.pipeline.input_required import needs_driving
+    from mcpbridge.pipeline.task_polling import is_task
+
+    content = b'"content":[{"type":"text","text":"\\"task\\" \\"input_required\\" %b"}]' % (b"x" * size)
+
+    def result(kind: bytes) -> Body:
+        said = b'"resultType":%b' % kind
+        parts = (said, content) if is_first else (content, said)
+        return Body(b"{%b}" % b",".join(parts))
+
+    for kind, task, asks in (
+        (b'"task"', True, False),
+        (b'"input_required"', False, True),
+        (b'"complete"', False, False),
+        (b"null", False, False),
+    ):
+        assert (is_task(result(kind)), needs_driving(result(kind))) == (task, asks)
