@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from mcpbridge import Bridge, ToolCall, tool
-from mcpbridge.base.errors import BridgeClosed, ConfigError, UnknownName
+from mcpbridge.base.errors import BridgeClosed, BridgeError, ConfigError, UnknownName
 
 pytestmark = pytest.mark.anyio
 
@@ -88,3 +88,16 @@ async def test_resuming_a_call_that_is_not_found_says_whose_were_looked_for(
         with pytest.raises(UnknownName) as refused:
             await bridge.resume("nope", 1, user=user)
     assert advice in refused.value.told()
+
+
+@pytest.mark.parametrize("times", [1, 3])
+async def test_calls_of_unknown_tools_are_counted_without_their_names(tmp_path: Path, times: int) -> None:
+    """Names are the clients' to choose: each would be a series of its own."""
+    async with bridged(tmp_path) as bridge:
+        for number in range(times):
+            with pytest.raises(BridgeError, match="Unknown tool"):
+                await bridge.call_tool(f"nothing{number}")
+        await bridge.call_tool("add", {"a": 1, "b": 2})
+        [unknown] = [one for key, one in bridge.metrics.by_tool().items() if key == ("mcpbridge", "", "tools/call")]
+        assert unknown.calls == times
+        assert not any("nothing" in str(key) for key in bridge.metrics.by_tool())

@@ -31,7 +31,7 @@ from mcpbridge.downstream.notifications.from_upstreams import UpstreamNotificati
 from mcpbridge.downstream.notifications.listeners import Listeners
 from mcpbridge.downstream.notifications.subscriptions import Subscriptions
 from mcpbridge.downstream.notifications.task_status import TaskStatusStreams
-from mcpbridge.downstream.requests.calls import Calls
+from mcpbridge.downstream.requests.calls import Calls, ignore_client
 from mcpbridge.downstream.requests.delivery import Delivery
 from mcpbridge.downstream.requests.initialize import Handshake, Identity
 from mcpbridge.downstream.requests.lists import Listing
@@ -80,11 +80,14 @@ class Server:
         around: BridgeContext = NOWHERE,
         works_on: Callable[[Call], bool] | None = None,
         missing: Callable[[str], BridgeError | None] = lambda name: None,
+        on_unknown: Callable[[Client], None] = ignore_client,
     ) -> None:
         """What it answers with. `around`: what is the same for all calls.
 
         `works_on`: whether somebody has a call; None: whether a server has it. `missing`: see `NameLookup`.
+        `on_unknown`: see `Calls`.
         """
+        self._on_unknown = on_unknown
         self._catalog, self._pool, self._plan, self._around = catalog, pool, plan, around
         self._sealer = Sealer(service.asking.state_key or "")
         self._loop = asyncio.get_running_loop()
@@ -159,7 +162,17 @@ class Server:
             timeouts=self._timeouts,
             around=self._around,
         )
-        calls = Calls(catalog, pool, self._finding, delivery, self._tasks, self._server_info, self._results, listing)
+        calls = Calls(
+            catalog,
+            pool,
+            self._finding,
+            delivery,
+            self._tasks,
+            self._server_info,
+            self._results,
+            listing,
+            on_unknown=self._on_unknown,
+        )
         both = calls.handlers
         opening = Handshake(
             service.identity, pool, self._server_info, asking_seconds=asking.timeout, exposing=listing.exposing

@@ -293,6 +293,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus):
             around=self._context,
             works_on=lambda call: self.pool.works_on(call) or self._serving.works_on(call),
             missing=lambda name: self.backends.why_missing(name) or builtins.why_missing(name),
+            on_unknown=lambda client: self.metrics.refused_unknown(client.name),
         )
         self._upstream_events.begin(self.server.news, calls.cache, self.startup, lambda: self._generation.unmatched)
         self._generation.take_effect(self._shared)

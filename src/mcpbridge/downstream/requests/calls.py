@@ -33,6 +33,10 @@ _FoundT = TypeVar("_FoundT")
 _NO_COMPLETION = b'{"completion":{"values":[],"total":0,"hasMore":false}}'
 
 
+def ignore_client(client: Client) -> None:
+    """Nobody counts."""
+
+
 class Calls:
     """Handlers of the requests that concern tools, prompts and resources."""
 
@@ -46,8 +50,13 @@ class Calls:
         server_info: bytes,
         results: ResultResources,
         listing: Listing,
+        on_unknown: Callable[[Client], None] = ignore_client,
     ) -> None:
-        """`server_info`: the bridge's own, encoded. `results`: those that are kept. `listing`: answers lists."""
+        """`server_info`: the bridge's own, encoded. `results`: those that are kept. `listing`: answers lists.
+
+        `on_unknown` hears whose call named a tool that there is not for this client: no plan counts it.
+        """
+        self._on_unknown = on_unknown
         self._catalog, self._pool = catalog, pool
         self._listing, self._scope_of = listing, listing.scope_of if listing.exposing.profiles else None
         self._finding, self._deliver = finding, delivery.deliver
@@ -94,10 +103,14 @@ class Calls:
         Where there is no such tool, tools that this client sees are suggested.
         """
         extra = self._listing.extra
-        if extra.are_any and (ref := await extra.find(client, name)):
-            resolved = look(self._catalog.view(client.view), session_tools={name: ref})
-        else:
-            resolved = await self._find(client, name, look, suggests=True)
+        try:
+            if extra.are_any and (ref := await extra.find(client, name)):
+                resolved = look(self._catalog.view(client.view), session_tools={name: ref})
+            else:
+                resolved = await self._find(client, name, look, suggests=True)
+        except UnknownName:
+            self._on_unknown(client)
+            raise
         return await self._call(client, resolved, params, notify)
 
     def _call(self, client: Client, resolved: ResolvedCall, params: Body, notify: Notify) -> Awaitable[bytes | Raw]:
@@ -161,6 +174,8 @@ class Calls:
         """Raises UnknownName where the profile of this client has no such thing."""
         scope = self._scope_of(client) if self._scope_of is not None else None
         if scope is not None and not belongs(scope):
+            if kind == "tool":
+                self._on_unknown(client)
             raise UnknownName(kind, name)
 
     async def get_prompt(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:

@@ -16,7 +16,8 @@ from itertools import accumulate
 import msgspec
 from msgspec import Struct, field
 
-from mcpbridge.base.errors import BridgeError, CallRefused, UpstreamAnswered
+from mcpbridge.base.errors import BridgeError, CallRefused, UnknownName, UpstreamAnswered
+from mcpbridge.core.model import BRIDGE
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.error_codes import code_of
 from mcpbridge.results.token_count import estimated_tokens
@@ -286,6 +287,12 @@ class Metrics:
     def recalled(self, server: str, tool: str, client: str, tokens: int) -> None:
         """See `Series`; `tool`: the id of the one that the kept result is of."""
         self.series(server, tool, _CALL, client).recalled(tokens)
+
+    def refused_unknown(self, client: str) -> None:
+        """A call named a tool that there is not. Its name is the client's to choose, so it is no name of a series."""
+        series = self.series(BRIDGE, "", _CALL, client)
+        series.ended("refused", 0.0, 0.0, 0, 0)
+        series.went_wrong("refused", UnknownName.__name__)
 
     def of_server(self, server: str) -> Total:
         """Everything of one server."""
