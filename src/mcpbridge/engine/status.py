@@ -55,6 +55,7 @@ class EngineStatus(EngineState):
             "clients": self.server.clients,
             "servers": _server_statuses(self.pool, self.settings.servers, snapshot, metrics),
             "backends": self.backends.status(),
+            "builtin": list(dict.fromkeys(self.settings.builtin.enable)),
             "inactive": self._generation.builtins.inactive(),
             "sandbox": self._sandboxes.status(self.settings),
             "health": [checkup.as_json() for checkup in self.health_checks.checkups()],

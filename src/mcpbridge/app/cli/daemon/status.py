@@ -54,7 +54,14 @@ def _show(bridge: Document) -> None:
 
 
 def _show_tools(bridge: Document) -> None:
-    """What does not work of the tools that no server has, and what is not as the file has it."""
+    """The tools that no server has, what does not work of them, and what is not as the file has it."""
+    working = [one for one in cast("list[State]", bridge.get("backends", [])) if one["state"] != "failed"]
+    if working:
+        shown = (one["name"] if one["state"] == "ready" else f"{one['name']} (starting)" for one in working)
+        print(visible(f"tools: {', '.join(map(str, shown))}"))
+    lacking = {one["name"] for one in cast("list[State]", bridge.get("inactive", []))}
+    if own := [name for name in cast("list[str]", bridge.get("builtin", [])) if name not in lacking]:
+        print(visible(f"built-in: {', '.join(own)}"))
     sandbox = cast("State", bridge.get("sandbox") or {})
     if sandbox.get("mode") == "off":
         print("the sandbox is switched off: what runs for models has all rights of this user")
