@@ -115,7 +115,7 @@ def _one(
     what = what or _WHAT.get(details["type"]) or str(details["msg"]).removeprefix("Value error, ")
     what = what[:1].lower() + what[1:]
     if isinstance(written, str | int | float) and not _NOT_SHOWN.intersection(key):
-        what += f" (found {_shown(written)})"
+        what += f" (found {_value_text(written)})"
     elif details["type"] == "missing":
         what = "missing"
     return ConfigError(what, file=place(file, line_of(key)), key=dotted(key))
@@ -144,7 +144,7 @@ def _as_command(written: object, *, is_hook: bool) -> tuple[str, str] | None:
     return "expected the program alone; its arguments belong into `args`", fix
 
 
-def _shown(value: str | float) -> str:
+def _value_text(value: str | float) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     text = repr(value)

@@ -121,7 +121,7 @@ class LazyStore:
 
     async def get(self, kind: str, handle: str, *, principal: str, renew: float | None = None) -> bytes | None:
         """The value, if there is one."""
-        return await self._found(lambda store: store.get(kind, handle, principal=principal, renew=renew), None)
+        return await self._look_up(lambda store: store.get(kind, handle, principal=principal, renew=renew), None)
 
     async def renew(
         self, kind: str, handle: str, *, principal: str, expires_in: float, label: bytes | None = None
@@ -131,7 +131,7 @@ class LazyStore:
         def renewed(store: Store) -> Awaitable[bool]:
             return store.renew(kind, handle, principal=principal, expires_in=expires_in, label=label)
 
-        return await self._found(renewed, none=False)
+        return await self._look_up(renewed, none=False)
 
     async def take(self, kind: str, handle: str, *, principal: str) -> bytes | None:
         """The value, once."""
@@ -150,7 +150,7 @@ class LazyStore:
 
     async def entry(self, kind: str, handle: str, *, principal: str) -> Entry | None:
         """What is known of one value."""
-        return await self._found(lambda store: store.entry(kind, handle, principal=principal), None)
+        return await self._look_up(lambda store: store.entry(kind, handle, principal=principal), None)
 
     async def entries(
         self, kind: str, *, principal: str | None, limit: int | None = None, newest_first: bool = False
@@ -193,7 +193,7 @@ class LazyStore:
             add(found, await self._memory.read_counts(ledger, since=since))
         return found
 
-    async def _found(self, look: Callable[[Store], Awaitable[_T]], none: _T) -> _T:
+    async def _look_up(self, look: Callable[[Store], Awaitable[_T]], none: _T) -> _T:
         """What memory has, else the file; `none` if neither has anything."""
         if self._memory is not None:
             found = await look(self._memory)

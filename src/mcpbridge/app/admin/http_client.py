@@ -85,22 +85,22 @@ class ApiClient:
         self, section: Section, name: str, table: Mapping[str, Any], *, replace: bool = False, keep: Keep = True
     ) -> dict[str, Any]:
         """Add a server or tool; `replace`: also in the place of one with this name."""
-        kept = _kept(keep)
+        kept = _keep_parameter(keep)
         if replace:
             return await self._ask("PUT", _path(section, name), params=kept, json=dict(table))
         return await self._ask("POST", f"/api/{section}", params=kept, json={"name": name, **table})
 
     async def remove(self, section: Section, name: str, *, keep: Keep = True) -> dict[str, Any]:
         """Take a server or tool out; with `"file"` out of the configuration file."""
-        return await self._ask("DELETE", _path(section, name), params=_kept(keep))
+        return await self._ask("DELETE", _path(section, name), params=_keep_parameter(keep))
 
     async def enable(self, section: Section, name: str, *, keep: Keep = True) -> dict[str, Any]:
         """Switch one on; a single tool of a server by its id, `server/tool`, with the section `tools`."""
-        return await self._ask("PATCH", _path(section, name), params=_kept(keep), json={"enabled": True})
+        return await self._ask("PATCH", _path(section, name), params=_keep_parameter(keep), json={"enabled": True})
 
     async def disable(self, section: Section, name: str, *, keep: Keep = True) -> dict[str, Any]:
         """Switch one off; as `enable`."""
-        return await self._ask("PATCH", _path(section, name), params=_kept(keep), json={"enabled": False})
+        return await self._ask("PATCH", _path(section, name), params=_keep_parameter(keep), json={"enabled": False})
 
     async def command(self, name: str, command: str, data: Mapping[str, Any] | None = None) -> Any:
         """Have a backend do a management command (`warmup`, `reindex`); returns what came of it."""
@@ -130,5 +130,5 @@ def _path(section: Section, name: str) -> str:
     return f"/api/{section}/{quote(name, safe='/' if section == 'tools' else '')}"
 
 
-def _kept(keep: Keep) -> dict[str, str]:
+def _keep_parameter(keep: Keep) -> dict[str, str]:
     return {"keep": keep} if isinstance(keep, str) else {} if keep else {"keep": "false"}

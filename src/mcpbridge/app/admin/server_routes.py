@@ -47,10 +47,13 @@ def registry_routes(bridge: Bridge, guarded: Callable[[Endpoint], Endpoint], rea
         ("/api/health", routes.health, ["GET"]),
         ("/api/health/{name:path}", routes.check, ["POST"]),
     ]
-    return [Route(path, guarded(_told(endpoint, bridge.redact)), methods=methods) for path, endpoint, methods in made]
+    return [
+        Route(path, guarded(_with_problems(endpoint, bridge.redact)), methods=methods)
+        for path, endpoint, methods in made
+    ]
 
 
-def _told(endpoint: Callable[[Request], Any], redact: Callable[[str], str]) -> Endpoint:
+def _with_problems(endpoint: Callable[[Request], Any], redact: Callable[[str], str]) -> Endpoint:
     """Problems of the bridge, as problems of the API."""
 
     async def answer(request: Request) -> Response:
@@ -96,7 +99,7 @@ class _Routes:
         shown: dict[str, Any] = {"tools": [one.as_json() for one in found]}
         if of_backend is not None:
             shown["settings"] = settings_as_json(of_backend, self._bridge.redact)
-            shown["registry"] = self._said("tools", name)
+            shown["registry"] = self._registry_entry("tools", name)
             shown["backend"] = next((one for one in self._bridge.backends.status() if one["name"] == name), None)
         return JSONResponse(shown)
 
@@ -113,11 +116,11 @@ class _Routes:
             {
                 **standing,
                 "settings": settings_as_json(settings, self._bridge.redact),
-                "registry": self._said("servers", name),
+                "registry": self._registry_entry("servers", name),
             }
         )
 
-    def _said(self, section: Section, name: str) -> dict[str, Any] | None:
+    def _registry_entry(self, section: Section, name: str) -> dict[str, Any] | None:
         said = self._bridge.registry.status()
         return next((one for one in said if (one["section"], one["name"]) == (section, name)), None)
 

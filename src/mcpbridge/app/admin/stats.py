@@ -16,11 +16,11 @@ def stats_of(metrics: Metrics) -> dict[str, Any]:
 
     Tokens are estimates, and named so; `latency` in seconds is estimated within buckets.
     """
-    rows = [_told(key, whole) for key, whole in metrics.by_tool().items()]
+    rows = [_row_as_json(key, whole) for key, whole in metrics.by_tool().items()]
     return {"pid": os.getpid(), "tools": sorted(rows, key=lambda row: (-row["calls"], row["tool"], row["method"]))}
 
 
-def _told(key: tuple[str, str, str], whole: Total) -> Mapping[str, Any]:
+def _row_as_json(key: tuple[str, str, str], whole: Total) -> Mapping[str, Any]:
     server, tool, method = key
     return {
         "server": server,

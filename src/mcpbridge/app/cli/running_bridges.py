@@ -184,7 +184,7 @@ def ensure_daemon(config: Path, *, stays: bool = True, is_found: bool = False) -
         if greeted is not None:
             break
         if is_ours or time.monotonic() > deadline:
-            fail(USAGE, "the daemon did not come up", _told_in(log, before))
+            fail(USAGE, "the daemon did not come up", _error_in(log, before))
         time.sleep(_LOOK_AGAIN)  # that was one of somebody else, which has ended
     around = survey(config)
     found = [one for one in around.daemons if (one.daemon or {}).get("socket") == path]
@@ -209,7 +209,7 @@ def _greeted(connection: socket.socket, seconds: float) -> Greeting | Refusal | 
     return told if isinstance(told, Greeting | Refusal) else None
 
 
-def _told_in(log: Path, start: int) -> str:
+def _error_in(log: Path, start: int) -> str:
     """What the log says since it had `start` bytes: the error that ended the daemon, else the last lines."""
     try:
         with log.open("rb") as file:

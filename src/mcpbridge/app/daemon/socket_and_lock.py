@@ -153,7 +153,7 @@ def hold(
     own_lock = lock_path(socket_path(directory, key))
     if listen_fd is not None and lock_fd is not None:
         locked = own_lock if is_managed else ""
-        return Held(_listening(listen_fd), _kept(lock_fd), is_managed=is_managed, locked=locked)
+        return Held(_listening(listen_fd), _not_inherited(lock_fd), is_managed=is_managed, locked=locked)
     try:
         if supervision.sockets:
             listener = _listening(supervision.sockets[0])
@@ -167,7 +167,7 @@ def hold(
     except OSError as error:
         hint = "The daemon needs a place for its socket; XDG_RUNTIME_DIR names it."
         raise ConfigError(f"cannot be used: {error.strerror or error}", file=str(directory), hint=hint) from error
-    return None if claimed is None else Held(claimed.listener, _kept(claimed.lock_fd))
+    return None if claimed is None else Held(claimed.listener, _not_inherited(claimed.lock_fd))
 
 
 def keep(
@@ -178,14 +178,14 @@ def keep(
     `is_anew`: it went on in the same process. If that was of another release, clients of this one look elsewhere; then
     that place is claimed too, unless another daemon has it, and is the first of all.
     """
-    held.also += [Held(_listening(listener), _kept(lock_fd)) for listener, lock_fd in more]
+    held.also += [Held(_listening(listener), _not_inherited(lock_fd)) for listener, lock_fd in more]
     own = socket_path(runtime_directory(environ), daemon_key(config))
     if not is_anew or held.is_managed or own in (str(one.path) for one in (held, *held.also)):
         return held
     with suppress(OSError):
         claimed = claim(runtime_directory(environ), daemon_key(config))
         if claimed is not None:
-            first = Held(claimed.listener, _kept(claimed.lock_fd))
+            first = Held(claimed.listener, _not_inherited(claimed.lock_fd))
             first.also, held.also = [held, *held.also], []
             return first
     return held
@@ -203,7 +203,7 @@ def _listening(descriptor: int) -> socket.socket:
     raise ConfigError(f"descriptor {descriptor} is no listening Unix socket", key="--listen-fd")
 
 
-def _kept(descriptor: int) -> int:
+def _not_inherited(descriptor: int) -> int:
     """The same, without the servers inheriting it: a lock lives as long as anybody has it."""
     try:
         os.set_inheritable(descriptor, False)  # noqa: FBT003 - its only parameter

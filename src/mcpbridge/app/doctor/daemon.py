@@ -38,7 +38,7 @@ def about_daemon(running: Status) -> Iterator[Finding]:
         return
     where = f"process {running.get('pid')}"
     if error := running.get("config_error"):
-        what = f"the daemon goes on with an older configuration, since the file is broken: {_told(error)}"
+        what = f"the daemon goes on with an older configuration, since the file is broken: {_first_line(error)}"
         yield Finding("daemon-config-error", "warn", what, "", where, fix="Correct the file; it is read by itself.")
     if running.get("version") != __version__:
         what = f"the daemon is of version {running.get('version')}, and this is {__version__}"
@@ -115,7 +115,7 @@ def _config_of(status: Mapping[str, object]) -> Path | None:
     return Path(config).resolve() if isinstance(config, str) else None
 
 
-def _told(error: object) -> str:
+def _first_line(error: object) -> str:
     """The first line of what is wrong, however it is put."""
     if isinstance(error, dict):
         members = cast("dict[str, object]", error)

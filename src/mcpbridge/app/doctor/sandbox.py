@@ -52,15 +52,15 @@ def about_sandboxes(settings: Settings, found: Readiness | None, source: Source)
     yield from _off(settings, apart, source)
     if not settings.sandbox.enabled and needed:
         where, fix = source.where("sandbox", "enabled"), "Take out `sandbox.enabled = false`."
-        what = f"{_told(needed)} cannot run: sandboxes are switched off"
+        what = f"{_enumerated(needed)} cannot run: sandboxes are switched off"
         yield Finding("sandbox-none", "fail", what, "", where, "Nothing is run outside of one unasked.", fix)
     if found is None:
         return
     if found.chosen:
         what = f"programs run in the sandbox `{found.chosen}`, which stopped every attempt to get out"
-        yield Finding("sandbox-ready", "ok", what, "", "", f"It is needed by {_told(needed)}.")
+        yield Finding("sandbox-ready", "ok", what, "", "", f"It is needed by {_enumerated(needed)}.")
     elif (missing := found.why_none()) is not None:
-        what = f"{_told(needed)} cannot run: no sandbox here keeps every promise"
+        what = f"{_enumerated(needed)} cannot run: no sandbox here keeps every promise"
         yield Finding("sandbox-none", "fail", what, "", source.where("sandbox"), missing[0], missing[1])
     for report in found.tiers:
         yield from _tier(report, found)
@@ -83,7 +83,7 @@ def _tier(report: TierReport, found: Readiness) -> Iterator[Finding]:
 
 def _off(settings: Settings, apart: list[str], source: Source) -> Iterator[Finding]:
     if apart:
-        what = f"{_told(apart)} {'runs' if len(apart) == 1 else 'run'} outside of any sandbox"
+        what = f"{_enumerated(apart)} {'runs' if len(apart) == 1 else 'run'} outside of any sandbox"
         why = "What models make them do has all rights of this user."
         where = source.where("sandbox") if settings.sandbox.mode == "off" else ""
         yield Finding("sandbox-off", "warn", what, "", where, why, 'Take out `"off"` where it is not meant.')
@@ -99,7 +99,7 @@ def _needed(settings: Settings, *, is_off: bool) -> Iterator[str]:
             yield f"{_CALLED[one.section]}`{one.name}`"
 
 
-def _told(names: Iterable[str]) -> str:
+def _enumerated(names: Iterable[str]) -> str:
     listed = list(names)
     if len(listed) > _MOST_NAMES:
         return f"{', '.join(listed[:_MOST_NAMES])} and {len(listed) - _MOST_NAMES} more"

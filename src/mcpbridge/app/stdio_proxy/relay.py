@@ -145,7 +145,7 @@ class Relay:
         if data:
             self._client.tell([line for line in link.lines.feed(data) if self._is_for_client(link, line)])
             if self._memory.is_refused or link.refusal:
-                self._not_taken(link.refusal or "it refuses the client")
+                self._handshake_refused(link.refusal or "it refuses the client")
         elif data is not None:
             self._ended(link)
 
@@ -270,7 +270,7 @@ class Relay:
             self._client.tell(told)
         self._stand_alone("it does not answer")
 
-    def _not_taken(self, reason: str) -> None:
+    def _handshake_refused(self, reason: str) -> None:
         """The hello or the handshake was refused: only a bridge that starts now can know better, if any."""
         self._memory.is_refused = False
         self._disconnect()

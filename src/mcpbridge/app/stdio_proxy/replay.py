@@ -84,7 +84,7 @@ class Memory:
             self._questions.add(id_)
             self._withdrawn.discard(id_)  # asked anew: from now on that is what an answer is to
         elif line.startswith(_NOTIFICATION):
-            return self._told(line)
+            return self._note_notification(line)
         elif line.startswith(b"["):
             for id_ in ids_of_answers(line):
                 self._answered(id_, b"", is_error=False)
@@ -184,7 +184,7 @@ class Memory:
             self._subscriptions.pop(request.uri, None)
         return True
 
-    def _told(self, line: bytes) -> bool:
+    def _note_notification(self, line: bytes) -> bool:
         kind = line[len(_NOTIFICATION) : len(_NOTIFICATION) + 40].partition(b'"')[0]
         if kind.endswith(b"/list_changed"):
             self._listings = ""  # the client knows other lists than those of the greeting

@@ -19,8 +19,8 @@ _Line = list[tuple[str, bool]]
 
 def masked_diff(path: str, before: str, after: str, edit: Edit = ()) -> str:
     """A unified diff. What `edit` put into `before` is shown as it is; without one, all values are hidden."""
-    old = [_shown([(line, False)]) for line in before.split("\n")]
-    new = [_shown(line) for line in _lines(before, after, edit)]
+    old = [_masked_line([(line, False)]) for line in before.split("\n")]
+    new = [_masked_line(line) for line in _lines(before, after, edit)]
     return "\n".join(difflib.unified_diff(old, new, path, path, n=2, lineterm=""))
 
 
@@ -39,7 +39,7 @@ def _lines(before: str, after: str, edit: Edit) -> list[_Line]:
     return lines
 
 
-def _shown(line: _Line) -> str:
+def _masked_line(line: _Line) -> str:
     return "".join(text if is_ours else _blind(text) for text, is_ours in line if text).rstrip("\r")
 
 

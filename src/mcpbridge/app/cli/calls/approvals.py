@@ -42,7 +42,7 @@ def waiting(config: str | None = None) -> list[tuple[Path | None, Waiting]]:
         for one in cast("list[Waiting]", answer.get("approvals", [])):
             if one["id"] not in found or one["here"]:
                 found[one["id"]] = path, one
-    for one in _kept(config, is_alone=not alive):
+    for one in _stored_approvals(config, is_alone=not alive):
         found.setdefault(one["id"], (None, one))
     if not alive and not found:
         fail(
@@ -51,7 +51,7 @@ def waiting(config: str | None = None) -> list[tuple[Path | None, Waiting]]:
     return sorted(found.values(), key=lambda entry: entry[1]["since"])
 
 
-def _kept(config: str | None, *, is_alone: bool) -> list[Waiting]:
+def _stored_approvals(config: str | None, *, is_alone: bool) -> list[Waiting]:
     try:
         return KeptApprovals(config).listed()
     except ConfigError:
@@ -70,7 +70,7 @@ def decide(typed: str, decision: str, scope: str, config: str | None = None) -> 
     id_, by = found[0][1]["id"] if found else wanted, f"cli:{_user()}"
     answer = {"decision": decision, "for": scope}
     if found and found[0][0] is None:
-        return _decide_kept(id_, answer, by, config)
+        return _decide_stored(id_, answer, by, config)
     # One that was answered does not wait any more; the bridges remember by whom.
     paths = [path for path, _ in found if path is not None] or sockets(runtime_directory(os.environ))
     answers = [ask(path, {"do": "decide", **answer, "by": by, "id": id_}) for path in paths]
@@ -81,7 +81,7 @@ def decide(typed: str, decision: str, scope: str, config: str | None = None) -> 
     return done
 
 
-def _decide_kept(id_: str, answer: dict[str, str], by: str, config: str | None) -> Waiting:
+def _decide_stored(id_: str, answer: dict[str, str], by: str, config: str | None) -> Waiting:
     try:
         return KeptApprovals(config).decide(id_, answer, by)
     except Problem as problem:

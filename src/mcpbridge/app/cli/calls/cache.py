@@ -21,7 +21,7 @@ def cache_command(context: click.Context, *, as_json: bool) -> int:
     """Show what running bridges keep of results of tools with `cache`. Exit code 4 if no bridge is running."""
     if context.invoked_subcommand is not None:
         return OK
-    found = _said({"do": "cache"})
+    found = _answers_of_bridges({"do": "cache"})
     if as_json:
         print_json({"bridges": found})
         return OK
@@ -38,7 +38,7 @@ def cache_command(context: click.Context, *, as_json: bool) -> int:
 @as_json_option
 def clear(*, server: str, tool: str, as_json: bool) -> int:
     """Forget kept results, in all running bridges. Exit code 4 if none is running."""
-    found = _said({"do": "clear_cache", "server": server, "tool": tool})
+    found = _answers_of_bridges({"do": "clear_cache", "server": server, "tool": tool})
     cleared = sum(int(bridge["cleared"]) for bridge in found)
     if as_json:
         print_json({"cleared": cleared})
@@ -47,7 +47,7 @@ def clear(*, server: str, tool: str, as_json: bool) -> int:
     return OK
 
 
-def _said(request: Mapping[str, object]) -> list[dict[str, Any]]:
+def _answers_of_bridges(request: Mapping[str, object]) -> list[dict[str, Any]]:
     """What the running bridges say. Ends the command if none says something useful."""
     answers = [dict(answer) for answer in ask_all(runtime_directory(os.environ), request)]
     useful = [answer for answer in answers if "error" not in answer]

@@ -208,7 +208,11 @@ def install_command(
         path = configuration_to_write(config, around.environ) if replaces else None
         launched = launching(config, profile, url, around.environ, coming=path)
         backups = Backups(around.environ)
-        taken = _taken(targets, around, path, secrets_to, yes=yes or dry_run, writes=not dry_run) if path else {}
+        taken = (
+            _servers_to_replace(targets, around, path, secrets_to, yes=yes or dry_run, writes=not dry_run)
+            if path
+            else {}
+        )
     except (BridgeError, CommandFailed) as error:
         return report(error, as_json=as_json) or USAGE
     plans = [
@@ -227,7 +231,7 @@ def install_command(
     return code
 
 
-def _taken(
+def _servers_to_replace(
     targets: Sequence[Target],
     around: ClientEnvironment,
     path: Path,

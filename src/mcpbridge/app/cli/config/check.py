@@ -66,7 +66,7 @@ def _print(
     if tools:
         if servers:
             print()
-        print_table(["", "Tool", "Found"], list(map(_found, tools)), wraps="Found")
+        print_table(["", "Tool", "Found"], list(map(_check_row, tools)), wraps="Found")
     lacking = {one["name"] for one in inactive}
     if own := [name for name in dict.fromkeys(builtins) if name not in lacking]:
         print(f"built-in: {', '.join(own)}")
@@ -85,7 +85,7 @@ async def _check_named(names: Sequence[str], loaded: Loaded, redact: Redactor, *
     if as_json:
         print_json({"config": loaded.settings.source, "ok": is_well, "checks": checks})
     else:
-        print_table(["", "Name", "Found"], list(map(_found, checks)), wraps="Found")
+        print_table(["", "Name", "Found"], list(map(_check_row, checks)), wraps="Found")
     if unknown := [one for one in checks if one["kind"] == _UNKNOWN]:
         fail(USAGE, visible(" ".join(one["detail"] for one in unknown)))
     return OK if is_well else UNREACHABLE
@@ -134,5 +134,5 @@ def _row(server: State) -> list[str]:
     return ["ok", *reached, offers(server)] if is_ready(server) else ["FAILED", *reached, fault(server)]
 
 
-def _found(check: State) -> list[str]:
+def _check_row(check: State) -> list[str]:
     return ["ok" if check["ok"] else "FAILED", str(check["name"]), visible(str(check["detail"])) or "it works"]

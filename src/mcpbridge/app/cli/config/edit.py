@@ -73,7 +73,7 @@ def change(
     before, after, named, path = change.before, change.after, path, change.path
     if change.loaded is not None and not is_dry:
         write(change, os.environ)
-    heard = [] if is_dry or after == before else _taken_in(path)
+    heard = [] if is_dry or after == before else _reload_bridges(path)
     _show(path, before, after, heard, done=done, is_dry=is_dry, as_json=as_json)
     if not is_dry:
         _require_effect(named, what)
@@ -120,7 +120,7 @@ def _require_effect(path: Path, what: What) -> None:
             fail(USAGE, visible(f"it has no effect on bridges: {describe_change(said)}"), visible(advice))
 
 
-def _taken_in(path: Path) -> list[dict[str, object]]:
+def _reload_bridges(path: Path) -> list[dict[str, object]]:
     """What running bridges say to it."""
     return [dict(one.ask("reload", patience=_PATIENCE, may_be_empty=True)) for one in survey(path).bridges]
 

@@ -44,7 +44,7 @@ def changes_over(path: Path) -> Sequence[State]:
     bridges = survey(path).bridges
     if not bridges:
         with suppress(BridgeError):  # a store that cannot be read: no bridge can either, and it says so
-            return _kept(path)
+            return _stored_changes(path)
         return []
     found: dict[str, State] = {}
     for bridge in bridges:
@@ -54,7 +54,7 @@ def changes_over(path: Path) -> Sequence[State]:
     return list(found.values())
 
 
-def _kept(path: Path) -> Sequence[State]:
+def _stored_changes(path: Path) -> Sequence[State]:
     settings = read(path, os.environ).settings
     if settings.store.kind == "memory" or not may_exist(store_path(settings.store)):
         return []  # looking makes no file

@@ -239,7 +239,7 @@ def carry_out(plan: Plan, now: datetime, environ: Mapping[str, str]) -> Path | N
     backup = None
     try:
         if plan.before is not None:
-            backup = _kept(plan.path, plan.before, now)
+            backup = _back_up(plan.path, plan.before, now)
             if plan.kept:
                 plan.path.chmod(plan.path.stat().st_mode & 0o700)
         with trust_kept(plan.path, environ, plan.text):
@@ -249,7 +249,7 @@ def carry_out(plan: Plan, now: datetime, environ: Mapping[str, str]) -> Path | N
     return backup
 
 
-def _kept(path: Path, data: bytes, now: datetime) -> Path:
+def _back_up(path: Path, data: bytes, now: datetime) -> Path:
     """A copy of the file, beside it, under a name that none has."""
     for copy in _names(path, now):
         with suppress(ChangedMeanwhile):
