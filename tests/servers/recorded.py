@@ -25,7 +25,13 @@ class Recorded(Server):
         self.journal_file = Path(journal)
         self.is_modern = era == "modern"
         self.tools = [{**tool("gaze"), "cost": {"amount": 0.5, "per": None}}, tool("stray"), tool("result_type")]
-        self.capabilities = {"tools": {}, "prompts": {}, "resources": {}, "completions": {}}  # type: ignore[misc]
+        self.capabilities = {
+            "tools": {},
+            "prompts": {},
+            "resources": {},
+            "completions": {},
+            "experimental": {"later": {}},
+        }  # type: ignore[misc]
         self.asking: dict[Any, tuple[Any, Exchange]] = {}
 
     def take(self, line: bytes) -> None:

@@ -109,7 +109,9 @@ async def test_the_state_is_told_in_one_line() -> None:
         assert upstream.connection.state_text == "ready"
         transport.line.ends("exit code 3")
         await watcher.reaches("retrying")
-        assert re.fullmatch(r"retrying in 35\d\d s: exit code 3", upstream.connection.state_text)
+        assert re.fullmatch(
+            r"retrying in 35\d\d s or at a call after 10 s: exit code 3", upstream.connection.state_text
+        )
         assert upstream.lists["tools"]
     assert upstream.connection.state_text == "stopped"
 
@@ -121,7 +123,9 @@ async def test_too_many_failures_in_a_short_time_are_a_failed_server() -> None:
     async with supervised(transport) as (upstream, watcher):
         await watcher.reaches("failed")
         assert watcher.states.count("retrying") == lifecycle.FAILURES_IN_WINDOW - 1
-        assert re.fullmatch(r"failed, next try in (300|2\d\d) s: refused 4", upstream.connection.state_text)
+        assert re.fullmatch(
+            r"failed, next try in (300|2\d\d) s or at a call after (10|9) s: refused 4", upstream.connection.state_text
+        )
         upstream.connection.poke()
         await watcher.reaches("ready")
 
@@ -227,8 +231,12 @@ async def test_a_call_to_a_server_that_is_away_is_refused_at_once_with_the_reaso
     transport.refuses = [UpstreamUnavailable("up", "connection refused")]
     async with supervised(transport) as (upstream, watcher):
         await watcher.reaches("retrying")
-        with pytest.raises(UpstreamUnavailable, match=r"retrying in \d+ s: connection refused"):
+        with pytest.raises(
+            UpstreamUnavailable, match=r"retrying in \d+ s or at a call .*: connection refused"
+        ) as caught:
             await upstream.request(call_of())
+        assert 1 <= caught.value.facts["mcpbridge/retryAfter"] <= 10, "then a call starts it"
+        assert "A call in" in caught.value.advice
     assert transport.attempts == 1
 
 

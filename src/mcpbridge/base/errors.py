@@ -215,6 +215,14 @@ class UpstreamUnavailable(UpstreamError):
 
     advice = "Nothing was sent; other servers still work. Try again later, or see `mcpbridge status`."
 
+    def __init__(self, upstream: str, what: str, *, start_in: float | None = None) -> None:
+        """`start_in`: seconds after which a call starts it anew; None: that is not known."""
+        super().__init__(upstream, what)
+        if start_in is not None:
+            wait = max(1, ceil(start_in))
+            self.facts = {RETRY_AFTER: wait}
+            self.advice = f"Nothing was sent; other servers still work. A call in {wait} s or later starts it anew."
+
 
 class UpstreamResting(UpstreamUnavailable):
     """It failed many calls in a row, so it gets none for a while. `retry_after` in seconds."""

@@ -255,6 +255,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus):
             settings.bridge.startup_wait,
             self.results.loaded,
             lambda: self.registry.loaded.is_set() and self.backends.have_settled and builtins.have_settled,
+            is_fixed="startup_wait" in settings.bridge.model_fields_set,
         )
         context = PipelineContext(
             self.pool,

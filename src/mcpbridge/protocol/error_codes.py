@@ -34,6 +34,11 @@ class _Code(msgspec.Struct):
     code: int = 0
 
 
+class _Text(msgspec.Struct):
+    code: int = 0
+    message: str = ""
+
+
 class _Error(msgspec.Struct):
     data: _Data = msgspec.field(default_factory=_Data)
 
@@ -46,6 +51,16 @@ def code_of(error: bytes) -> int:
         return 0
 
 
+def error_text(error: bytes) -> str:
+    """What an encoded error object says, on one line and cut short; with its code. It is another program's text."""
+    try:
+        read = _decode_text(error)
+    except (msgspec.DecodeError, RecursionError):
+        return "an error that cannot be read"
+    words = " ".join("".join(c if c.isprintable() else " " for c in read.message).split())
+    return f"{words[:_LONGEST_TEXT] or 'it gave no reason'} ({read.code})"
+
+
 def supported_versions(error: bytes) -> list[str]:
     """The revisions that the sender of an UNSUPPORTED_VERSION error speaks; empty when it does not say."""
     try:
@@ -54,5 +69,8 @@ def supported_versions(error: bytes) -> list[str]:
         return []
 
 
+_LONGEST_TEXT = 200
+"""Characters of another program's words that are repeated."""
+_decode_text = msgspec.json.Decoder(_Text).decode
 _decode_code = msgspec.json.Decoder(_Code).decode
 _decode_error = msgspec.json.Decoder(_Error).decode

@@ -43,6 +43,11 @@ Update = Callable[[str, Raw], None]
 ASKS_PER_SECOND = 1000
 """Requests of a server that are looked at in one second; more are a flood: pings are dropped, the rest is refused."""
 
+STRAY_SECONDS = 1.0
+"""Once an answer names no request, the only one that it can be meant for is waited for so long."""
+_MOST_UNANSWERED = 4096
+"""Ids of requests that are remembered because their answer may still come."""
+
 
 class _Pending:
     """A request under way."""
@@ -85,6 +90,8 @@ class Peer:
         self._pending: dict[bytes, _Pending] = {}
         self._last_id = 0
         self._last_sent = b""
+        self._unanswered: dict[bytes, None] = {}
+        """Ids of requests that nobody waits for any more, oldest first: their answers are late, not wrong."""
         self._closed = ""
         self._deadlines = Deadlines(self._pending, self._late)
         self._flood_second = 0
@@ -137,8 +144,10 @@ class Peer:
             if timeouts.total > 0:
                 self._deadlines.start(pending, timeouts)
             frame = await future
-        except (asyncio.CancelledError, UpstreamTimeout):
-            self._withdraw(channel, id_, cancellable)
+        except BaseException as error:
+            self._expect_no_answer(id_)
+            if isinstance(error, (asyncio.CancelledError, UpstreamTimeout)):
+                self._withdraw(channel, id_, cancellable)
             raise
         finally:
             self._pending.pop(id_, None)
@@ -165,6 +174,7 @@ class Peer:
     def send_unanswered(self, method: str, params: bytes | Raw, *, name: str = "") -> None:
         """Send a request whose answer nobody waits for. Dropped when the channel has ended."""
         id_ = self.next_id()
+        self._expect_no_answer(id_)
         self._send(Outgoing(encode_request(id_, method, params), method, id_, name))
 
     def reply(self, answer: bytes) -> None:
@@ -249,7 +259,7 @@ class Peer:
         if pending is None and id_ in (b"", b"null") and bytes(frame.jsonrpc):
             pending = self._only_one_meant()
         if pending is None:
-            log.debug("answer to nothing", upstream=self._name, size=len(bytes(frame.result)))
+            self._answered_nothing(frame)
         elif not pending.future.done():
             pending.future.set_result(frame)
 
@@ -263,10 +273,35 @@ class Peer:
         ((id_, pending),) = self._pending.items()
         return pending if id_ == self._last_sent else None
 
+    def _answered_nothing(self, frame: Frame) -> None:
+        """An answer names a request that does not wait. There are three cases.
+
+        1. Nobody waits any more for the answer to this request: it is late. 2. It has no `jsonrpc`: it may be a line
+        of a log. 3. The server mixes up ids. If one request alone waits, its answer may have been this one: unless
+        another comes within a moment, its caller would wait in vain.
+        """
+        id_ = bytes(frame.id)
+        log.debug("answer to nothing", upstream=self._name, size=len(bytes(frame.result)))
+        is_late = self._key(id_) in self._unanswered
+        self._unanswered.pop(self._key(id_), None)
+        waiting = [pending for pending in self._pending.values() if pending.ends]  # a listen stream has no deadline
+        if not is_late and bytes(frame.jsonrpc) and len(waiting) == 1:
+            text = id_[:40].decode("utf-8", "replace")
+            what = f"it answered with the id {text}, which no request has that waits"
+            self._loop.call_later(STRAY_SECONDS, _fail, waiting[0], UpstreamGarbled(self._name, what))
+
+    def _expect_no_answer(self, id_: bytes) -> None:
+        self._unanswered[id_] = None
+        if len(self._unanswered) > _MOST_UNANSWERED:
+            del self._unanswered[next(iter(self._unanswered))]
+
     @staticmethod
     def _key(id_: bytes) -> bytes:
-        """Some servers answer `"7"` to `7`."""
-        return id_[1:-1] if id_[:1] == b'"' and id_[1:-1].isdigit() else id_
+        """Some servers answer `"7"` or `7.0` to `7`."""
+        if id_[:1] == b'"' and id_[1:-1].isdigit():
+            return id_[1:-1]
+        whole, point, fraction = id_.partition(b".")
+        return whole if point and not fraction.strip(b"0") and whole.isdigit() else id_
 
     def _asked(self, frame: Frame, via: bytes) -> None:
         second = int(self.last_heard)

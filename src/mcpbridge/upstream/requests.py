@@ -184,7 +184,7 @@ class UpstreamRequests:
     async def ready(self) -> None:
         """Return once it is ready and has listed what it offers. Only as many may wait as its queue takes later.
 
-        Cancelling is safe.
+        Nobody waits for longer than a call may take. Cancelling is safe.
 
         Raises:
             UpstreamUnavailable: it will not be soon; says why.
@@ -192,7 +192,7 @@ class UpstreamRequests:
         """
         if self._connection.session is None:
             async with self._waiting_room:
-                await self._connection.wait_for_session()
+                await self._connection.wait_for_session(self._timeouts.idle)
 
     def begin_anew(self) -> None:
         """There is a new session: what failed on the last one says nothing of it."""

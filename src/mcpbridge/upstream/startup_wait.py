@@ -14,6 +14,12 @@ _PLACES = 1000
 """Requests that may wait at a time; each costs some 7 KB meanwhile."""
 
 
+STRAGGLER_FACTOR = 3.0
+"""Where one server is ready, the rest are waited for so many times as long as the slowest of the ready ones took."""
+STRAGGLER_SECONDS = 1.0
+"""Seconds that they are given in any case."""
+
+
 class StartupWait:
     """Over when every upstream is ready or has failed once, or when its time is up; then nobody waits any more."""
 
@@ -23,21 +29,31 @@ class StartupWait:
         seconds: float,
         loaded: asyncio.Event | None = None,
         others: Callable[[], bool] = lambda: True,
+        *,
+        is_fixed: bool = True,
     ) -> None:
         """`loaded`: set once all that was kept of earlier runs is read that listings are made with.
 
-        `others`: whether all others that offer something have settled, too.
+        `others`: whether all others that offer something have settled, too. `is_fixed`: the seconds are meant so, and
+        not only as the most: see `STRAGGLER_FACTOR`.
         """
+        self._is_fixed = is_fixed
         self._others = others
         self._pool, self._loaded = pool, loaded
         self._loop = asyncio.get_running_loop()
-        self._ends = self._loop.time() + seconds
+        self._began = self._loop.time()
+        self._ends = self._began + seconds
+        self._last_ready, self._ready = 0.0, 0
+        """Seconds until the last server that is ready was, and how many are."""
         self._news = asyncio.Event()
         self._room = WaitingRoom("The bridge is starting", places=_PLACES)
         self.is_over = False
 
     def noticed(self) -> None:
         """An upstream, or another that offers tools, changed its state."""
+        ready = sum(upstream.session is not None for upstream in self._pool.upstreams.values())
+        if ready > self._ready:
+            self._ready, self._last_ready = ready, self._loop.time() - self._began
         news, self._news = self._news, asyncio.Event()
         news.set()
 
@@ -57,7 +73,7 @@ class StartupWait:
         Raises:
             Overloaded: too many wait already.
         """
-        left = self._ends - self._loop.time()
+        left = self._most() - self._loop.time()
         has_settled = self._others() and all(upstream.has_settled for upstream in self._pool.upstreams.values())
         news = self._news if not has_settled else self._loaded
         if self.is_over or left <= 0 or news is None or (has_settled and news.is_set()):
@@ -67,3 +83,9 @@ class StartupWait:
             with anyio.move_on_after(left):
                 await news.wait()
         return True
+
+    def _most(self) -> float:
+        """Until when servers are waited for. One that is much slower than others may not start at all."""
+        if self._is_fixed or not self._ready:
+            return self._ends
+        return min(self._ends, self._began + max(STRAGGLER_SECONDS, STRAGGLER_FACTOR * self._last_ready))

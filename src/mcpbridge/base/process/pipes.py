@@ -130,8 +130,12 @@ class FdWriter:
         stall_after: float,
         on_stall: Callable[[], None],
         on_drained: Callable[[], None] = lambda: None,
+        watches: bool = False,
     ) -> None:
-        """`on_stall`: the pipe took nothing for `stall_after` seconds. `on_drained`: see `tell_drained`."""
+        """`on_stall`: the pipe took nothing for `stall_after` seconds. `on_drained`: see `tell_drained`.
+
+        `watches`: `on_broken` is called as soon as the other side has closed, also while there is nothing to write.
+        """
         self._fd, self._on_broken, self._on_stall, self._stall_after = fd, on_broken, on_stall, stall_after
         self._on_drained = on_drained
         self._tells_drained = False
@@ -145,6 +149,9 @@ class FdWriter:
         self._stall: asyncio.TimerHandle | None = None
         if not os.isatty(fd):  # a terminal's description is shared with the shell: leave its mode alone
             os.set_blocking(fd, False)
+        self._watches = watches
+        if watches:
+            self._loop.add_reader(fd, self._reader_closed)  # the end for writing is "readable" once it is broken
 
     def write_line(self, line: bytes) -> None:
         """Take a line (without its end). After the pipe broke lines are dropped."""
@@ -165,6 +172,9 @@ class FdWriter:
         """Stop writing; what is pending is dropped."""
         self._is_open = False
         self._stop_polling()
+        if self._watches:
+            self._watches = False
+            self._loop.remove_reader(self._fd)
 
     def flush_blocking(self, patience: float) -> None:
         """Write what is pending now, without the loop: for the last answers before an exit.
@@ -208,6 +218,11 @@ class FdWriter:
         if self._tells_drained:
             self._tells_drained = False
             self._on_drained()
+
+    def _reader_closed(self) -> None:
+        if self._is_open:
+            self.close()
+            self._on_broken()
 
     def _start_polling(self) -> None:
         if not self._is_polling:

@@ -1,10 +1,12 @@
 """Methods that the bridge does not know, of revisions and extensions to come: passed on if it is plain whose they are.
 
 With several servers behind an endpoint nobody can tell which one a method belongs to, so it is refused. An endpoint
-that shows one server passes it on: that server may refuse it. Params and result cross as they are.
+that shows one server passes it on, if that server has announced a capability that the method may be of: it may refuse
+it, and has as much time as for a call. Params and result cross as they are.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from msgspec import Raw
 
@@ -35,13 +37,23 @@ class UnknownMethods:
         return client.view or (names[0] if len(names) == 1 else "")
 
     async def pass_on(self, server: str, client: Client, frame: Frame, notify: Notify) -> bytes | Raw | None:
-        """The server's result; None when it speaks another era, in which the method could mean anything.
+        """The server's result; None when it is not asked.
+
+        It is not when it speaks another era, in which the method could mean anything, or has announced no capability
+        for it: servers that do not know a method may keep silent.
 
         Raises: as any call.
         """
         upstream = self._pool.upstreams[server]
         await upstream.requests.ready()
-        if upstream.modern != client.modern:
+        if upstream.modern != client.modern or not _may_know(upstream.capabilities, frame.method):
             return None
         params = Body(frame.params if bytes(memoryview(frame.params)[:1]) else EMPTY_OBJECT)
         return await self._delivery.deliver(client, frame.method, (server, ""), params, notify)
+
+
+def _may_know(capabilities: Mapping[str, Any], method: str) -> bool:
+    """A server that announced this may have the method: `x/y` is of the capability `x`, or of some extension."""
+    return any(capabilities.get(name) for name in ("extensions", "experimental")) or (
+        capabilities.get(method.partition("/")[0]) is not None
+    )

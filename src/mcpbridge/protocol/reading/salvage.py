@@ -42,7 +42,9 @@ def salvage(line: bytes) -> list[Item] | Unfinished:
     if not line:
         return []
     if line[:1] == b"[":
-        return [decode_batch(line)]
+        batch = decode_batch(line)
+        is_printed = isinstance(batch, Batch) and not any(map(_may_be_meant, batch.members))
+        return [noise_of(line) if is_printed else batch]
     if line[:1] != b"{":
         return [noise_of(line)]
     repaired = _repair(line)
@@ -51,6 +53,8 @@ def salvage(line: bytes) -> list[Item] | Unfinished:
     except RecursionError:
         return [Spoiled(find_ids(line), DEPTH_LIMIT_TEXT)]
     except msgspec.ValidationError as error:
+        if not _looks_like_a_message(line):
+            return [noise_of(line)]
         return [Spoiled(find_ids(line), f"not a JSON-RPC message: {error}")]
     except msgspec.DecodeError as error:
         if "trailing characters" in str(error):
@@ -60,6 +64,11 @@ def salvage(line: bytes) -> list[Item] | Unfinished:
         if not _looks_like_a_message(line):
             return [noise_of(line)]
         return [Spoiled(find_ids(line), str(error))]
+
+
+def _may_be_meant(member: Frame | Spoiled) -> bool:
+    """A member of an array may have been meant as a message; a list of numbers that some program printed was not."""
+    return isinstance(member, Frame) or bool(member.ids)
 
 
 def _looks_like_a_message(line: bytes) -> bool:

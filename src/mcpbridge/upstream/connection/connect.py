@@ -11,9 +11,10 @@ from typing import Any
 
 import anyio
 
-from mcpbridge.base.errors import BridgeError, UpstreamError, UpstreamGone, UpstreamHttpError
+from mcpbridge.base.errors import BridgeError, UpstreamAnswered, UpstreamError, UpstreamGone, UpstreamHttpError
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities
+from mcpbridge.protocol.error_codes import error_text
 from mcpbridge.protocol.peer import Peer
 from mcpbridge.protocol.transport import Channel, Transport
 from mcpbridge.upstream.connection.connection import Connection
@@ -83,7 +84,10 @@ class ConnectionAttempt:
                 peer.attach(channel)
                 try:
                     # Catches its own errors: raised through the transport's task group they would come in groups.
-                    return await self._converse(channel)
+                    reason = await self._converse(channel)
+                    if reason is not None and not connection.is_renewing:
+                        connection.failing(reason)
+                    return reason
                 finally:
                     connection.session = None
                     self._questions.end()
@@ -114,6 +118,8 @@ class ConnectionAttempt:
             return None
         except UpstreamGone as error:
             reason = self._connection.lost_reason or error.what
+        except UpstreamAnswered as error:
+            reason = f"it refused to begin: {error_text(error.error)}"
         except UpstreamError as error:
             reason = error.what
         except TimeoutError:

@@ -81,7 +81,7 @@ class Connection:
         """The present connection ends for a new one at once: nothing is wrong with the server."""
         self.waiting = 0
         """How many wait for a session."""
-        self._was_ready = False
+        self._was_ready = self._is_ending = False
         self._is_on_demand = False
         """The present start is one that somebody who needs it has caused."""
         self._stepped = asyncio.Event()
@@ -99,7 +99,7 @@ class Connection:
     @property
     def has_settled(self) -> bool:
         """It is ready or idle, or has failed at least once: waiting longer for it tells nothing new."""
-        return self.status.state not in ("stopped", "starting")
+        return self.status.state not in ("stopped", "starting") or self._is_ending
 
     @property
     def state_text(self) -> str:
@@ -110,8 +110,8 @@ class Connection:
             return f"{text}; it ended: {status.reason}" if status.reason else text
         text = "starting again" if status.state == "starting" and status.reason else status.state
         if status.state in ("retrying", "failed"):
-            wait = max(0.0, status.next_at - self._loop.time())
-            text = f"retrying in {wait:.0f} s" if status.state == "retrying" else f"failed, next try in {wait:.0f} s"
+            text = "retrying in" if status.state == "retrying" else "failed, next try in"
+            text = f"{text} {max(0.0, status.next_at - self._loop.time()):.0f} s{self._or_at_a_call()}"
         return f"{text}: {status.reason}" if status.reason else text
 
     @property
@@ -179,6 +179,7 @@ class Connection:
         self._backoff.dialling(self._loop.time())
         before = self.status
         self._dial_now.clear()
+        self._is_ending = False
         self.step(Status("starting", before.reason if before.state in ("retrying", "failed", "idle") else ""))
         self.lost, self.lost_reason, self.has_declared = asyncio.Event(), "", False
 
@@ -188,6 +189,12 @@ class Connection:
         self._is_on_demand, self._was_ready = False, True
         self._backoff.ready(self._loop.time())
         self.step(Status("ready"))
+
+    def failing(self, reason: str) -> None:
+        """The attempt has failed, and its channel is being closed. That may take seconds, for which nobody waits."""
+        if self.status.state == "starting" and not self._is_ending:
+            self._is_ending = True
+            self.step(Status("starting", reason))
 
     async def pause(self, reason: str) -> None:
         """The server is lost: wait with the next attempt, as long as it takes or until somebody needs it."""
@@ -239,7 +246,7 @@ class Connection:
             async with asyncio.timeout(patience):
                 while (session := self.session) is None:
                     if not self._comes_soon():
-                        raise UpstreamUnavailable(self._name, self._why_not())
+                        raise self._unavailable()
                     await self._stepped.wait()
         except TimeoutError:
             what = f"{self.state_text} (the call waited {patience:.3g} s for it)"
@@ -253,13 +260,26 @@ class Connection:
             UpstreamUnavailable: that is so.
         """
         if self._next_in() > SOON:
-            raise UpstreamUnavailable(self._name, self._why_not())
+            raise self._unavailable()
         self._dial_now.set()
 
     def _next_in(self) -> float:
         """Seconds until the next attempt may be made, if somebody needs it."""
         now = self._loop.time()
         return min(self.status.next_at - now, self._backoff.on_demand_in(now))
+
+    def _or_at_a_call(self) -> str:
+        """When a call makes the next attempt, if that is before its time."""
+        now = self._loop.time()
+        wait = self._backoff.on_demand_in(now)
+        if wait >= self.status.next_at - now:
+            return ""
+        return f" or at a call after {wait:.0f} s" if wait > 0.5 else " or at the next call"
+
+    def _unavailable(self) -> UpstreamUnavailable:
+        """There is no session, and none comes soon: why, and when a call makes one come."""
+        is_to_come = self.status.state in ("retrying", "failed", "idle")
+        return UpstreamUnavailable(self._name, self._why_not(), start_in=self._next_in() if is_to_come else None)
 
     def _why_not(self) -> str:
         """Why there is no session, in one line."""

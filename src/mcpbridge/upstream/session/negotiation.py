@@ -11,11 +11,13 @@ from typing import Any, cast
 import msgspec
 from msgspec import Raw, Struct
 
-from mcpbridge.base.errors import BridgeError, UpstreamAnswered, UpstreamHttpError
+from mcpbridge.base.errors import BridgeError, UpstreamAnswered, UpstreamGarbled, UpstreamHttpError
 from mcpbridge.protocol.revisions import LEGACY, MODERN
 
 PROBE_SECONDS = 2.5
 """Silence for so long after the probe and the bridge sends `initialize` too; whichever is answered decides."""
+LATE_PROBE_SECONDS = 1.0
+"""Once `initialize` has failed, the answer to the probe is waited for so long."""
 
 _MODERN_ERRORS = frozenset({-32020, -32021, -32022})
 
@@ -76,6 +78,8 @@ def judge(answer: Raw | BridgeError) -> Discovered | Unsupported | Verdict:
     if isinstance(answer, UpstreamHttpError):
         is_refusal = 400 <= answer.status < 500 and answer.status not in (401, 403, 408, 425, 429)
         return Verdict.LEGACY if is_refusal else Verdict.UNKNOWN
+    if isinstance(answer, UpstreamGarbled):
+        return Verdict.LEGACY  # it has something for a method that it does not know
     if isinstance(answer, BridgeError):
         return Verdict.UNKNOWN
     try:

@@ -26,7 +26,15 @@ from mcpbridge.protocol.meta import RequestMeta
 from mcpbridge.protocol.peer import Peer
 from mcpbridge.protocol.revisions import LATEST_LEGACY, LATEST_MODERN, LEGACY
 from mcpbridge.protocol.transport import Channel
-from mcpbridge.upstream.session.negotiation import PROBE_SECONDS, Discovered, ProbeKilled, Unsupported, Verdict, judge
+from mcpbridge.upstream.session.negotiation import (
+    LATE_PROBE_SECONDS,
+    PROBE_SECONDS,
+    Discovered,
+    ProbeKilled,
+    Unsupported,
+    Verdict,
+    judge,
+)
 
 log = get_logger("mcpbridge.session")
 
@@ -46,11 +54,12 @@ MAX_ENTRIES = 20_000
 """More of one kind than this is a fault of the server; the rest is left out."""
 
 PING_SECONDS = 10.0
+_EVERYTHING: dict[str, Any] = {"tools": {}, "resources": {}, "prompts": {}}
 
 
 class _InitializeResult(msgspec.Struct, rename="camel"):
     protocol_version: str
-    capabilities: dict[str, Any] = {}
+    capabilities: dict[str, Any] | None = None
     server_info: dict[str, Any] = {}
     instructions: Any = None
 
@@ -288,6 +297,12 @@ class UpstreamSession:
             self._adopt_discovered(verdict)
 
     async def _find_out_on_plain_channel(self, limits: Timeouts) -> None:
+        """Probe, and where that is met by silence, ask in the old way too. It ends in one of four ways.
+
+        1. The probe is answered by a modern server. 2. It is answered by a legacy one: the handshake decides.
+        3. The handshake succeeds while the probe has no answer. 4. The handshake fails while the probe has none: a
+        server that answers one request leaves no other unanswered for long, so it is not worth the time of a start.
+        """
         handshake: asyncio.Task[BridgeError | None] | None = None
         failure: BridgeError | None = None
         async with TaskGroup() as tasks:
@@ -297,15 +312,23 @@ class UpstreamSession:
                 # Silent, or still starting: ask in the old way too, the first useful answer decides.
                 handshake = tasks.create_task(self._try_handshake(limits))
                 await asyncio.wait([probe, handshake], return_when=asyncio.FIRST_COMPLETED)
-                if handshake.done() and handshake.result() is None:
+                if handshake.done() and (failure := handshake.result()) is None:
                     probe.cancel()
                     return
-            verdict = judge(answer := await probe)
-            if handshake is not None:
-                if isinstance(verdict, Verdict):
-                    failure = await handshake
-                else:
-                    handshake.cancel()
+                await asyncio.wait([probe], timeout=LATE_PROBE_SECONDS if handshake.done() else None)
+            is_silent = not probe.done()
+            if is_silent:
+                probe.cancel()
+            else:
+                verdict = judge(answer := probe.result())
+                if handshake is not None:
+                    if isinstance(verdict, Verdict):
+                        failure = await handshake
+                    else:
+                        handshake.cancel()
+        if is_silent:
+            assert failure is not None
+            raise _after_probe(failure)
         if not isinstance(verdict, Verdict):
             self._adopt_discovered(verdict)
             return
@@ -339,7 +362,7 @@ class UpstreamSession:
         self._meta = RequestMeta(discovered.version, self._client_info, _CAPABILITIES)
         self.modern, self.version = True, discovered.version
         # A server that only answered with a modern error has told nothing: ask it for everything.
-        self.capabilities = discovered.capabilities or {"tools": {}, "resources": {}, "prompts": {}}
+        self.capabilities = discovered.capabilities or _EVERYTHING
         self.server_info, self.instructions = discovered.server_info, discovered.instructions
         self._channel.negotiated(discovered.version)
 
@@ -365,7 +388,9 @@ class UpstreamSession:
                 f"it wants protocol revision {answer.protocol_version[:40]!r}, which the bridge does not speak",
             )
         self.version, self.profile = answer.protocol_version, profile
-        self.capabilities, self.server_info = answer.capabilities, answer.server_info
+        # A server that says nothing of its capabilities breaks the protocol: ask it for everything.
+        self.capabilities = _EVERYTHING if answer.capabilities is None else answer.capabilities
+        self.server_info = answer.server_info
         self.instructions = answer.instructions if isinstance(answer.instructions, str) else ""
         self._channel.negotiated(self.version)
         self._peer.notify("notifications/initialized")

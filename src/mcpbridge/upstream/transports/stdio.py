@@ -182,6 +182,7 @@ class _StdioChannel:
             on_broken=self._stdin_broken,
             stall_after=_STALL_SECONDS,
             on_stall=lambda: self.end(f"it did not read its input for {_STALL_SECONDS:g} s"),
+            watches=True,
         )
         self._watch = asyncio.ensure_future(self._watch_exit())
 
