@@ -122,12 +122,18 @@ def test_every_key_has_the_mark_that_is_looked_for() -> None:
     assert MARK in json.dumps({"mcpbridge/x": 1}).encode()
 
 
-async def test_no_client_hears_the_bridges_word_from_a_server() -> None:
+@pytest.mark.parametrize("size", [1, 2 << 20])
+async def test_no_client_hears_the_bridges_word_from_a_server(size: int) -> None:
     """Calls, errors, lists, notifications and progress: by whatever way the server speaks."""
+    block = {"type": "text", "text": "t" * size, "_meta": META}
     script = {
         **LEGACY_SERVER,
         "tools/list": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}, "_meta": META}]},
-        "tools/call": {"content": [{"type": "text", "text": "t", "_meta": META}], "_meta": META, "isError": True},
+        "tools/call": {
+            "content": [{"type": "text", "text": "t" * size, "_meta": META}],
+            "_meta": META,
+            "isError": True,
+        },
         "prompts/get": Refusal(-32000, "no", META),
     }
     up = ScriptedTransport(script)

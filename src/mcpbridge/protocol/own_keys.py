@@ -6,6 +6,7 @@ the `data` of an error the same keys count. Data of tools is no place for it and
 structured content. `Peer` asks this for every message in which the prefix stands; names were spelled plainly before.
 """
 
+import re
 from typing import Any, cast
 
 import msgspec
@@ -16,6 +17,9 @@ from mcpbridge.protocol.meta import OWN
 
 MARK = b'"' + OWN.encode()
 """Stands in every message that has such a key."""
+
+holds_mark = re.compile(re.escape(MARK)).search
+"""The search for large messages: it does not copy them."""
 
 _DATA = frozenset({"structuredContent", "inputSchema", "outputSchema", "requestedSchema", "arguments", "input"})
 """Members whose values are data of tools."""

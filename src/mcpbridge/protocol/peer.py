@@ -21,6 +21,7 @@ from mcpbridge.base.errors import (
     UpstreamTimeout,
 )
 from mcpbridge.base.log import get_logger
+from mcpbridge.protocol.body import LARGE
 from mcpbridge.protocol.deadlines import Deadlines, Timeouts
 from mcpbridge.protocol.error_codes import INTERNAL_ERROR, METHOD_NOT_FOUND
 from mcpbridge.protocol.jsonrpc import (
@@ -32,7 +33,7 @@ from mcpbridge.protocol.jsonrpc import (
     encode_response,
 )
 from mcpbridge.protocol.meta import cancelled_id, progress_token, subscription_id
-from mcpbridge.protocol.own_keys import MARK, remove_own_keys
+from mcpbridge.protocol.own_keys import MARK, holds_mark, remove_own_keys
 from mcpbridge.protocol.transport import Channel, Outgoing
 
 log = get_logger("mcpbridge.peer")
@@ -209,7 +210,10 @@ class Peer:
         """Take a message to whom it concerns. Whatever is wrong with it ends here: others follow behind it."""
         self.last_heard = self._loop.time()
         try:
-            if MARK in bytes(frame.result) or MARK in bytes(frame.params) or MARK in bytes(frame.error):
+            is_suspect = (
+                MARK in bytes(frame.result) if len(frame.result) < LARGE else holds_mark(frame.result) is not None
+            )
+            if is_suspect or MARK in bytes(frame.params) or MARK in bytes(frame.error):
                 self._remove_own_keys(frame)
             if not frame.method:
                 self._answered(frame)

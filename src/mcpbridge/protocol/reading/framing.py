@@ -62,7 +62,7 @@ class LineReader:
                     if self.unfinished:
                         self._take(line, items)
                     elif line[0] in _STARTS:
-                        if b"\\u00" in line or b"\\/" in line or not line.isascii():
+                        if (b"\\" in line and (b"\\u00" in line or b"\\/" in line)) or not line.isascii():
                             self._take(line, items)
                             continue
                         try:  # as `_take`, which nearly every line would enter here
