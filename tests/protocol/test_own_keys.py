@@ -130,7 +130,7 @@ async def test_no_client_hears_the_bridges_word_from_a_server(size: int) -> None
         **LEGACY_SERVER,
         "tools/list": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}, "_meta": META}]},
         "tools/call": {
-            "content": [{"type": "text", "text": "t" * size, "_meta": META}],
+            "content": [block],
             "_meta": META,
             "isError": True,
         },
