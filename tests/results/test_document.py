@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpbridge.results.document import read
+from support.cpu_time import assert_no_longer
 
 
 def test_a_json_array_and_object_are_read_with_their_numbers_as_written() -> None:
@@ -164,6 +165,9 @@ def test_code_is_never_run() -> None:
 )
 def test_what_looks_like_python_over_and_over_takes_time_in_proportion(text: str) -> None:
     """Each would take minutes if its rest were searched again from each place."""
+    ordinary = repr([f"word {number}" for number in range(len(text) // 14)])
+    assert read(ordinary).is_structured
+    assert_no_longer(lambda: read(text), lambda: read(ordinary))
     assert not read(text).is_structured
 
 

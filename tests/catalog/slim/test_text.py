@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpbridge.catalog.slim.text import brief, cap_description, first_sentence, telling_sentence, tidied
+from support.cpu_time import assert_no_longer
 
 TEXTS = st.text(st.sampled_from("ab. \n\t…(optional)e.g!。\U0001f600\ud800:#-<>"), max_size=200) | st.text(max_size=80)
 
@@ -107,6 +108,8 @@ def test_megabytes_are_no_more_work_than_pages() -> None:
         "# a\n" * 80_000,
         "\n" * 900_000,
     ):
+        ordinary = "A sentence of words, and one more. " * (len(text) // 35)
+        assert_no_longer(lambda text=text: tidied(text), lambda ordinary=ordinary: tidied(f"{ordinary} "))
         for short in (
             brief(text, 160),
             first_sentence(text, 160),
