@@ -274,7 +274,7 @@ async def seen(bridge: Bridge, tool: str = "look") -> Any:
 async def test_a_server_runs_in_a_container_and_nothing_is_left_of_it(ready: TestEngine, tmp_path: Path) -> None:
     shown = tmp_path / "shown"
     shown.mkdir()
-    shown.chmod(0o755)
+    shown.chmod(0o777)
     (shown / "note.txt").write_text("x")
     container = {"mounts": [f"{shown}:/data:ro", f"{shown}:/more"], "workdir": "/tmp", "user": "12:34"}
     env = {"TOKEN": 's3cret x="1"', "PATH": "/nowhere"}
@@ -292,7 +292,7 @@ async def test_a_server_runs_in_a_container_and_nothing_is_left_of_it(ready: Tes
         assert "s3cret" not in Path("/proc/self/cmdline").read_text()
         refused = await bridge.call_tool("boxed/write")
         assert refused.is_error
-        assert "Read-only" in refused.text or "Permission" in refused.text
+        assert "Read-only file system" in refused.text
 
 
 async def test_two_servers_have_containers_of_their_own(ready: TestEngine) -> None:
@@ -324,7 +324,7 @@ async def test_memory_is_limited_and_the_bridge_lives(ready: TestEngine) -> None
         killed = await bridge.call_tool("boxed/fill")
         assert killed.is_error
         assert sorted(Path.cwd().iterdir()) == before
-        assert "137" in killed.text or "SIGKILL" in killed.text
+        assert "exit code 137" in killed.text
         assert (await seen(bridge))["cwd"] == "/"  # in a new one
 
 
