@@ -54,6 +54,10 @@ _QUERY = re.compile(
 _ELEMENT = re.compile(r"<([A-Za-z_][\w.-]{0,79})>([^<>]++)(?=</\1>)")
 _PAIR = re.compile(r"\(b?([\"'])([\w-]{1,80}+)\1, b?([\"'])((?:(?!\3)[^\\\n])++)(?=\3\))")
 """A header as Python shows it in a list."""
+_USER_PAIR = re.compile(
+    r"(\bauth[ \t]{0,3}[:=][ \t]{0,3}\([\"'][^\"'\n]{0,128}+[\"'],[ \t]{0,3}[\"'])(?!\[redacted\])([^\"'\n]{1,256}+)"
+)
+"""User and password as HTTP clients in Python take them."""
 _NAMED = re.compile(
     r"(\bname[\"']?[ \t]{0,3}[:=][ \t]{0,3}[\"']?)([A-Za-z_][\w-]{0,79}+)"
     r"([\"']?[,;]?\s{1,40}[\"']?value[\"']?[ \t]{0,3}[:=][ \t]{0,3})"
@@ -78,7 +82,8 @@ _DIRECTIVE = re.compile(
 _SENTENCE = re.compile(
     r"(?<![\w-])((?:api|access|secret|private|client|auth|bearer|bot|refresh|signing|encryption|license|service)?[ _-]?"
     r"(?:password|passwd|passphrase|passcode|secret|token|key|credentials?|pin|otp))"
-    r"((?:[ \t]+(?:is|was|of|provided|used|given|value|set to|equals))?[ \t]*[:=]?[ \t]*)"
+    r"((?:[ \t]+for[ \t]+[\w.@-]{1,64}+)?"
+    r"(?:[ \t]+(?:is|was|of|provided|used|given|value|set to|equals))?[ \t]*[:=]?[ \t]*)"
     r"(\"[^\"\s]{3,256}+\"|'[^'\s]{3,256}+'|`[^`\s]{3,256}+`|[^\s\"'`<>,;(){}\[\]|\\]{6,128}+)",
     re.IGNORECASE,
 )
@@ -151,6 +156,8 @@ def _pass(text: str) -> str:
         text = _PAIR.sub(_of_pair, text)
     elif "(" in text and ("'," in text or '",' in text):
         text = _PAIR.sub(_of_pair, text)
+    if "auth" in text and "(" in text:
+        text = _USER_PAIR.sub(rf"\1{MASK}", text)
     if "=" in text or "%3" in text:
         text = _QUERY.sub(_of_query, text)
     if "</" in text:
@@ -271,12 +278,20 @@ def _of_sentence(match: re.Match[str]) -> str:
 
 
 def _looks_random(bare: str) -> bool:
+    if _LONG_KEY.fullmatch(bare):
+        return True
     digits = sum(map(str.isdigit, bare))
     return len(bare) >= 8 and digits >= 2 and digits < len(bare) and not _COUNTED_WORDS.fullmatch(bare)
 
 
+_LONG_KEY = re.compile(r"(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?=[^0-9]*[0-9])[A-Za-z0-9+/]{32,128}+={0,2}")
+"""A key may have slashes, as those of AWS have, but no path is so long without a sign between its words."""
+
+
 def _is_place(bare: str) -> bool:
     """A path, a file and its line, an address, a time."""
+    if _LONG_KEY.fullmatch(bare):
+        return False
     return (
         "/" in bare
         or "\\" in bare
