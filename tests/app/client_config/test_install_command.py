@@ -235,6 +235,7 @@ def test_the_configuration_is_always_named_and_so_is_the_profile(home: Home) -> 
     home.run("install", "cursor")
     assert read(path)["mcpServers"]["mcpbridge"]["args"] == ["serve", "--config", str(usual)]
     Path("servers.toml").write_text("")
+    assert home.run("trust").code == 0
     done = home.run("install", "cursor")
     assert done.out.startswith("updated")
     assert "the configuration of this directory" in done.err
@@ -261,6 +262,7 @@ def test_in_a_file_that_others_have_stands_no_path_of_this_machine(home: Home, m
     assert table(read(home.file("gemini", "project")))["mcpbridge"] == {"command": "mcpbridge", "args": ["serve"]}
     assert "lies outside the project" in done.err
     Path("servers.toml").write_text("")
+    assert home.run("trust").code == 0
     for client, config in (
         ("gemini", "servers.toml"),
         ("claude-code", "servers.toml"),
@@ -281,6 +283,7 @@ def test_variables_reach_the_bridge_where_the_client_would_keep_them(
         '[servers.a]\ncommand = "a"\nenv = { A = "${A_TOKEN}", B = "x ${B_TOKEN:-}", C = "$${C}" }\n'
         '[servers.off]\ncommand = "a"\ndisabled = true\nenv = { A = "${OFF}" }\n'
     )
+    assert home.run("trust").code == 0
     codex = home.has("codex", '[mcp_servers.mcpbridge]\ncommand = "mcpbridge"\nargs = ["serve"]\nenv_vars = ["MINE"]\n')
     gemini = home.has("gemini", "")
     assert home.run("install", "codex", "gemini").code == 0
@@ -448,6 +451,7 @@ def test_a_newer_install_takes_the_place_of_an_older_one_without_a_trace(home: H
     text = "extensions:\n  a:\n    cmd: x # mine\n"
     path = home.has("goose", text)
     Path("servers.toml").write_text("")
+    assert home.run("trust").code == 0
     home.run("install", "goose")
     path.write_text(path.read_text() + "GOOSE_MODE: auto\n")
     home.run("install", "goose", "--http", "https://example.org/mcp")
@@ -464,6 +468,7 @@ def test_what_people_and_the_client_added_to_the_entry_stays_in_it(home: Home) -
     assert home.run("install", "codex").out.startswith("was installed")
     assert path.read_text() == grown
     Path("servers.toml").write_text("")
+    assert home.run("trust").code == 0
     home.run("install", "codex")
     here = ["serve", "--config", str(home.project / "servers.toml")]
     wanted = {**START, **OF_CODEX, "args": here, "tools": {"x": {"approval_mode": "auto"}}}

@@ -1,6 +1,7 @@
 """From the files of all clients to one `servers.toml` (issue 7, import)."""
 
 import json
+import os
 import stat
 import tomllib
 from datetime import datetime
@@ -216,6 +217,12 @@ EXPECTED: dict[str, dict[str, Any]] = {
 """By hand: what each server of the fixtures is in our words. `~/` stands for the home they are in."""
 
 
+@pytest.fixture(autouse=True)
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which files are trusted is nobody else's business."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
 def planned(
     found: Found, path: Path, secrets_to: SecretsTo = "env", *, replacing: bool = False, **environ: str
 ) -> Plan:
@@ -270,7 +277,7 @@ def test_where_each_stands_is_known(tmp_path: Path) -> None:
 def test_the_bridge_takes_what_is_written(tmp_path: Path, secrets_to: SecretsTo) -> None:
     path = tmp_path / "config" / "servers.toml"
     plan = planned(find_here(tmp_path), path, secrets_to)
-    assert carry_out(plan, NOW) is None
+    assert carry_out(plan, NOW, os.environ) is None
     settings = read(path, {}).settings
     assert settings.servers.keys() == tables(plan).keys()
     assert "mcpbridge" not in settings.servers
@@ -311,7 +318,7 @@ def test_secrets_in_private_files_bring_in_what_was_there(tmp_path: Path) -> Non
     """So that the servers work at once; the file of a secret is for its owner alone."""
     path = tmp_path / "config" / "servers.toml"
     plan = planned(find_here(tmp_path), path, "file")
-    carry_out(plan, NOW)
+    carry_out(plan, NOW, os.environ)
     settings = read(path, {}).settings
     assert settings.servers["GitHub-work"].env["GITHUB_PERSONAL_ACCESS_TOKEN"] == SECRETS[0]
     assert settings.servers["db"].args[1] == "postgresql://shop:hunter2hunter2@localhost:5432/shop"
@@ -347,7 +354,7 @@ def test_a_password_in_a_url_becomes_a_header(tmp_path: Path) -> None:
         tmp_path, {"mcpServers": {"a": {"url": "https://ada:pass%20word@example.com/mcp?token=abcd1234efgh"}}}
     )
     path = tmp_path / "s.toml"
-    carry_out(planned(found, path, "file"), NOW)
+    carry_out(planned(found, path, "file"), NOW, os.environ)
     server = read(path, {}).settings.servers["a"]
     assert server.url == "https://example.com/mcp?token=abcd1234efgh"
     assert server.headers == {"Authorization": "Basic YWRhOnBhc3Mgd29yZA=="}
@@ -377,7 +384,7 @@ def test_what_is_there_stays_as_it_is(tmp_path: Path) -> None:
     plan = planned(find_here(tmp_path, "claude-code"), path)
     assert became(plan)["claude-code/time"] == ("new", "time-claude-code")
     assert [one.became for one in plan.outcomes if one.name == "time"] == ["kept"]
-    backup = carry_out(plan, NOW)
+    backup = carry_out(plan, NOW, os.environ)
     assert backup
     assert backup.name == "servers.toml.2026-11-22-102030.bak"
     assert backup.read_bytes() == before
@@ -409,7 +416,7 @@ def test_servers_may_be_written_in_any_way(tmp_path: Path, before: str) -> None:
 @pytest.mark.parametrize("secrets_to", ["env", "file", "keep"])
 def test_a_second_time_there_is_nothing_to_do(tmp_path: Path, secrets_to: SecretsTo) -> None:
     path, found = tmp_path / "servers.toml", find_here(tmp_path)
-    carry_out(planned(found, path, secrets_to), NOW)
+    carry_out(planned(found, path, secrets_to), NOW, os.environ)
     for again in ("env", "file", "keep"):
         plan = planned(found, path, again)
         if (secrets_to, again) == ("env", "file"):  # what waits for variables would get its secrets
@@ -436,6 +443,7 @@ def test_every_copy_is_kept_and_secrets_stay_with_their_owner(tmp_path: Path) ->
                 one_file(tmp_path, {"mcpServers": {name: {"command": name, "env": {"T_TOKEN": name}}}}), path, "keep"
             ),
             NOW,
+            os.environ,
         )
         for name in ("a", "b")
     ]
@@ -446,14 +454,14 @@ def test_every_copy_is_kept_and_secrets_stay_with_their_owner(tmp_path: Path) ->
     (tmp_path / "secrets").symlink_to(elsewhere)
     found = one_file(tmp_path, {"mcpServers": {"c": {"command": "c", "env": {"T_TOKEN": "c"}}}})
     with pytest.raises(ConfigError, match="is a link"):
-        carry_out(planned(found, path, "file"), NOW)
+        carry_out(planned(found, path, "file"), NOW, os.environ)
     assert not list(elsewhere.iterdir())
 
 
 def test_what_people_changed_since_is_not_written_anew(tmp_path: Path) -> None:
     path = tmp_path / "servers.toml"
     found = one_file(tmp_path, {"mcpServers": {"a": {"command": "a", "env": {"A_TOKEN": SECRETS[0]}}}})
-    carry_out(planned(found, path), NOW)
+    carry_out(planned(found, path), NOW, os.environ)
     plan = planned(found, path, "file")
     assert [one.became for one in plan.outcomes] == ["replaced"]
     assert tables(plan)["a"]["env"] == {"A_TOKEN": "${file:secrets/A_TOKEN}"}
@@ -602,7 +610,7 @@ def test_what_somebody_else_wrote_meanwhile_is_not_lost(tmp_path: Path) -> None:
     plan = planned(one_file(tmp_path, {"mcpServers": {"b": {"command": "y"}}}), path)
     path.write_text("# quicker\n")
     with pytest.raises(ConfigError, match="meanwhile"):
-        carry_out(plan, NOW)
+        carry_out(plan, NOW, os.environ)
     assert path.read_text() == "# quicker\n"
 
 
@@ -611,7 +619,7 @@ def test_a_link_is_followed(tmp_path: Path) -> None:
     (tmp_path / "dotfiles").mkdir()
     path = tmp_path / "servers.toml"
     path.symlink_to(tmp_path / "dotfiles" / "servers.toml")
-    carry_out(planned(one_file(tmp_path, {"mcpServers": {"b": {"command": "y"}}}), path), NOW)
+    carry_out(planned(one_file(tmp_path, {"mcpServers": {"b": {"command": "y"}}}), path), NOW, os.environ)
     assert path.is_symlink()
     assert "servers.b" in (tmp_path / "dotfiles" / "servers.toml").read_text()
 
