@@ -316,17 +316,16 @@ class UpstreamSession:
                     probe.cancel()
                     return
                 await asyncio.wait([probe], timeout=LATE_PROBE_SECONDS if handshake.done() else None)
-            is_silent = not probe.done()
-            if is_silent:
-                probe.cancel()
-            else:
+            if probe.done():
                 verdict = judge(answer := probe.result())
                 if handshake is not None:
                     if isinstance(verdict, Verdict):
                         failure = await handshake
                     else:
                         handshake.cancel()
-        if is_silent:
+            else:
+                probe.cancel()
+        if verdict is None:
             assert failure is not None
             raise _after_probe(failure)
         if not isinstance(verdict, Verdict):
