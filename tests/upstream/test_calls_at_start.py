@@ -5,8 +5,16 @@ from typing import Any
 import pytest
 
 from mcpbridge.upstream import startup_wait
+from mcpbridge.upstream.session import session
 from support.in_process_bridge import Ear, bridged
-from support.upstreams.scripted_upstream import LEGACY_SERVER, MODERN_SERVER, SILENCE, ScriptedTransport
+from support.upstreams.scripted_upstream import (
+    LEGACY_SERVER,
+    MODERN_SERVER,
+    SILENCE,
+    Refusal,
+    ScriptedTransport,
+    supervised,
+)
 
 HANGING: Any = {"server/discover": SILENCE, "initialize": SILENCE}
 
@@ -71,3 +79,25 @@ async def test_a_silent_server_is_not_asked_for_what_it_never_announced(method: 
         ear = Ear(bridge.server)
         await ear.initialize()
         assert (await ear.ask(method, {}))["error"]["code"] == -32601
+
+
+@pytest.mark.parametrize(
+    ("initialize", "reason"),
+    [
+        ({**LEGACY_SERVER["initialize"], "protocolVersion": "2031-01-01"}, "it wants protocol revision '2031-01-01'"),
+        ({**LEGACY_SERVER["initialize"], "protocolVersion": 7}, "is not valid"),
+        ({}, "is not valid"),
+        ({"protocolVersion": "2025-06-18", "capabilities": []}, "is not valid"),
+        (Refusal(-32603, "out of order"), "it refused to begin: out of order"),
+    ],
+)
+async def test_a_handshake_that_fails_behind_a_silent_probe_is_a_failed_start(
+    initialize: Any, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It must not stay `starting` until the time of a start is over: that is an hour here."""
+    monkeypatch.setattr(session, "PROBE_SECONDS", 0.01)
+    monkeypatch.setattr(session, "LATE_PROBE_SECONDS", 0.01)
+    up = ScriptedTransport(LEGACY_SERVER, **{"server/discover": SILENCE, "initialize": initialize})
+    async with supervised(up, init_timeout=3600) as (upstream, watcher):
+        await watcher.reaches("retrying")
+        assert reason in upstream.status.reason

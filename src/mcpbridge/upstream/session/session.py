@@ -305,6 +305,8 @@ class UpstreamSession:
         """
         handshake: asyncio.Task[BridgeError | None] | None = None
         failure: BridgeError | None = None
+        answer: Raw | BridgeError | None = None
+        verdict: Discovered | Unsupported | Verdict | None = None
         async with TaskGroup() as tasks:
             probe = tasks.create_task(self._probe(limits))
             await asyncio.wait([probe], timeout=min(PROBE_SECONDS, limits.total))
