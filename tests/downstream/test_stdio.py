@@ -160,7 +160,7 @@ async def test_both_eras_may_be_mixed_on_one_channel() -> None:
         found = await channel.ask("server/discover", "d", _meta=envelope())
         assert "2026-07-28" in found["result"]["supportedVersions"]
         assert "resultType" in (await channel.ask("tools/call", 1, **CALL, _meta=envelope()))["result"]
-        assert (await channel.ask("tools/list", 2))["error"]["code"] == -32600, "no handshake yet, no envelope"
+        assert (await channel.ask("tools/list", 2))["error"]["code"] == -32602, "no handshake, and no envelope any more"
         channel.write(opening("2025-03-26"))
         await channel.answer("init")
         assert "resultType" not in (await channel.ask("tools/call", 3, **CALL))["result"]

@@ -89,15 +89,26 @@ class Rewriting:
     """Which tools' results are rewritten, for one snapshot."""
 
     def __init__(
-        self, servers: Mapping[str, OfferSettings], defaults: ResultSettings | None, large: frozenset[str]
+        self,
+        servers: Mapping[str, OfferSettings],
+        defaults: ResultSettings | None,
+        large: frozenset[str],
+        *,
+        always_recalls: bool = False,
     ) -> None:
-        """`defaults` None: no result is. `large`: ids of tools whose results have been large."""
+        """`defaults` None: no result is. `large`: ids of tools whose results have been large.
+
+        `always_recalls`: results of tools that are not here may have been kept.
+        """
         self._servers, self._defaults, self._large = servers, defaults, large
+        self._always_recalls = always_recalls
         self._options: dict[str, ResultOptions] = {}
 
     def without_needless(self, items: Sequence[tuple[str, Item]]) -> list[tuple[str, Item]]:
         """The tools that there are: without `recall` where no result is ever kept."""
-        if any(server != BRIDGE and self._keeps(server, item.definition.key) for server, item in items):
+        if self._always_recalls or any(
+            server != BRIDGE and self._keeps(server, item.definition.key) for server, item in items
+        ):
             return list(items)
         return [(server, item) for server, item in items if server != BRIDGE or item.definition.key != "recall"]
 

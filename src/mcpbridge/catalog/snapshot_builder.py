@@ -74,6 +74,8 @@ class SnapshotBuilder:
         self._slim: Level = slim
         self.large: frozenset[str] = frozenset()
         """Ids (`server/name`, the server's own) of tools whose results have been large."""
+        self.always_recalls = False
+        """Results of servers that are not here may have been kept: `recall` is listed whatever else is."""
         self._seen: dict[str, tuple[Offer, OfferSettings | None, Accepted]] = {}
         self._entries: dict[_EntryKey, Entry] = {}
         self.seen_uris = SeenUris()
@@ -98,7 +100,7 @@ class SnapshotBuilder:
         own = (_uris_of(accepted.get(name), name, settings.get(name)) for name in names)
         uris = UriIndex(own, self.seen_uris, keeps_all=self._keeps_uris)
         runs_tasks = frozenset(offer.server for offer in offers if offer.runs_tasks)
-        rewriting = Rewriting(settings, self._results, self.large)
+        rewriting = Rewriting(settings, self._results, self.large, always_recalls=self.always_recalls)
         merge = _Merge(accepted, uris, self._names, self._entries, runs_tasks, rewriting, self._slim, self.cache)
         tools, prompts = merge.tools(), merge.prompts()
         resources, templates = merge.resources(), merge.templates()

@@ -182,7 +182,7 @@ def build(
         {**settings.servers, **backends.sources, **builtins.sources},
         backends,
         builtins,
-        _builder_of(settings, identity),
+        _builder_of(settings, identity, is_whole=shared.is_whole),
     )
 
 
@@ -190,9 +190,9 @@ def _call_log(settings: Settings) -> Path | None:
     return call_log_path(settings.call_log, settings.store) if settings.call_log.enabled else None
 
 
-def _builder_of(settings: Settings, identity: Identity) -> SnapshotBuilder:
+def _builder_of(settings: Settings, identity: Identity, *, is_whole: bool) -> SnapshotBuilder:
     server_info = encode({"name": identity.name, "version": identity.version})
-    return SnapshotBuilder(
+    builder = SnapshotBuilder(
         name_length=settings.bridge.name_length,
         prefix=settings.bridge.prefix,
         page_size=settings.bridge.page_size,
@@ -201,6 +201,8 @@ def _builder_of(settings: Settings, identity: Identity) -> SnapshotBuilder:
         results=settings.results,
         slim=settings.expose.mildest,
     )
+    builder.always_recalls = not is_whole
+    return builder
 
 
 def selectors_of(settings: Settings, functions: Sequence[Hook] = ()) -> Iterator[Selector]:

@@ -18,7 +18,8 @@ URL = {"url": "https://x.example/mcp"}
 ENDPOINT = {"endpoint": "https://x.example/{city}"}
 
 REFUSED = {
-    "url": "command args env inherit_env cwd tls proxy roots memory_limit sandbox unavailable project_texts",
+    "url": "command args env inherit_env cwd image container tls proxy roots memory_limit sandbox unavailable "
+    "project_texts",
     "endpoint": "tls proxy unavailable",
     "openapi": "tls proxy unavailable",
     "grpc": "descriptor unavailable",

@@ -20,7 +20,6 @@ from mcpbridge.core.elicitation import (
     elicitation_mode,
     question_refusal,
 )
-from mcpbridge.downstream.elicitation.page_addresses import checked_page, message_of_page, plain_url
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.error_codes import INVALID_PARAMS
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, decode_array, encode
@@ -71,6 +70,9 @@ def _drop_hop_by_hop(params: Body) -> None:
 def _elicitation(question: Question, params: Body, version: str, elicitation_id: str) -> None:
     message = params.text("message")
     if elicitation_mode(params) == "url":
+        # here, since it loads the HTTP library, and few clients are ever asked to open a page
+        from mcpbridge.downstream.elicitation.page_addresses import checked_page, message_of_page, plain_url
+
         url = params.text("url")
         page = checked_page(url, is_own=question.is_own)
         params.put("message", message_of_page(question.upstream, message, page))

@@ -22,7 +22,6 @@ from msgspec import Raw
 from mcpbridge.base.errors import BadRequest, BridgeError, UpstreamAnswered, UpstreamGarbled, UrlRequired
 from mcpbridge.core.elicitation import ELICIT, URL_SINCE, Question, QuestionRefused
 from mcpbridge.downstream.client import Client
-from mcpbridge.downstream.elicitation.page_addresses import checked_page, message_of_page, plain_url
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.error_codes import URL_ELICITATION_REQUIRED, code_of
 from mcpbridge.protocol.jsonrpc import Fields, decode_array, decode_fields, encode
@@ -220,6 +219,9 @@ def pages_first(error: UpstreamAnswered, client: Client) -> BridgeError:
     pages = [Body(question.params) for question in url_questions(error)]
     if not pages:
         return error
+    # here, since it loads the HTTP library, and few clients are ever asked to open a page
+    from mcpbridge.downstream.elicitation.page_addresses import checked_page
+
     try:
         for page in pages:
             checked_page(page.text("url"))
@@ -238,6 +240,8 @@ def pages_first(error: UpstreamAnswered, client: Client) -> BridgeError:
 
 
 def _show_host(server: str, entry: dict[str, Any]) -> None:
+    from mcpbridge.downstream.elicitation.page_addresses import checked_page, message_of_page, plain_url
+
     url: object = entry.get("url")
     if isinstance(url, str):
         page = checked_page(url)
