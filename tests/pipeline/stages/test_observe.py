@@ -134,7 +134,11 @@ async def test_a_question_of_the_server_is_one_request_and_its_answer_another() 
 
 async def test_requests_beside_tool_calls_count_by_method_alone() -> None:
     """Names of prompts and addresses of resources are no series: there may be any number of them."""
-    declared = {"protocolVersion": "2025-06-18", "capabilities": {"prompts": {}, "resources": {}}, "serverInfo": {}}
+    declared = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {"prompts": {}, "resources": {}, "custom": {}},
+        "serverInfo": {},
+    }
     script = {
         "initialize": declared,
         "prompts/list": {"prompts": [{"name": "greet"}]},
@@ -201,7 +205,9 @@ async def test_events_wait_without_content_where_none_is_kept() -> None:
 
 
 async def test_methods_and_codes_of_any_name_make_no_series_of_their_own() -> None:
-    script = {**LEGACY_SERVER, "made/up": Refusal(-7, "no"), "tools/call": Refusal(-7, "no")}
+    declared = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}, "made": {}}, "serverInfo": {}}
+    refusals = {"made/up": Refusal(-7, "no"), "tools/call": Refusal(-7, "no")}
+    script = {**LEGACY_SERVER, "initialize": declared, **refusals}
     async with bridged({"old": ScriptedTransport(script)}) as bridge:
         ear = Ear(bridge.server)
         await ear.initialize()
