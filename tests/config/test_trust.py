@@ -288,7 +288,7 @@ def test_the_store_is_the_users_alone_and_holds_no_secrets(environ: dict[str, st
     assert stat.S_IMODE(store.path.stat().st_mode) == 0o600
 
 
-@pytest.mark.skipif(os.name != "posix", reason="modes")
+@pytest.mark.skipif(os.name != "posix", reason="file modes are those of POSIX")
 def test_a_store_that_others_could_have_written_counts_for_nothing(environ: dict[str, str]) -> None:
     _edit("servers.toml", SERVER)()
     store = trust(environ)

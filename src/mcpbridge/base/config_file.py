@@ -33,13 +33,13 @@ def find_config(explicit: str | None, environ: Mapping[str, str], *, here: bool 
     """
     if (named := named_config(explicit, environ)) is not None:
         return named[0] if os.path.isfile(named[0]) else None
-    if here and found_here(explicit, environ):
+    if here and is_found_in_working_directory(explicit, environ):
         return os.path.realpath(FILE_NAME) if os.path.islink(FILE_NAME) else FILE_NAME
     users = os.path.join(users_config_path(environ), FILE_NAME)
     return users if os.path.isfile(users) else None
 
 
-def found_here(explicit: str | None, environ: Mapping[str, str]) -> bool:
+def is_found_in_working_directory(explicit: str | None, environ: Mapping[str, str]) -> bool:
     """Whether the file to read is one of the working directory that nobody named, and that is not the user's own."""
     if named_config(explicit, environ) is not None or not os.path.isfile(FILE_NAME) or not is_ours(FILE_NAME):
         return False

@@ -18,7 +18,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mcpbridge.base.config_file import FILE_NAME, find_config, found_here, is_ours, named_config
+from mcpbridge.base.config_file import FILE_NAME, find_config, is_found_in_working_directory, is_ours, named_config
 from mcpbridge.base.directories import config_directory
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.config import line_numbers as position
@@ -71,7 +71,7 @@ def load(
         ConfigError: there is none, it cannot be read, or it is wrong.
     """
     environ = os.environ if environ is None else environ
-    is_found = here and found_here(explicit, environ)
+    is_found = here and is_found_in_working_directory(explicit, environ)
     loaded = read(find(explicit, environ, here=here), environ)
     return require_trust(loaded, environ, agree=agree) if is_found else loaded
 

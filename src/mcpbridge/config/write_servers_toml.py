@@ -34,7 +34,7 @@ class Change:
 
 
 @contextmanager
-def trust_kept(path: Path, environ: Mapping[str, str], after: str) -> Generator[None]:
+def keep_trust(path: Path, environ: Mapping[str, str], after: str) -> Generator[None]:
     """Within, one of our own commands writes `after` to a configuration: it stays trusted if it was.
 
     A file that is new is trusted, since nobody else wrote any of it; the user's own needs no trust.
@@ -79,7 +79,7 @@ def write(change: Change, environ: Mapping[str, str]) -> None:
     Raises:
         ConfigError: it cannot be written, or somebody else changed the file meanwhile.
     """
-    with trust_kept(change.path, environ, change.after):
+    with keep_trust(change.path, environ, change.after):
         _write(change, environ)
 
 
@@ -101,5 +101,5 @@ def undo(change: Change, environ: Mapping[str, str]) -> None:
     Raises:
         ConfigError: it cannot be written.
     """
-    with trust_kept(change.path, environ, change.before), suppress(ChangedMeanwhile):
+    with keep_trust(change.path, environ, change.before), suppress(ChangedMeanwhile):
         replace_file(change.path, change.written, change.data, private=True)

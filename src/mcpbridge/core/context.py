@@ -19,6 +19,7 @@ from mcpbridge.core.elicitation import NOBODY, Elicitor
 from mcpbridge.core.events import EventBus
 from mcpbridge.core.jobs import Jobs
 from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import decode_text
 from mcpbridge.protocol.meta import CONTEXT, RUN
 
 _LONGEST = 200
@@ -194,7 +195,6 @@ class _ClaimedContext(msgspec.Struct):
 
 
 _decode_claims = msgspec.json.Decoder(_ClaimedContext).decode
-_decode_text = msgspec.json.Decoder(str).decode
 
 
 def new_run() -> str:
@@ -232,7 +232,7 @@ def text_in(meta: Body | None, key: str) -> str:
     """A name in a request's `_meta`; empty when there is none, or none of a sensible length."""
     try:
         raw = meta.get(key) if meta is not None else None
-        return short(_decode_text(raw)) if raw is not None else ""
+        return short(decode_text(raw)) if raw is not None else ""
     except (msgspec.DecodeError, RecursionError):
         return ""
 

@@ -19,7 +19,7 @@ from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.pipeline.permissions.policy import Audience
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.error_codes import INVALID_PARAMS
-from mcpbridge.protocol.jsonrpc import Frame
+from mcpbridge.protocol.jsonrpc import Frame, decode_text
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.supervisor import Upstream
 
@@ -44,8 +44,6 @@ class Startup(Protocol):
 
 
 EMPTY = b"{}"
-decode_text = msgspec.json.Decoder(str).decode
-"""The bytes of a JSON string to its text."""
 
 
 def text(params: Body, name: str) -> str:

@@ -12,7 +12,7 @@ from msgspec import Raw
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.core.failure_masking import masked_log
 from mcpbridge.downstream.client import Notify
-from mcpbridge.protocol.jsonrpc import decode_fields, encode, encode_fields, encode_notification
+from mcpbridge.protocol.jsonrpc import decode_fields, decode_text, encode, encode_fields, encode_notification
 from mcpbridge.protocol.log_levels import LEVELS
 
 BURST = 20
@@ -21,7 +21,6 @@ PER_SECOND = 10
 
 _RANK = {level: rank for rank, level in enumerate(LEVELS)}
 _decode_number = msgspec.json.Decoder(float).decode
-_decode_text = msgspec.json.Decoder(str).decode
 
 
 _REDACT = Redactor()
@@ -110,8 +109,8 @@ def log_notification(upstream: str, params: Raw, least: str, redact: Callable[[s
     """
     try:
         fields = decode_fields(params)
-        level = _decode_text(fields["level"])
-        logger = _decode_text(fields["logger"]) if "logger" in fields else ""
+        level = decode_text(fields["level"])
+        logger = decode_text(fields["logger"]) if "logger" in fields else ""
     except (msgspec.DecodeError, KeyError):
         return None
     if _RANK.get(level, 0) < _RANK.get(least, 0):

@@ -10,10 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, Fields, decode_fields, encode, encode_fields
-
-_decode_text = msgspec.json.Decoder(str).decode
-
+from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, Fields, decode_fields, decode_text, encode, encode_fields
 
 LARGE = 1 << 20
 """Bytes from which on a body is split at once: a search copies it, and each look inside is a search of its own."""
@@ -60,7 +57,7 @@ class Body:
 
     def text(self, name: str) -> str:
         """A member that must be a string. Raises KeyError when it is missing, msgspec.DecodeError when it is none."""
-        return _decode_text(self.fields[name])
+        return decode_text(self.fields[name])
 
     def inner(self, name: str) -> "Body | None":
         """A member that is an object, as a body of its own; None when there is none or it is not an object.

@@ -60,6 +60,8 @@ def decode_arriving_frame(data: bytes) -> Frame:
     return decode_frame(with_plain_names(data))
 
 
+decode_text = msgspec.json.Decoder(str).decode
+"""A JSON string as text. Raises msgspec.DecodeError for anything else."""
 decode_array = _array_decoder.decode
 """Bytes of an array to its members' bytes; same errors as `decode_frame`."""
 

@@ -17,7 +17,7 @@ from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.files.backups import Backups
 from mcpbridge.config.files.write_file import ChangedMeanwhile, decoded, encoded, read_bytes, replace_file
 from mcpbridge.config.load import read
-from mcpbridge.config.write_servers_toml import trust_kept
+from mcpbridge.config.write_servers_toml import keep_trust
 
 
 def applied(text: str, edit: Edit) -> str:
@@ -105,7 +105,7 @@ class Repair:
         if self.backup is None:
             self.backup = self._backups.keep("doctor", self._path, data, self._now())
         try:
-            with trust_kept(self._path, self._environ, after):
+            with keep_trust(self._path, self._environ, after):
                 replace_file(self._path, encoded(before, data), encoded(after, data), private=True)
         except ChangedMeanwhile as error:
             hint = "Run `mcpbridge doctor` once more."

@@ -19,7 +19,7 @@ from mcpbridge.app.stdio_proxy.handshake import hello, working_directory
 from mcpbridge.app.stdio_proxy.relay import Alone, Refused, Relay
 from mcpbridge.app.stdio_proxy.start_daemon import STANDALONE, log_path, start_daemon, start_standalone
 from mcpbridge.app.stdio_proxy.start_retries import Daemons
-from mcpbridge.base.config_file import find_config, found_here
+from mcpbridge.base.config_file import find_config, is_found_in_working_directory
 from mcpbridge.base.directories import key_of, runtime_path
 
 TYPE_CHECKING = False  # that of `typing`, without the import
@@ -66,7 +66,7 @@ def serve(arguments: "Sequence[str]", standalone: "Callable[[Sequence[str], byte
     """
     environ = dict(os.environ)
     options = None if environ.get(STANDALONE, "0") not in ("", "0") else read_options(arguments)
-    is_found = options is not None and found_here(options.config, environ)
+    is_found = options is not None and is_found_in_working_directory(options.config, environ)
     if is_found and not _is_trusted():
         is_found = False
         if os.isatty(0):

@@ -37,17 +37,17 @@ class OrphanReaper:
         """Tells the reaper that a server was started."""
         with self._changes:
             self._alive[cookie] = pid
-            self._tell(f"+{cookie} {pid}\n")
+            self._send(f"+{cookie} {pid}\n")
 
     def ended(self, cookie: str) -> None:
         """Tells the reaper that nothing is left of a server. After the last one the reaper is dismissed."""
         with self._changes:
             self._alive.pop(cookie, None)
-            self._tell(f"-{cookie}\n")
+            self._send(f"-{cookie}\n")
             if not self._alive:
                 self._dismiss()
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         if self._popen is None or self._popen.poll() is not None:
             if not self._alive:
                 return
@@ -79,7 +79,7 @@ class OrphanReaper:
         popen.wait()
         with self._changes, suppress(OSError, RuntimeError):  # the interpreter exits
             if self._popen is popen:
-                self._tell("")
+                self._send("")
 
     def _dismiss(self) -> None:
         """Closes the input of the reaper: with no server left to end, it exits."""

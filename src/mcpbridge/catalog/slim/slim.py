@@ -24,7 +24,7 @@ from mcpbridge.catalog.slim.levels import (
 )
 from mcpbridge.catalog.slim.schema import shorter_schema
 from mcpbridge.catalog.slim.text import brief, first_sentence, tidied
-from mcpbridge.protocol.jsonrpc import Fields, decode_fields, encode, encode_fields
+from mcpbridge.protocol.jsonrpc import Fields, decode_fields, decode_text, encode, encode_fields
 from mcpbridge.results.token_count import Counter, estimated_tokens_of
 
 Signature = Callable[[str, Mapping[str, Any]], str]
@@ -32,8 +32,6 @@ Signature = Callable[[str, Mapping[str, Any]], str]
 
 _ANY_ARGUMENTS = b'{"type":"object"}'
 _MARK = HEADER_MARK.encode()
-
-_decode_text = msgspec.json.Decoder(str).decode
 
 
 def slimmed(definition: bytes, level: Level, signature: Signature | None = None) -> bytes:
@@ -170,6 +168,6 @@ def _tokens(raw: bytes) -> int:
 def _text(raw: Raw | None) -> str:
     """A string, decoded; empty if it is none."""
     try:
-        return _decode_text(raw) if raw is not None else ""
+        return decode_text(raw) if raw is not None else ""
     except (msgspec.DecodeError, UnicodeError):
         return ""

@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from mcpbridge.catalog.slim.levels import SHORTEST_SENTENCE, SchemaRules
 from mcpbridge.catalog.slim.merge import SUFFIXES, Place, starts
-from mcpbridge.protocol.jsonrpc import Fields, encode
+from mcpbridge.protocol.jsonrpc import Fields, decode_text, encode
 
 _UNTIDY = re.compile(r"^\s|\s$|[^\S\n]\n|\n[^\S\n]|\n\n\n|\r")
 _BLANK_LINES = re.compile(r"\n{3,}")
@@ -153,7 +153,6 @@ def _ended(sentence: str) -> str:
     return sentence.rstrip(".").rstrip() + "…"
 
 
-_decode_text = msgspec.json.Decoder(str).decode
 _decode_names = msgspec.json.Decoder(list[str]).decode
 
 
@@ -233,7 +232,7 @@ def description_of(fields: Fields) -> str:
 
 def text_of(raw: Raw | None) -> str | None:
     """A string, decoded; None: it is none."""
-    return _decode_text(raw) if raw is not None and starts(raw, b'"') else None
+    return decode_text(raw) if raw is not None and starts(raw, b'"') else None
 
 
 def names_of(raw: Raw | None) -> frozenset[str] | None:

@@ -40,7 +40,7 @@ def checked_page(url: str, *, is_own: bool = False) -> Target:
     return target
 
 
-def shown_host(target: Target) -> str:
+def display_host(target: Target) -> str:
     """The host as people are told of it: as it is looked up, with a port that is not the usual one."""
     host = f"[{target.host}]" if ":" in target.host else target.host
     usual = 443 if target.is_tls else 80
@@ -54,7 +54,7 @@ def message_of_page(server: str, message: object, target: Target) -> str:
     The host comes first, whatever the server writes itself: it is what people go by.
     """
     own = message.removeprefix(f"[{server}]").lstrip() if isinstance(message, str) else ""
-    return f"[{server}] (opens {shown_host(target)}) {own}".rstrip()
+    return f"[{server}] (opens {display_host(target)}) {own}".rstrip()
 
 
 def plain_url(target: Target, url: str) -> str:

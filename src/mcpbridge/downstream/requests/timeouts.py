@@ -91,7 +91,7 @@ class CallTimeouts:
         call, _ = self.given_up[task]
         kept = await self._abandoned.finished(call, result)
         if kept is not None:
-            _tell(client, call, _finished_text(call, kept, self._abandoned.lifetime), kept, notify)
+            _notify_of_outcome(client, call, _finished_text(call, kept, self._abandoned.lifetime), kept, notify)
         raise CallAbandoned
 
     def failed(self, task: asyncio.Task[Any], client: Client, error: Exception) -> bool:
@@ -104,7 +104,9 @@ class CallTimeouts:
             return False
         if not isinstance(error, CallAbandoned):
             self._abandoned.failed(call, error)
-            _tell(client, call, f"{_name(call)}, which was not waited for any more, failed: {error}", None, client.push)
+            _notify_of_outcome(
+                client, call, f"{_name(call)}, which was not waited for any more, failed: {error}", None, client.push
+            )
         return True
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
@@ -146,7 +148,7 @@ def _finished_text(call: Call, abandoned: AbandonedCall, lifetime: float) -> str
     )
 
 
-def _tell(client: Client, call: Call, text: str, abandoned: AbandonedCall | None, notify: Notify) -> None:
+def _notify_of_outcome(client: Client, call: Call, text: str, abandoned: AbandonedCall | None, notify: Notify) -> None:
     """Tell a client what became of a call, where it can hear that. A modern one hears only of open requests."""
     if client.modern or (client.log_level and LEVELS.index(client.log_level) > LEVELS.index(_LEVEL)):
         return

@@ -24,7 +24,7 @@ from mcpbridge.core.elicitation import ELICIT, URL_SINCE, Question, QuestionRefu
 from mcpbridge.downstream.client import Client
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.error_codes import URL_ELICITATION_REQUIRED, code_of
-from mcpbridge.protocol.jsonrpc import Fields, decode_array, decode_fields, encode
+from mcpbridge.protocol.jsonrpc import Fields, decode_array, decode_fields, decode_text, encode
 from mcpbridge.protocol.meta import strip_for_legacy
 from mcpbridge.protocol.revisions import (
     FIRST_WITH_ANNOTATIONS,
@@ -42,7 +42,6 @@ _NEWS: Mapping[str, str] = {
 }
 """What stands in a result that has something for older clients to change, and the revision that brought it."""
 
-_decode_text = msgspec.json.Decoder(str).decode
 _LOOKED_FOR = {
     revision: [word.encode() for word, since in _NEWS.items() if revision < since] for revision in (*LEGACY, "")
 }
@@ -116,7 +115,7 @@ def _is_in_text(content: list[Raw], structured: object) -> bool:
 def _text_of(block: Raw) -> str | None:
     try:
         fields = decode_fields(block)
-        return _decode_text(fields["text"]) if _kind(fields) == b'"text"' else None
+        return decode_text(fields["text"]) if _kind(fields) == b'"text"' else None
     except (msgspec.DecodeError, KeyError):
         return None
 
@@ -187,7 +186,7 @@ def _attached(audio: Fields) -> list[object]:
     mime_type = _member(audio, "mimeType") or "application/octet-stream"
     try:
         blob = audio["data"]
-        digest = sha256(b64decode(_decode_text(blob), validate=True)).digest()
+        digest = sha256(b64decode(decode_text(blob), validate=True)).digest()
     except (ValueError, KeyError, msgspec.DecodeError):
         return [_text(f"Audio ({mime_type}) that cannot be read: its data is not base64.", audio)]
     uri = "ni:///sha-256;" + urlsafe_b64encode(digest).decode().rstrip("=")

@@ -23,6 +23,7 @@ from mcpbridge.pipeline.stage import Stage
 from mcpbridge.pipeline.task_polling import is_task
 from mcpbridge.protocol.apps import app_uris
 from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import decode_text
 from mcpbridge.protocol.meta import TRANSFORM, WHOLE
 from mcpbridge.results.header_line import may_hold_header_line
 from mcpbridge.results.token_ledger import Line, TokenLedger
@@ -42,7 +43,6 @@ _LARGE = 1024**2
 """Bytes of a result that is not searched on the way of its call."""
 _MOST_LINES = 1000
 """Client names that one stage remembers the line of; names are the clients' to choose."""
-_decode_text = msgspec.json.Decoder(str).decode
 
 OnRewritten = Callable[[Call, "Rewritten"], None]
 """Hears of every result that was rewritten."""
@@ -195,7 +195,7 @@ def _take_script(call: Call) -> tuple[str, str]:
 def _text_in(body: Body, name: str) -> str:
     raw = body.get(name)
     try:
-        return _decode_text(raw).strip() if raw is not None else ""
+        return decode_text(raw).strip() if raw is not None else ""
     except msgspec.DecodeError:
         return ""
 

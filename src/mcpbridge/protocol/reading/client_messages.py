@@ -25,6 +25,7 @@ from mcpbridge.protocol.jsonrpc import (
     decode_arriving_frame,
     decode_fields,
     decode_frame,
+    decode_text,
     encode_error,
     one_line,
 )
@@ -46,7 +47,6 @@ _ID_AT_END = re.compile(rb'"id"\s*:\s*(-?\d+|"[^"\\]*")\s*(?:,\s*"(?:jsonrpc|met
 _CUT = "Input data was truncated"
 
 _decode_any = msgspec.json.Decoder(Raw).decode
-_decode_text = msgspec.json.Decoder(str).decode
 
 
 def read_client_message(data: bytes) -> list[Item]:
@@ -200,7 +200,7 @@ def _wrong_version(version: Raw) -> str:
     if version == VERSION:
         return ""
     spelled = bytes(version)
-    if spelled[:1] == b'"' and _decode_text(spelled) == "2.0":
+    if spelled[:1] == b'"' and decode_text(spelled) == "2.0":
         return ""
     return 'jsonrpc must be "2.0"'
 

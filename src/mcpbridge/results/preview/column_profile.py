@@ -199,7 +199,7 @@ def identities(profiles: Sequence[ColumnProfile]) -> list[ColumnProfile]:
     ranked = [
         (-_rank(profile), place)
         for place, profile in enumerate(profiles)
-        if _tells_rows_apart(profile) and not profile.same_as
+        if _distinguishes_rows(profile) and not profile.same_as
     ]
     ranked.sort()
     return [profiles[place] for _, place in ranked]
@@ -280,7 +280,7 @@ def _mark_equal(profiles: Sequence[ColumnProfile]) -> None:
             profile.same_as = first.path
 
 
-def _tells_rows_apart(profile: ColumnProfile) -> bool:
+def _distinguishes_rows(profile: ColumnProfile) -> bool:
     if not profile.every or profile.sort in {"mixed", "flag", "constant", "empty"}:
         return False
     if profile.all_different:

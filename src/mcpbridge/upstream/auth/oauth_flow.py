@@ -132,7 +132,7 @@ async def refresh(sign_in: SignIn) -> Grant | None:
     if client is None:
         return None
     client.issuer = before.issuer
-    account = _AccountStorage(client=client, tokens=OAuthToken(access_token="-", refresh_token=before.refresh_token))  # noqa: S106
+    account = _AccountStorage(client=client, tokens=OAuthToken(access_token="-", refresh_token=before.refresh_token))  # noqa: S106 - no token
     metadata = OAuthClientMetadata(redirect_uris=None)
     provider = OAuthClientProvider(server_url=sign_in.url, client_metadata=metadata, storage=account)
     context = provider.context

@@ -22,7 +22,7 @@ from mcpbridge.app.cli.output import note, print_table, print_text, visible
 from mcpbridge.app.client_config.discover.found import ClientEnvironment, FoundServer
 from mcpbridge.app.client_config.install import all_targets, plan_install
 from mcpbridge.app.exit_codes import OK, USAGE
-from mcpbridge.base.config_file import found_here
+from mcpbridge.base.config_file import is_found_in_working_directory
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.files.backups import Backups
 from mcpbridge.config.files.write_file import ChangedMeanwhile, replace_file
@@ -62,7 +62,7 @@ def init_command(
             advice = "Say --yes to take over all servers and install into all clients that are found."
             fail(USAGE, "`mcpbridge init` asks at a terminal, and there is none", advice)
         around = client_environment(project)
-        if found_here(config, around.environ):  # it is about to be put into clients
+        if is_found_in_working_directory(config, around.environ):  # it is about to be put into clients
             load_trusted(config)
         path = configuration_to_write(config, around.environ)
         plan = _take_over(path, around, secrets_to, yes=yes)

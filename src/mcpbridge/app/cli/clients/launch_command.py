@@ -15,7 +15,7 @@ from mcpbridge.app.client_config.discover.found import ClientEnvironment
 from mcpbridge.app.client_config.entry import Launch, is_fleeting, launch_of_this_program
 from mcpbridge.app.client_config.importing.needed_variables import variables_of
 from mcpbridge.app.client_config.install import Target
-from mcpbridge.base.config_file import FILE_NAME, found_here
+from mcpbridge.base.config_file import FILE_NAME, is_found_in_working_directory
 from mcpbridge.base.directories import config_directory
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.load import find
@@ -103,7 +103,7 @@ def _configuration(config: str | None, usual: Path, environ: Mapping[str, str]) 
             raise
         note(f"there is no configuration yet; `mcpbridge import` or `mcpbridge init` writes {usual}")
         return usual
-    if found_here(config, environ):  # from now on clients name it
+    if is_found_in_working_directory(config, environ):  # from now on clients name it
         load_trusted(config)
     if path != usual and not config and not environ.get("MCPBRIDGE_CONFIG"):
         note(f"it serves {path}, the configuration of this directory (--config FILE names another)")

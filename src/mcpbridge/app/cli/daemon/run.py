@@ -30,7 +30,7 @@ from mcpbridge.app.cli.http_address import (
 )
 from mcpbridge.app.cli.signals import END_WITHIN, ended_by_signals
 from mcpbridge.app.exit_codes import INTERRUPTED, OK
-from mcpbridge.base.config_file import found_here
+from mcpbridge.base.config_file import is_found_in_working_directory
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.config.load import Loaded, find, read, require_trust
@@ -67,7 +67,7 @@ def daemon(arguments: Sequence[str]) -> int:
             print(f"mcpbridge: another daemon serves {config} already; see `mcpbridge status`", file=sys.stderr)
             return _busy() if supervision.is_supervised else OK
         loaded = read(config, os.environ)
-        if options.found or found_here(options.config, os.environ):
+        if options.found or is_found_in_working_directory(options.config, os.environ):
             loaded = require_trust(loaded, os.environ)
         admin_token = take_admin_token(os.environ)
         redact = Redactor([*loaded.secrets, *filter(None, [admin_token])])

@@ -28,7 +28,7 @@ from mcpbridge.config import line_numbers as position
 from mcpbridge.config.check import check, refuse_what_only_loading_sets
 from mcpbridge.config.files.edit import NotEditable
 from mcpbridge.config.files.write_file import ChangedMeanwhile, decoded, encoded, read_bytes, replace_file
-from mcpbridge.config.write_servers_toml import trust_kept
+from mcpbridge.config.write_servers_toml import keep_trust
 
 SecretsTo = Literal["env", "file", "keep"]
 """Where secrets go: into variables that people set, into private files, or nowhere: they stay in the text."""
@@ -242,7 +242,7 @@ def carry_out(plan: Plan, now: datetime, environ: Mapping[str, str]) -> Path | N
             backup = _back_up(plan.path, plan.before, now)
             if plan.kept:
                 plan.path.chmod(plan.path.stat().st_mode & 0o700)
-        with trust_kept(plan.path, environ, plan.text):
+        with keep_trust(plan.path, environ, plan.text):
             replace_file(plan.path, plan.before, after, private=bool(plan.kept))
     except ChangedMeanwhile as error:
         raise ConfigError("somebody changed it meanwhile", file=str(plan.path), hint="Run it again.") from error

@@ -19,7 +19,7 @@ from mcpbridge.core.call_settings import CallSettings
 from mcpbridge.core.elicitation import Elicitor, ElicitorWrapper, Question
 from mcpbridge.core.model import BRIDGE, Call
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.jsonrpc import decode_array, encode
+from mcpbridge.protocol.jsonrpc import decode_array, decode_text, encode
 from mcpbridge.results.header_line import defused
 from mcpbridge.sandbox.python.program import CallFailed, ProgramClock, ProgramLimits, ProgramResult, Programs, Value
 
@@ -38,7 +38,6 @@ class _Error(msgspec.Struct):
 
 _decode_block = msgspec.json.Decoder(_Block).decode
 _decode_error = msgspec.json.Decoder(_Error).decode
-_decode_text = msgspec.json.Decoder(str).decode
 
 
 def value_of(result: Body) -> Value:
@@ -95,7 +94,7 @@ def _text_of(blocks: list[Raw]) -> str:
     for block in blocks[:_MOST_BLOCKS]:
         text = _text(block)
         try:
-            texts.append(_decode_text(text) if text is not None else "")
+            texts.append(decode_text(text) if text is not None else "")
         except msgspec.DecodeError:
             continue
     return "\n".join(text for text in texts if text)
