@@ -14,8 +14,8 @@ from structlog.testing import capture_logs
 
 from mcpbridge.app.logging_setup import StderrLogger, set_up_logs
 from mcpbridge.base.log import Logger, get_logger
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.masking.mask import MASK
-from mcpbridge.base.redaction import Redactor
 from mcpbridge.base.settings import LogSettings
 from support.secret_texts import SECRETS
 

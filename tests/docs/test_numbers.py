@@ -12,9 +12,9 @@ from mcpbridge.app.daemon import socket_server as front
 from mcpbridge.app.doctor.known_failures import KNOWN
 from mcpbridge.app.stdio_proxy import crash_limit as crashes
 from mcpbridge.base import errors
+from mcpbridge.base.masking.known_values import MIN_LENGTH
 from mcpbridge.base.process import environment, memory_limit, process
 from mcpbridge.base.process import orphan_reaper_main as guard
-from mcpbridge.base.redaction import MIN_LENGTH
 from mcpbridge.base.units import show_bytes
 from mcpbridge.catalog import offers
 from mcpbridge.catalog.definitions import check as definitions

@@ -29,7 +29,7 @@ from mcpbridge.base.errors import (
     UpstreamUnavailable,
 )
 from mcpbridge.base.log import Logger, get_logger
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.engine.requests import RequestFailed, check_names, encoded, params_json
 from mcpbridge.engine.wiring.tools import ProgramTool
 from mcpbridge.library.client import open_options as log_lines

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mcpbridge.base.errors import ValueTooLarge
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.results.kept_results import RESULTS, KeptResults, ResultSummary, searched_words
 from mcpbridge.storage.memory_store import MemoryStore
 from mcpbridge.storage.open_store import LazyStore

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from mcpbridge.base.errors import StoreFailed
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.storage import audit_log as call_log
 from mcpbridge.storage.audit_log import CallLog
 from mcpbridge.storage.audit_log_format import CallRecord

@@ -11,7 +11,7 @@ import anyio
 
 from mcpbridge.app.daemon.config_watcher import Reloading
 from mcpbridge.base.log import Logger
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import read
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.protocol.transport import Transport

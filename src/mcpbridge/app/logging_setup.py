@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from mcpbridge.base.log import LEVELS, Level, Logger, get_logger
-from mcpbridge.base.redaction import Redactor, masked_fields
+from mcpbridge.base.masking.known_values import Redactor, masked_fields
 from mcpbridge.base.settings import LogSettings
 
 _PIECE = 4096

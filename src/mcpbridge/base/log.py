@@ -7,7 +7,7 @@ writes lines by itself sets a sink instead (`app/logging_setup.py`).
 
 from typing import Any, ClassVar, Literal, Protocol
 
-from mcpbridge.base.redaction import Redactor, masked_fields
+from mcpbridge.base.masking.known_values import Redactor, masked_fields
 
 Level = Literal["debug", "info", "warning", "error", "critical"]
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 from pydantic import ValidationError
 
 from mcpbridge.base.errors import ConfigError
-from mcpbridge.base.redaction import SECRET_NAME
+from mcpbridge.base.masking.known_values import SECRET_NAME
 from mcpbridge.base.suggestions import nearest
 from mcpbridge.config import mcp_servers_json as foreign
 from mcpbridge.config.error_messages import LineOf, as_config_error, dotted, place, together, unknown_key

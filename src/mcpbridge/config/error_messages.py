@@ -12,7 +12,7 @@ from typing import Any, cast, get_args
 from pydantic import BaseModel, ValidationError
 
 from mcpbridge.base.errors import ConfigError
-from mcpbridge.base.redaction import SECRET_NAME
+from mcpbridge.base.masking.known_values import SECRET_NAME
 from mcpbridge.base.suggestions import nearest
 
 LineOf = Callable[[Sequence[str]], int | None]

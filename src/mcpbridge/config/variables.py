@@ -14,7 +14,7 @@ from typing import cast
 
 from msgspec import Struct, field
 
-from mcpbridge.base.redaction import SECRET_NAME
+from mcpbridge.base.masking.known_values import SECRET_NAME
 from mcpbridge.upstream.projects import PROJECT_FIELDS, PROJECT_ROOT, ProjectText
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)\}?")

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 import msgspec
 from msgspec import Struct, field
 
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.core.elicitation import NOBODY, Elicitor
 from mcpbridge.core.events import EventBus
 from mcpbridge.core.jobs import Jobs

@@ -29,7 +29,7 @@ from mcpbridge.base.errors import (
     UrlRequired,
 )
 from mcpbridge.base.log import get_logger
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.core.elicitation import QuestionRefused
 from mcpbridge.core.failure_masking import masked_error
 from mcpbridge.downstream.client import Answer, Client

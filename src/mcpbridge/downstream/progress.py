@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Raw
 
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.core.failure_masking import masked_log
 from mcpbridge.downstream.client import Notify
 from mcpbridge.protocol.jsonrpc import decode_fields, decode_text, encode, encode_fields, encode_notification

@@ -16,7 +16,7 @@ from anyio import CancelScope
 
 from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.base.errors import BridgeClosed
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.catalog.definitions.cache import DefinitionCache
 from mcpbridge.catalog.definitions.check import Kind
 from mcpbridge.catalog.refresh import Catalog

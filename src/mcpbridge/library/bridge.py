@@ -70,7 +70,7 @@ class Bridge(AgentMethods):
         from pathlib import Path
 
         from mcpbridge.base.directories import cache_directory
-        from mcpbridge.base.redaction import Redactor
+        from mcpbridge.base.masking.known_values import Redactor
         from mcpbridge.downstream.elicitation.program import ProgramAnswers
         from mcpbridge.engine.session_tools import resolving
         from mcpbridge.library.client.open_options import patient, read_config, use_logging

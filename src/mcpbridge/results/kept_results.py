@@ -16,7 +16,7 @@ import anyio.to_thread
 import msgspec
 from msgspec import Struct
 
-from mcpbridge.base.redaction import known_only
+from mcpbridge.base.masking.known_values import known_only
 from mcpbridge.storage.store import Entry, Store
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from msgspec import Struct
 
-from mcpbridge.base.redaction import known_only
+from mcpbridge.base.masking.known_values import known_only
 from mcpbridge.protocol.json_values import canonical_digest
 from mcpbridge.storage.sqlite.database import Schema
 

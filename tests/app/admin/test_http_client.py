@@ -8,8 +8,8 @@ import pytest
 
 from mcpbridge.app.admin.http_api import make_api
 from mcpbridge.app.admin.http_client import ApiClient, ApiProblem
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.masking.mask import MASK
-from mcpbridge.base.redaction import Redactor
 from mcpbridge.downstream.settings import HttpSettings
 from support.front_clients import http_server
 from support.harness import Place, python_server

@@ -14,7 +14,7 @@ import pytest
 from mcpbridge.app.daemon.config_watcher import Reloading
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.log import Logger
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import read
 from mcpbridge.library.bridge import Bridge
 from support.harness import eventually

@@ -13,7 +13,7 @@ from mcpbridge.app.doctor.daemon import about_daemon
 from mcpbridge.app.doctor.examination import Examiner
 from mcpbridge.app.doctor.launchers import about_copies, about_reach, about_relative_paths, about_way
 from mcpbridge.app.doctor.machine import about_machine, look
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.version import __version__
 from mcpbridge.config.load import read
 from mcpbridge.upstream.settings import ServerSettings

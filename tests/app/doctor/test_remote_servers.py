@@ -11,7 +11,7 @@ from mcpbridge.app.doctor.examination import Examiner
 from mcpbridge.app.doctor.finding import Edit, Finding
 from mcpbridge.app.doctor.fix import Outcome, Repair, repair_all
 from mcpbridge.app.doctor.report import Report
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import read
 from support.upstreams.scripted_http import Ask, answer_to, http_server, reply, result_of
 

@@ -11,7 +11,7 @@ from mcpbridge.app.doctor.config_file import Source
 from mcpbridge.app.doctor.examination import Examiner
 from mcpbridge.app.doctor.finding import Finding
 from mcpbridge.app.doctor.sandbox import about_sandboxes, look_at_sandboxes
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import read
 from mcpbridge.config.schema import Settings
 from mcpbridge.sandbox.isolation.self_test import Readiness, TierReport

@@ -10,7 +10,7 @@ from mcpbridge.app.cli.config.doctor import as_text
 from mcpbridge.app.doctor.examination import Examiner
 from mcpbridge.app.doctor.report import Report
 from mcpbridge.app.doctor.tools import running_tools
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import read
 
 CONFIG = """\

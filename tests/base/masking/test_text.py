@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from mcpbridge.base.masking.known_values import Redactor, Redactors, known_only
 from mcpbridge.base.masking.mask import MASK
 from mcpbridge.base.masking.text import PASSES, without_secrets
 from mcpbridge.base.masking.values import without_secrets_in
-from mcpbridge.base.redaction import Redactor, Redactors, known_only
 from support.secret_texts import ISSUED, ORDINARY, SECRETS, WORD
 
 

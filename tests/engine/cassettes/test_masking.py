@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.masking.mask import MASK
-from mcpbridge.base.redaction import Redactor
 from mcpbridge.engine.cassettes.format import Entry
 from mcpbridge.engine.cassettes.masking import Masker, resembles
 from mcpbridge.engine.cassettes.match import Matching

@@ -21,8 +21,8 @@ from mcpbridge.base.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.masking.mask import MASK
-from mcpbridge.base.redaction import Redactor
 from mcpbridge.engine.cassettes.format import HEADER, Entry, Failure, Step, as_line, in_order, read_entries
 from mcpbridge.engine.cassettes.masking import Masker, resembles
 from mcpbridge.engine.cassettes.match import Matching, Script

@@ -17,7 +17,7 @@ from msgspec import Raw
 from pydantic import ValidationError
 
 from mcpbridge.base.errors import SignInNeeded
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import read
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.elicitation import ClientCapabilities, Question

@@ -12,9 +12,9 @@ import anyio
 import pytest
 
 from mcpbridge.base.errors import BridgeError, Overloaded, UpstreamGone, UpstreamUnavailable
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.process import process
 from mcpbridge.base.process.process import ProcessSpec
-from mcpbridge.base.redaction import Redactor
 from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.protocol.transport import Channel, Outgoing
 from mcpbridge.upstream.transports import stdio

@@ -12,7 +12,7 @@ from mcpbridge.app.admin.approvals import decide, list_approvals
 from mcpbridge.app.admin.control_socket import Answers, Document
 from mcpbridge.app.admin.errors import Problem
 from mcpbridge.base.errors import BridgeError, UnknownName
-from mcpbridge.base.redaction import Redactor, known_only, masked
+from mcpbridge.base.masking.known_values import Redactor, known_only, masked
 from mcpbridge.core.model import TOOLS
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.pipeline.approvals.pending import PendingApprovals

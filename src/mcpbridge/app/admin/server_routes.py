@@ -13,7 +13,7 @@ from starlette.routing import Route
 from mcpbridge.app.admin.errors import Problem
 from mcpbridge.app.admin.result_routes import Endpoint
 from mcpbridge.base.errors import BridgeError, ConfigError, StoreFailed, UnknownName
-from mcpbridge.base.redaction import known_only, masked
+from mcpbridge.base.masking.known_values import known_only, masked
 from mcpbridge.catalog.search.query_filters import QueryProblem
 from mcpbridge.config.needs_restart import Reloaded
 from mcpbridge.engine.registry.http_rules import RegistryProblem, Section, refuse_over_http

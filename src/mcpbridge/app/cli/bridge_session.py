@@ -21,7 +21,7 @@ from mcpbridge.app.exit_codes import OK, UNREACHABLE
 from mcpbridge.app.logging_setup import set_up_logs
 from mcpbridge.app.stdio_proxy.handshake import project_of
 from mcpbridge.base.errors import ConfigError
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.settings import LogSettings
 from mcpbridge.base.suggestions import nearest
 from mcpbridge.config.load import Loaded

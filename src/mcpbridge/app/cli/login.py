@@ -17,7 +17,7 @@ from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, config_option
 from mcpbridge.app.cli.output import note, print_json, visible
 from mcpbridge.app.exit_codes import OK, USAGE
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded
 from mcpbridge.storage.token_store import SealedFiles
 from mcpbridge.upstream.auth.challenge import Challenge

@@ -38,7 +38,7 @@ from mcpbridge.app.exit_codes import INTERRUPTED, OK
 from mcpbridge.app.stdio_proxy.handshake import project_of, working_directory
 from mcpbridge.base.config_file import find_config
 from mcpbridge.base.errors import ConfigError
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded, only_server, read
 from mcpbridge.config.trust import NotTrusted
 from mcpbridge.protocol.error_codes import INTERNAL_ERROR

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.log import Level, get_logger
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded, only_server, read
 from mcpbridge.config.schema import Settings
 from mcpbridge.config.trust import NotTrusted, TrustStore, place_of, whole_content

@@ -26,8 +26,8 @@ from mcpbridge.app.daemon.service_manager import Supervision
 from mcpbridge.app.daemon.socket_and_lock import Held
 from mcpbridge.app.daemon.socket_server import SocketFront
 from mcpbridge.base.log import Level, get_logger
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.process.process import NOT_FOUND
-from mcpbridge.base.redaction import Redactor
 from mcpbridge.config.load import Loaded
 from mcpbridge.downstream.stdio import FINISH_GRACE
 from mcpbridge.library.bridge import Bridge

@@ -14,7 +14,7 @@ from mcpbridge.app.admin.control_socket import Answers, publish
 from mcpbridge.app.daemon.config_watcher import Reloading
 from mcpbridge.base.directories import cache_directory, runtime_directory
 from mcpbridge.base.log import Level, get_logger
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded
 from mcpbridge.config.trust import TrustStore
 from mcpbridge.library.bridge import Bridge

@@ -21,7 +21,7 @@ from mcpbridge.app.doctor.sandbox import about_sandboxes, look_at_sandboxes
 from mcpbridge.app.doctor.start_servers import Boot, catalog_of, look_at_all, reach, report_of, tokens_of
 from mcpbridge.app.doctor.tools import about_tools, look_at_tools, running_tools
 from mcpbridge.base.background_tasks import TaskGroup
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.catalog.unmatched_names import UnmatchedNames
 from mcpbridge.config.load import Loaded
 from mcpbridge.config.schema import Settings

@@ -13,7 +13,7 @@ from mcpbridge.app.doctor.report import ServerReport
 from mcpbridge.base.background_tasks import TaskGroup
 from mcpbridge.base.errors import BridgeError, UpstreamGone, UpstreamHttpError, UpstreamTimeout
 from mcpbridge.base.log import get_logger
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.version import __version__
 from mcpbridge.catalog.definitions.check import KINDS
 from mcpbridge.catalog.offers import Offer

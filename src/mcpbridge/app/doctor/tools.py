@@ -9,7 +9,7 @@ from mcpbridge.app.doctor.failures import unavailable
 from mcpbridge.app.doctor.finding import Finding
 from mcpbridge.app.doctor.report import ToolReport
 from mcpbridge.base.errors import BridgeError
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.model import BUILTIN, TOOLS
 from mcpbridge.library.bridge import Bridge

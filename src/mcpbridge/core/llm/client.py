@@ -17,7 +17,7 @@ from msgspec import Raw
 
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.log import get_logger
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.core.elicitation import SAMPLE, Elicitor, Question, QuestionRefused
 from mcpbridge.core.llm.messages import APIS, Api, ModelFailed, Prompt, Written
 from mcpbridge.protocol.jsonrpc import encode

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 from msgspec import Raw, Struct, field
 
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.progress import log_notification
 from mcpbridge.protocol.jsonrpc import Fields, decode_fields, encode, encode_fields, encode_notification

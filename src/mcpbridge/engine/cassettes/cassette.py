@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from mcpbridge.base.errors import ConfigError
-from mcpbridge.base.redaction import known_only
+from mcpbridge.base.masking.known_values import known_only
 from mcpbridge.engine.cassettes.format import as_line, read_entries
 from mcpbridge.protocol.transport import Transport
 from mcpbridge.upstream.settings import ServerSettings

@@ -14,10 +14,10 @@ import msgspec
 from msgspec import Raw
 
 from mcpbridge.base.masking.issued_keys import without_keys
+from mcpbridge.base.masking.known_values import Redactor, known_only
 from mcpbridge.base.masking.mask import MASK
 from mcpbridge.base.masking.names import NEVER, SURE, Secret, is_about, is_random, secret_of
 from mcpbridge.base.masking.text import without_secrets
-from mcpbridge.base.redaction import Redactor, known_only
 from mcpbridge.protocol.json_values import canonical
 from mcpbridge.protocol.jsonrpc import encode
 

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from mcpbridge.base.errors import BridgeError, StoreFailed
 from mcpbridge.base.log import get_logger
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.needs_restart import Reloaded
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.source_settings import OfferSettings

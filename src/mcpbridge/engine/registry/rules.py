@@ -13,7 +13,7 @@ import msgspec
 from pydantic import BaseModel
 
 from mcpbridge.base.errors import ConfigError
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.suggestions import nearest
 from mcpbridge.config.check import Checked, check
 from mcpbridge.config.schema import Settings

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.log import LEVELS, Level, Logger
-from mcpbridge.base.redaction import Redactor, Redactors, masked_fields
+from mcpbridge.base.masking.known_values import Redactor, Redactors, masked_fields
 from mcpbridge.config import mcp_servers_json as foreign
 from mcpbridge.config.check import check, refuse_what_only_loading_sets
 from mcpbridge.config.load import Loaded, find, load, read

@@ -13,7 +13,7 @@ from math import log
 from typing import Any, TypeGuard, cast
 from urllib.parse import unquote
 
-from mcpbridge.base.redaction import SECRET_NAME
+from mcpbridge.base.masking.known_values import SECRET_NAME
 from mcpbridge.pipeline.validation.schema_check import Path, Schema, Uncheckable
 from mcpbridge.protocol.jsonrpc import encode
 

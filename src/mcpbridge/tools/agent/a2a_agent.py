@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from mcpbridge.base.errors import ArgumentsRefused, ConfigError, UnknownName, UpstreamError, UpstreamUnavailable
-from mcpbridge.base.redaction import known_only
+from mcpbridge.base.masking.known_values import known_only
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode

@@ -22,7 +22,7 @@ from mcpbridge.base.errors import (
     UpstreamGone,
     UpstreamUnavailable,
 )
-from mcpbridge.base.redaction import Redactor, Redactors
+from mcpbridge.base.masking.known_values import Redactor, Redactors
 from mcpbridge.base.units import show_bytes
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body

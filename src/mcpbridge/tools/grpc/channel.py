@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpbridge.base.errors import ConfigError, UpstreamError, UpstreamGone, UpstreamTimeout, UpstreamUnavailable
-from mcpbridge.base.redaction import SECRET_NAME
+from mcpbridge.base.masking.known_values import SECRET_NAME
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.tools.grpc.message_types import Libraries

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from mcpbridge.base.errors import UpstreamUnavailable
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.tools.http.request import Answer, Outgoing, RequestCredentials, query_text
 from mcpbridge.tools.http.settings import ApiKey, BasicAuth, BearerToken, ClientCredentials
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from mcpbridge.base.errors import BridgeError, ConfigError, UpstreamError, UpstreamGone, UpstreamUnavailable
-from mcpbridge.base.redaction import SECRET_NAME, Redactors
+from mcpbridge.base.masking.known_values import SECRET_NAME, Redactors
 from mcpbridge.base.version import __version__
 from mcpbridge.tools.backend import Health
 from mcpbridge.tools.http.auth import Credentials

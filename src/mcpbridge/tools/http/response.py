@@ -16,7 +16,7 @@ from msgspec import Raw, Struct
 
 from mcpbridge.base.errors import UpstreamHttpError
 from mcpbridge.base.log import get_logger
-from mcpbridge.base.redaction import known_only
+from mcpbridge.base.masking.known_values import known_only
 from mcpbridge.base.units import show_bytes
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode

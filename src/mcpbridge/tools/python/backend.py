@@ -16,7 +16,7 @@ import anyio
 
 from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.base.errors import UpstreamError, UpstreamUnavailable
-from mcpbridge.base.redaction import Redactors
+from mcpbridge.base.masking.known_values import Redactors
 from mcpbridge.core.model import Asks
 from mcpbridge.tools.backend import BackendContext, Condition, Health
 from mcpbridge.tools.python.import_object import NotImportable, beside, mendable

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import NotRequired, TypedDict, Unpack
 
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.protocol.http.tls_and_proxy import Network
 from mcpbridge.protocol.settings import LARGEST_FRAME
 

@@ -19,7 +19,7 @@ from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import config_option
 from mcpbridge.app.cli.output import first_line, json_text, note, print_table, print_text, size_text, visible
 from mcpbridge.app.exit_codes import OK, UNREACHABLE
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.units import parse_seconds, show_seconds
 from mcpbridge.config.load import Loaded
 from mcpbridge.storage.audit_log_format import Outcome

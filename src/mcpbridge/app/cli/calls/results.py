@@ -17,7 +17,7 @@ from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, config_option
 from mcpbridge.app.cli.output import first_line, note, print_json, print_table, print_text
 from mcpbridge.app.exit_codes import OK, TOOL_ERROR, USAGE
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded
 from mcpbridge.results.kept_results import KeptResults, ResultSummary
 

@@ -17,7 +17,7 @@ from mcpbridge.app.cli.output import note, print_json, print_table, size_text
 from mcpbridge.app.exit_codes import OK, UNREACHABLE
 from mcpbridge.base.directories import runtime_directory
 from mcpbridge.base.errors import ConfigError
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded
 from mcpbridge.config.schema import Settings
 from mcpbridge.results.token_ledger import By

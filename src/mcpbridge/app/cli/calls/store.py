@@ -15,7 +15,7 @@ import anyio
 from mcpbridge.app.admin.approvals import decide, list_approvals
 from mcpbridge.app.cli.config.config_path import load_or_default
 from mcpbridge.app.logging_setup import set_up_logs
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.settings import LogSettings
 from mcpbridge.config.schema import Settings
 from mcpbridge.pipeline.approvals.grants import Grants, recording

@@ -23,8 +23,8 @@ from mcpbridge.app.client_config.importing.merge import Outcome
 from mcpbridge.app.client_config.importing.plan import Plan, SecretsTo, carry_out, plan_import
 from mcpbridge.app.exit_codes import OK, USAGE
 from mcpbridge.base.errors import ConfigError
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.masking.mask import MASK
-from mcpbridge.base.redaction import Redactor
 from mcpbridge.config.files.edit import Splice
 from mcpbridge.config.files.masked_diff import masked_diff
 

@@ -14,7 +14,7 @@ from mcpbridge.app.cli.output import note, print_json, print_table, visible
 from mcpbridge.app.cli.server_states import State, fault, is_ready, offers
 from mcpbridge.app.exit_codes import OK, UNREACHABLE, USAGE
 from mcpbridge.base.errors import UnknownName
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.model import TOOLS

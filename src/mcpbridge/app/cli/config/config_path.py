@@ -12,7 +12,7 @@ from mcpbridge.app.cli.output import visible
 from mcpbridge.base.config_file import FILE_NAME
 from mcpbridge.base.directories import config_directory
 from mcpbridge.base.errors import ConfigError
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded, find, load, read
 from mcpbridge.config.schema import Settings
 from mcpbridge.config.trust import TrustStore, what_runs, whole_content

@@ -30,7 +30,7 @@ from mcpbridge.app.doctor.machine import Machine
 from mcpbridge.app.doctor.report import Report, ServerReport, ToolReport
 from mcpbridge.app.doctor.start_servers import Boot
 from mcpbridge.app.exit_codes import OK, UNREACHABLE, USAGE
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded
 from mcpbridge.upstream.settings import ServerSettings
 

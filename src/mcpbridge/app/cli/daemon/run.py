@@ -32,7 +32,7 @@ from mcpbridge.app.cli.signals import END_WITHIN, ended_by_signals
 from mcpbridge.app.exit_codes import INTERRUPTED, OK
 from mcpbridge.base.config_file import is_found_in_working_directory
 from mcpbridge.base.errors import ConfigError
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded, find, read, require_trust
 from mcpbridge.storage.http_token import http_token_path
 

@@ -21,7 +21,7 @@ from mcpbridge.app.cli.output import first_line, note, print_json, print_table, 
 from mcpbridge.app.cli.output import visible as printable
 from mcpbridge.app.cli.tools.search import found_text
 from mcpbridge.app.exit_codes import OK, TOOL_ERROR, USAGE
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.catalog.listing.exposure import Shown
 from mcpbridge.catalog.search.evaluation import (
     AT,

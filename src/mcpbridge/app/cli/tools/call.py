@@ -15,7 +15,7 @@ from mcpbridge.app.cli.tools.arguments import from_json, from_words
 from mcpbridge.app.cli.tools.tool_owner import owner_of
 from mcpbridge.app.exit_codes import OK
 from mcpbridge.base.errors import UnknownName
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.protocol.meta import TRANSFORM, WHOLE

@@ -11,7 +11,7 @@ from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, config_option
 from mcpbridge.app.cli.output import first_line, print_json, print_table
 from mcpbridge.app.exit_codes import USAGE
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.catalog.search.query_filters import QueryProblem
 from mcpbridge.config.load import Loaded
 from mcpbridge.library.bridge import Bridge

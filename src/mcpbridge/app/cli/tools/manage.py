@@ -17,7 +17,7 @@ from mcpbridge.app.cli.output import note, print_json, print_text, visible
 from mcpbridge.app.cli.running_bridges import survey
 from mcpbridge.app.cli.tools.arguments import from_json, from_words
 from mcpbridge.app.exit_codes import OK, TIMED_OUT, TOOL_ERROR, UNREACHABLE, USAGE
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.units import show_bytes
 from mcpbridge.config.load import Loaded
 

@@ -10,7 +10,7 @@ from mcpbridge.app.cli.options import as_json_option, config_option
 from mcpbridge.app.cli.output import print_json, print_text
 from mcpbridge.app.exit_codes import OK, TOOL_ERROR
 from mcpbridge.base.errors import ConfigError
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.suggestions import nearest
 from mcpbridge.catalog.search.duplicates import Ability
 from mcpbridge.catalog.search.find import Finding, find

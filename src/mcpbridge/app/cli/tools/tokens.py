@@ -9,7 +9,7 @@ from mcpbridge.app.cli import bridge_session
 from mcpbridge.app.cli.options import as_json_option, config_option
 from mcpbridge.app.cli.output import print_json, print_table
 from mcpbridge.app.exit_codes import OK
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.catalog.signatures.signature import call_line
 from mcpbridge.catalog.slim.levels import LEVELS, Level
 from mcpbridge.catalog.slim.slim import slimmed, visible

@@ -14,7 +14,7 @@ import msgspec
 
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.log import get_logger
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.catalog.search.embeddings.embedder import EmbedderFailed, Prefixes, Vector, direction, prefixes_of
 from mcpbridge.catalog.settings import EmbedderSettings
 

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from mcpbridge.base.errors import ArgumentsRefused, UpstreamHttpError
-from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.core.call_settings import CallSettings
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body

@@ -2,8 +2,8 @@
 
 import pytest
 
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.masking.mask import MASK
-from mcpbridge.base.redaction import Redactor
 
 
 def masks(redactor: Redactor, secret: str) -> bool:

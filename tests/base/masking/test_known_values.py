@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.masking.mask import MASK
-from mcpbridge.base.redaction import Redactor
 
 SECRETS = st.text(st.characters(codec="utf-8", exclude_characters="[]"), min_size=6, max_size=40).filter(
     lambda secret: secret not in MASK

@@ -2,7 +2,7 @@
 
 Two things make a secret. The configuration brought it in: such a value is masked wherever it stands, also base64
 encoded (alone, or inside a longer text such as `user:secret`), URL encoded or escaped for JSON. Or it looks like one,
-which `masking/` decides. Results of calls that succeed are data: in them only the known values are masked
+which `text.py` decides. Results of calls that succeed are data: in them only the known values are masked
 (`known_only`).
 """
 
