@@ -45,7 +45,7 @@ async def test_everything_by_any_of_its_names(tmp_path: Path) -> None:
                 await looking.check(name)
         with pytest.raises(UnknownName, match="clok") as wrong:
             await looking.check("clok")
-        assert "clock" in wrong.value.told()
+        assert "clock" in wrong.value.full_message()
 
 
 async def test_a_look_at_all_leaves_those_alone_that_rest_and_forgets_those_that_went(tmp_path: Path) -> None:

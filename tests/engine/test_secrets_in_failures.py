@@ -47,7 +47,7 @@ async def failure(bridge: Bridge, how: str, text: str) -> str:
     try:
         result = await bridge.call_tool("telling__fail", {"how": how, "text": text})
     except RequestFailed as error:
-        return f"{error} {error.told()} {vars(error)}"
+        return f"{error} {error.full_message()} {vars(error)}"
     return str(result.raw)
 
 

@@ -87,7 +87,7 @@ async def test_resuming_a_call_that_is_not_found_says_whose_were_looked_for(
     async with bridged(tmp_path) as bridge:
         with pytest.raises(UnknownName) as refused:
             await bridge.resume("nope", 1, user=user)
-    assert advice in refused.value.told()
+    assert advice in refused.value.full_message()
 
 
 @pytest.mark.parametrize("times", [1, 3])

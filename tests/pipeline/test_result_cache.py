@@ -80,10 +80,14 @@ async def test_all_get_the_same_error_each_its_own(error: BridgeError) -> None:
         assert isinstance(second, BridgeError)
         assert second is not error
         assert type(second) is type(error)
-        told = second.told()
-        assert (told, second.facts, vars(second)) == (error.told(), error.facts, {**vars(error), "facts": error.facts})
+        told = second.full_message()
+        assert (told, second.facts, vars(second)) == (
+            error.full_message(),
+            error.facts,
+            {**vars(error), "facts": error.facts},
+        )
         error.tries, error.facts = 3, {"mcpbridge/x": 1}
-        assert second.told() == told
+        assert second.full_message() == told
         assert "mcpbridge/x" not in second.facts
 
 

@@ -108,7 +108,7 @@ async def test_a_call_that_fails_says_why_and_the_next_one_works(factory: Factor
             assert result["isError"] is True
             said = text_of(result)
         except BridgeError as error:
-            said = error.told()
+            said = error.full_message()
         assert said.strip()
         assert "Traceback" not in said
         assert not any(secret in said for secret in case.forbidden)

@@ -64,8 +64,8 @@ class BridgeError(Exception):
     tries: int = 1
     """How often the call was tried before it came to this."""
 
-    def told(self) -> str:
-        """The message and the advice, as one text for the one who called."""
+    def full_message(self) -> str:
+        """The message, then the advice: what the caller of a tool reads."""
         text = f"{self} (tried {self.tries} times)" if self.tries > 1 else str(self)
         return f"{text}. {self.advice}" if self.advice else text
 

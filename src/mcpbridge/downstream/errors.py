@@ -219,23 +219,23 @@ def to_answer(
     if isinstance(error, UpstreamAnswered):
         return passed_on(masked_error(error, redact), id_, method, client or Client(modern=modern))
     if isinstance(error, (UpstreamError, CallRefused, AnswerTooLarge, QuestionRefused)):
-        name, text = type(error).__name__, error.told()
+        name, text = type(error).__name__, error.full_message()
         if isinstance(error, UpstreamError) and not isinstance(error, _WITH_ADDRESSES):
             text = redact(text)
         if method == "tools/call":
             return Answer(encode_response(id_, failed_call(text, name, modern=modern, facts=error.facts)))
         return _error(id_, INTERNAL_ERROR, text, {ERROR_NAME: name, **error.facts})
     if isinstance(error, BridgeError):
-        return _error(id_, INTERNAL_ERROR, error.told())
+        return _error(id_, INTERNAL_ERROR, error.full_message())
     log.error("unexpected error while answering", method=method[:100], exc_info=error)
     return _error(id_, INTERNAL_ERROR, f"{type(error).__name__} in the bridge; its log has the details")
 
 
 def _unknown(error: UnknownName, id_: bytes, *, modern: bool) -> Answer:
     if error.kind != "resource":
-        return _error(id_, INVALID_PARAMS, error.told())
+        return _error(id_, INVALID_PARAMS, error.full_message())
     code = INVALID_PARAMS if modern else RESOURCE_NOT_FOUND
-    return _error(id_, code, error.told(), {"uri": error.name})
+    return _error(id_, code, error.full_message(), {"uri": error.name})
 
 
 def _error(id_: bytes, code: int, message: str, data: object = None) -> Answer:

@@ -114,7 +114,7 @@ class ProgramRequests(EngineState):
                         "tools/call", marked, user=user, tenant=tenant, metadata=metadata, run=run
                     )
             except BridgeError as error:  # also arguments that are no JSON
-                text = str(error) if isinstance(error, RequestFailed) else error.told()
+                text = str(error) if isinstance(error, RequestFailed) else error.full_message()
                 return msgspec.json.decode(failed_call(text, type(error).__name__, modern=False))
 
         async with TaskGroup() as members:

@@ -112,7 +112,7 @@ def test_garbage_is_refused_with_its_line_and_what_is_read_can_be_replayed(some:
         if entry.request:
             assert isinstance(script.take(entry.server, entry.request, entry.params), Entry | str)
         if entry.failed is not None:
-            as_error(entry.failed, "a").told()
+            as_error(entry.failed, "a").full_message()
 
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
@@ -279,7 +279,7 @@ def test_an_error_comes_back_as_it_was(error: BridgeError) -> None:
     assert entry.failed is not None
     again = as_error(entry.failed, "a")
     assert type(again) is type(error)
-    assert again.told() == error.told()
+    assert again.full_message() == error.full_message()
     assert vars(again) == vars(error)
 
 
@@ -307,7 +307,7 @@ def test_a_failure_makes_an_error_of_the_bridge_and_nothing_else(kind: str) -> N
     facts |= {"by_asking": 5, "advice": 5, "facts": 5}
     error = as_error(Failure(kind, "it was so", facts), "a")
     assert isinstance(error, BridgeError)
-    assert "it was so" in error.told()
+    assert "it was so" in error.full_message()
     assert not any(name.startswith("_") or name == "told" for name in vars(error))
     assert not getattr(error, "by_asking", None), "nobody signs in"
     assert not isinstance(getattr(error, "retry_after", None), str)

@@ -222,7 +222,7 @@ async def test_who_joins_waits_no_longer_than_such_a_call_may_take(place: str) -
     async with asyncio.timeout(30):
         with pytest.raises(UpstreamTimeout) as raised:
             await stage(call_of(), never)
-        assert "it is not run twice" in raised.value.told()
+        assert "it is not run twice" in raised.value.full_message()
         assert await finish(late, call) is not None, "it is kept all the same"
         assert LATE_META in (await repeated(late, call_of()))["_meta"]
 

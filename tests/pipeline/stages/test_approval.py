@@ -192,7 +192,7 @@ async def test_silence_is_a_no_that_says_what_can_still_be_done() -> None:
     world = World(Never(kept="Run this."), Never(), seconds=0.01)
     with pytest.raises(ApprovalRefused, match="Nobody answered within 10ms") as refused:
         await world.calls()
-    assert refused.value.told().endswith("Nothing was sent. Run this.")
+    assert refused.value.full_message().endswith("Nothing was sent. Run this.")
     assert len(refused.value.facts["mcpbridge/approval"]) == 8  # type: ignore[arg-type]
     assert world.steps == ["asked", "expired"]
     assert world.sent == []
@@ -370,7 +370,7 @@ async def test_an_answer_in_the_moment_of_giving_up_counts() -> None:
     desk._answer = too_late  # type: ignore[method-assign]
     with pytest.raises(ApprovalRefused, match="Nobody answered") as refused:
         await world.calls()
-    assert "approved by someone in the last moment" in refused.value.told()
+    assert "approved by someone in the last moment" in refused.value.full_message()
     await world.calls()
     assert len(world.sent) == 1
     with pytest.raises(ApprovalRefused):

@@ -65,7 +65,7 @@ class Calls:
         try:
             await self.stage(call_of(caller=caller, meta=meta, **more), self.deliver)
         except BudgetSpent as error:
-            return error.told()
+            return error.full_message()
         return ""
 
 

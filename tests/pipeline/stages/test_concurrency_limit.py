@@ -213,7 +213,7 @@ async def test_a_full_queue_refuses_and_says_what_is_full() -> None:
         with anyio.fail_after(30), pytest.raises(Overloaded) as refused:
             await begin(stage, server, call_of(caller=caller(), meta=meta))
         assert str(refused.value) == f"{what} is busy: 1 call runs and 1 wait, more are not taken"
-        assert "Try again when earlier calls have finished" in refused.value.told()
+        assert "Try again when earlier calls have finished" in refused.value.full_message()
         await finish(server, *tasks)
 
 

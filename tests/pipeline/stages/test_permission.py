@@ -79,8 +79,10 @@ async def test_a_refusal_names_tool_and_reason_but_no_arguments() -> None:
     call = call_with({"token": "secret"})
     with pytest.raises(NotPermitted) as caught:
         await run(policy, call)
-    assert caught.value.told().startswith("github/delete_repo is denied by the policy: ask the owner. Nothing was sent")
-    assert "secret" not in caught.value.told()
+    assert caught.value.full_message().startswith(
+        "github/delete_repo is denied by the policy: ask the owner. Nothing was sent"
+    )
+    assert "secret" not in caught.value.full_message()
     assert call.facts == {"permission": "deny"}
 
 

@@ -183,7 +183,7 @@ async def test_the_last_error_says_how_often_it_was_tried() -> None:
     with pytest.raises(UpstreamUnavailable) as failed:
         await stage()(call_of(), server)
     assert server.calls == 3
-    assert "down (tried 3 times). Nothing was sent" in failed.value.told()
+    assert "down (tried 3 times). Nothing was sent" in failed.value.full_message()
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ async def test_once_a_try_was_sent_nobody_is_told_that_nothing_was(last: BridgeE
     with pytest.raises(BridgeError) as failed:
         await stage(RetrySettings(tries=2, backoff=0), idempotent=True)(call_of(), server)
     assert server.calls == 2
-    told = failed.value.told()
+    told = failed.value.full_message()
     assert "It may have taken effect" in told
     assert "Nothing was sent" not in told
     assert "(tried 2 times)" in told
@@ -216,7 +216,7 @@ async def test_of_what_only_reads_nobody_is_told_to_look_for_an_effect() -> None
         server = Server(UpstreamHttpError("up", 502, "HTTP 502"), last)
         with pytest.raises(kind) as failed:
             await stage(RetrySettings(tries=2, backoff=0), reads=True)(call_of(), server)
-        told = failed.value.told()
+        told = failed.value.full_message()
         assert "effect" not in told
         assert "Nothing was sent" not in told
 
@@ -225,7 +225,7 @@ async def test_tries_of_which_none_was_sent_say_so() -> None:
     server = Server(UpstreamUnavailable("up", "down"), SAFE[0], UpstreamUnavailable("up", "down"))
     with pytest.raises(UpstreamUnavailable, match="down") as failed:
         await stage(idempotent=True)(call_of(), server)
-    assert "Nothing was sent" in failed.value.told()
+    assert "Nothing was sent" in failed.value.full_message()
 
 
 async def test_a_refusal_of_our_own_is_not_tried_again() -> None:
@@ -242,7 +242,7 @@ async def test_nothing_is_tried_again_beyond_the_deadline_of_the_call() -> None:
     with pytest.raises(UpstreamHttpError) as failed:
         await stage()(call, server)
     assert server.calls == 1
-    assert "tried" not in failed.value.told()
+    assert "tried" not in failed.value.full_message()
 
 
 async def test_the_calls_of_a_server_share_one_budget() -> None:

@@ -46,7 +46,7 @@ class Passage:
     def refusal(self) -> str:
         """The text of the refusal."""
         assert self.refused is not None, f"it passed as {self.arguments}"
-        return self.refused.told()
+        return self.refused.full_message()
 
 
 async def passing(schema: object, arguments: str | None, /, **options: Any) -> Passage:

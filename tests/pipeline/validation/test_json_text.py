@@ -26,7 +26,7 @@ from mcpbridge.pipeline.validation.json_text import refuse_doubles
 def test_a_member_that_is_named_twice_is_refused_and_named(arguments: bytes, name: str) -> None:
     with pytest.raises(ArgumentsRefused, match=f"`{name}` is named twice") as refused:
         refuse_doubles("up/echo", Raw(arguments))
-    assert "/etc" not in refused.value.told()
+    assert "/etc" not in refused.value.full_message()
 
 
 @pytest.mark.parametrize("arguments", [None, b"{}", b"null", b'{"a":{"a":1},"b":{"a":"\\"a\\":1"}}', b'{"n":1e999}'])

@@ -446,7 +446,7 @@ async def test_what_is_not_there_is_told_with_where_it_was_sought() -> None:
         with pytest.raises(UpstreamUnavailable, match="not known") as unavailable:
             await Fetcher(rules, resolve=unknown, who="shop").fetch(f"http://site.example.com:{port}/?key=hidden")
     assert unavailable.value.upstream == "shop"
-    assert "hidden" not in unavailable.value.told()
+    assert "hidden" not in unavailable.value.full_message()
 
 
 async def test_a_host_without_an_address_is_told() -> None:

@@ -181,7 +181,7 @@ async def test_a_missing_program_is_said_at_once() -> None:
     with pytest.raises(ToolInactive) as caught:
         await called(backend, a="x")
     assert str(caught.value) == "tool is inactive: the program `no-such-program-here` is not installed"
-    assert caught.value.told().count("Do not retry.") == 1
+    assert caught.value.full_message().count("Do not retry.") == 1
     health = await backend.check()
     assert not health.ok
     assert "not installed" in health.detail
@@ -206,7 +206,7 @@ async def test_without_a_sandbox_it_refuses_and_off_says_so(monkeypatch: pytest.
     monkeypatch.setattr(Isolation, "why_none", unless_off)
     with pytest.raises(ToolInactive, match="files outside") as caught:
         await called(plain)
-    assert "Install bubblewrap." in caught.value.told()
+    assert "Install bubblewrap." in caught.value.full_message()
     assert not (await plain.check()).ok
     result = await called(off)
     assert text_of(result) == "x"

@@ -88,7 +88,7 @@ async def management_command(bridge: Bridge, redact: Callable[[str], str], reque
     try:
         result = await bridge.command(name, str(request.get("command") or ""), cast("dict[str, object]", data))
     except UnknownName as error:
-        return _failed("unknown", redact(error.told()))
+        return _failed("unknown", redact(error.full_message()))
     except BridgeError as error:
         return _failed("timeout" if isinstance(error, TimeoutError) else "failed", redact(str(error)))
     return {"pid": os.getpid(), "result": masked(result, known_only(redact))}

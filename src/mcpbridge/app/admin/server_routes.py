@@ -64,11 +64,11 @@ def _with_problems(endpoint: Callable[[Request], Any], redact: Callable[[str], s
         except (QueryProblem, ConfigError) as error:
             code, told = "invalid", str(error)
         except UnknownName as error:
-            code, told = "unknown", error.told()
+            code, told = "unknown", error.full_message()
         except StoreFailed as error:
             code, told = "failed", f"{error}; nothing was changed (`keep=false` does without the store)"
         except BridgeError as error:
-            code, told = "failed", error.told()
+            code, told = "failed", error.full_message()
         raise Problem(code, redact(told))
 
     return answer

@@ -309,7 +309,7 @@ def _findable(call: Wanted, place: str) -> Wanted:
 def _unknown(call: Wanted, offered: Offered) -> Wanted:
     """A call that is not made: whatever else there is in the bridge, this model was offered no such tool."""
     error = UnknownName("tool", call.name, candidates=nearest(call.name, offered.names))
-    return replace(call, problem=error.told())
+    return replace(call, problem=error.full_message())
 
 
 def _as_run_event(event: Event) -> RunEvent:

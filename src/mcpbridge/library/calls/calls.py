@@ -115,7 +115,7 @@ class _Turn(Struct, frozen=True):
             self.on_event(CallStarted(made))
             result = decision if isinstance(decision, CallResult) else await self._make(made, approval)
         except CallRefused as refused:
-            made, result = call, failed(refused.told(), call)
+            made, result = call, failed(refused.full_message(), call)
         result = replace(result, call=made)
         await self._write_down(place, result)
         if self.hooks.on_result is not None and result.paused is None:
@@ -150,7 +150,7 @@ class _Turn(Struct, frozen=True):
                 on_progress=lambda progress: self._heard(call, progress),
             )
         except BridgeError as error:
-            return failed(error.told(), call)
+            return failed(error.full_message(), call)
         except (Misshapen, UnicodeError) as error:  # also of its name
             return failed(f"The arguments of {call.name} are no JSON: {error}", call)
 

@@ -401,7 +401,7 @@ class PausedCalls:
             raw = await self._requests.request("tools/call", params, user=record.principal, session=session)
         except BridgeError as error:
             raise CallFailed(
-                f"The paused call of {record.tool} cannot be gone on with: {error.told()}. {STAYS}"
+                f"The paused call of {record.tool} cannot be gone on with: {error.full_message()}. {STAYS}"
             ) from error
         finally:
             pauses.resuming.forget(resuming)

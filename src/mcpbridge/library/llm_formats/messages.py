@@ -94,9 +94,9 @@ def read_arguments(wanted: Wanted) -> tuple[dict[str, Any], str]:
             return {}, _problem(wanted, f"they are {_kind_of(value)}, not a JSON object")
         refuse_doubles(wanted.name, encoded)
     except ArgumentsRefused as error:
-        return {}, error.told()
+        return {}, error.full_message()
     except BridgeError as error:  # pragma: no cover - whatever else the check of names may say is for the model too
-        return {}, error.told()
+        return {}, error.full_message()
     except RecursionError:
         return {}, _problem(wanted, "they are nested too deeply")
     except (msgspec.DecodeError, ValueError) as error:

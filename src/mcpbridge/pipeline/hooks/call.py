@@ -218,7 +218,7 @@ class Happening(Struct, eq=False):
 def _error_to_json(error: Exception, *, content: bool) -> dict[str, object]:
     described: dict[str, object] = {"class": type(error).__name__}
     # The message of an error of the bridge is made for those who call; that of any other may hold anything.
-    described["message"] = error.told() if isinstance(error, BridgeError) else "an error inside the bridge"
+    described["message"] = error.full_message() if isinstance(error, BridgeError) else "an error inside the bridge"
     if content and isinstance(error, UpstreamAnswered):
         described["answer"] = Raw(bytes(error.error))
     return described

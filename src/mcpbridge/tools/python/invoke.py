@@ -372,7 +372,7 @@ class Invoker:
 
     def _masked(self, refused: CallRefused) -> CallRefused:
         """The same refusal without secrets; itself, if it tells none."""
-        if self.redact(refused.told()) == refused.told():
+        if self.redact(refused.full_message()) == refused.full_message():
             return refused
         kind = ArgumentsRefused if isinstance(refused, ArgumentsRefused) else CallRefused
         masked = kind(self.redact(str(refused)))

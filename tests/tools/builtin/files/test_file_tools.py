@@ -88,7 +88,7 @@ async def test_without_roots_the_tools_are_inactive_and_say_what_to_set() -> Non
     for name, arguments in (("file-read", {"path": "a"}), ("file-list", {}), ("file-search", {"glob": "*"})):
         with pytest.raises(ToolInactive, match="no directory is open") as refused:
             await tools.run(name, **arguments)
-        assert "builtin.files.roots" in refused.value.told()
+        assert "builtin.files.roots" in refused.value.full_message()
     with pytest.raises(ToolInactive):
         await tools.run("file-write", path="a", content="x")
 

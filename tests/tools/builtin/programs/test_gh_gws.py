@@ -57,7 +57,7 @@ async def test_every_attack_is_refused_with_a_reason(tool: str) -> None:
         except ToolInactive:
             passed.append(command)  # it would have been run
         except (ArgumentsRefused, NotPermitted) as refused:
-            told = refused.told()
+            told = refused.full_message()
             if not 20 < len(told) < 3000:
                 passed.append(told)
     assert passed == []
@@ -119,7 +119,7 @@ async def test_a_missing_program_is_told_at_once(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ToolInactive, match="there is no program") as told:
         await tools()[tool].run(cli_call(f"{tool}-cli", vectors(tool, "R")[0]))
-    assert "Do not retry" in told.value.told()
+    assert "Do not retry" in told.value.full_message()
 
 
 async def test_a_failure_is_an_error_with_what_the_program_complained(programs: Path) -> None:

@@ -173,8 +173,8 @@ async def test_without_a_key_it_is_inactive_and_asks_nobody(monkeypatch: pytest.
         for key in (None, "", "  "):
             with pytest.raises(ToolInactive, match="inactive") as inactive:
                 await tool_at(server, api_key=key).run(call_with(query="tea"))
-            assert VARIABLE in inactive.value.told()
-            assert "Do not retry" in inactive.value.told()
+            assert VARIABLE in inactive.value.full_message()
+            assert "Do not retry" in inactive.value.full_message()
         with pytest.raises(ToolInactive, match="characters"):
             await tool_at(server, api_key="a\nb").run(call_with(query="tea"))
         assert server.asks == []
@@ -202,7 +202,7 @@ async def test_without_a_key_it_is_inactive_and_asks_nobody(monkeypatch: pytest.
 async def test_refusals_say_what_the_service_said_and_what_to_do(status: int, said: str, advice: str) -> None:
     with pytest.raises(UpstreamHttpError) as error:
         await searched(refused(status, f"{said} Your key: {KEY}"), query="tea")
-    told = error.value.told()
+    told = error.value.full_message()
     assert f"HTTP {status}: {said}" in told
     assert advice in told
     assert KEY not in told
@@ -212,7 +212,7 @@ async def test_refusals_say_what_the_service_said_and_what_to_do(status: int, sa
 async def test_a_limit_says_when_to_come_back() -> None:
     with pytest.raises(UpstreamHttpError, match="429") as error:
         await searched(refused(429, "Too many", retry_after="17"), query="tea")
-    assert "in 17 s" in error.value.told()
+    assert "in 17 s" in error.value.full_message()
     assert error.value.facts[RETRY_AFTER] == 17
 
 
@@ -243,7 +243,7 @@ async def test_a_service_that_is_away_or_silent_is_told() -> None:
             await tool_at(server, timeout=0.1).run(call_with(query="tea"))
     with closed_port() as port, anyio.fail_after(60), pytest.raises(UpstreamUnavailable) as away:
         await tool_at(server, url=f"http://127.0.0.1:{port}").run(call_with(query="tea"))
-    assert KEY not in away.value.told()
+    assert KEY not in away.value.full_message()
 
 
 @pytest.mark.parametrize("arguments", [{}, {"query": " "}, {"query": 3}, {"query": "x", "depth": "deep"}])
@@ -267,7 +267,7 @@ async def test_no_error_of_any_status_has_the_key() -> None:
     for status in statuses:
         with pytest.raises(BridgeError) as error:
             await searched(reply(json.dumps({"message": KEY}).encode(), status), query="tea")
-        assert KEY not in error.value.told()
+        assert KEY not in error.value.full_message()
 
 
 async def test_a_service_that_repeats_the_key_does_not_show_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,7 +115,7 @@ async def _looked_at(bridge: Bridge, name: str) -> dict[str, Any]:
     try:
         return (await bridge.health_checks.check(name)).as_json()
     except UnknownName as error:
-        return {"name": name, "kind": _UNKNOWN, "ok": False, "detail": error.told()}
+        return {"name": name, "kind": _UNKNOWN, "ok": False, "detail": error.full_message()}
 
 
 def _missing_programs(settings: Settings) -> Iterator[str]:

@@ -245,12 +245,12 @@ class _Tools:
             result = await self._call_tool(self._call, callee.wire, _named(callee, arguments))
             value = value_of(result)
         except ArgumentsRefused as refused:
-            raise CallFailed(f"{refused.told()}\n{signature(callee)}"[:_LONGEST_ERROR], "TypeError") from None
+            raise CallFailed(f"{refused.full_message()}\n{signature(callee)}"[:_LONGEST_ERROR], "TypeError") from None
         except UpstreamAnswered as answered:
             raise CallFailed(text_of_error(answered.error)[:_LONGEST_ERROR]) from None
         except BridgeError as error:
             kind = "NameError" if isinstance(error, UnknownName) else "RuntimeError"
-            raise CallFailed(error.told()[:_LONGEST_ERROR], kind) from None
+            raise CallFailed(error.full_message()[:_LONGEST_ERROR], kind) from None
         except CallFailed as failed:
             raise CallFailed(str(failed)[:_LONGEST_ERROR], failed.kind) from None
         except Exception as error:

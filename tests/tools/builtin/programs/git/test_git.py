@@ -92,7 +92,7 @@ async def test_every_attack_by_arguments_is_refused(world: World) -> None:
             text, _ = await said_by(world.git, call)
             passed.append(command)
         except (ArgumentsRefused, NotPermitted) as refused:
-            text = refused.told()
+            text = refused.full_message()
             assert len(text) < 3000
         assert not world.harmed(text), command
     assert passed == []
@@ -236,7 +236,7 @@ async def test_a_missing_git_is_told_at_once(world: World, monkeypatch: pytest.M
     monkeypatch.setenv("PATH", f".:relative:{world.outside}")
     with pytest.raises(ToolInactive, match="no program `git`") as told:
         await world.git.run(world.call("status"))
-    assert "Do not retry" in told.value.told()
+    assert "Do not retry" in told.value.full_message()
 
 
 async def test_passwords_in_addresses_are_not_shown(world: World) -> None:
@@ -363,7 +363,7 @@ async def test_a_repository_that_leads_elsewhere_is_refused(world: World, name: 
     for command in ("log", "status", "add -A"):
         with fail_after(60), pytest.raises(PathRefused) as refused:
             await world.git.run(world.call(command))
-        assert not world.harmed(refused.value.told())
+        assert not world.harmed(refused.value.full_message())
 
 
 async def test_more_entries_than_an_honest_repository_has_are_not_looked_at(
@@ -449,7 +449,7 @@ def test_refusals_teach(world: World) -> None:
     def told(command: str) -> str:
         with pytest.raises(BridgeError) as refused:
             world.git._verdict(world.call(command))
-        return refused.value.told()
+        return refused.value.full_message()
 
     assert "did you mean --oneline" in told("log --onelin")
     assert "did you mean status" in told("statsu")
