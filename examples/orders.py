@@ -1,4 +1,4 @@
-"""A server whose answers are large, for docs/results.md: a shop with 240 orders. Standard library only."""
+"""A server whose answers are large, for docs/explanation/results.md: a shop with 240 orders. Standard library only."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Write the reference of the Python library, docs/api.md, from the docstrings of its public names.
+"""Write the reference of the Python library, docs/reference/api.md, from the docstrings of its public names.
 
     python scripts/api_reference.py            write the page anew
     python scripts/api_reference.py --check    exit with 1 if it is not what would be written
@@ -19,7 +19,7 @@ import griffe
 import mcpbridge
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs/api.md"
+PAGE = ROOT / "docs/reference/api.md"
 
 GROUPS = {
     "Open a bridge": ["Bridge", "SyncBridge", "Answerer", "Resolver", "ResolverContext", "Settings", "load"],

@@ -1,6 +1,6 @@
 """Write what the documentation says of the configuration from the models that read it.
 
-    python scripts/reference.py            write docs/configuration.md and docs/servers.schema.json anew
+    python scripts/reference.py            write configuration.md and servers.schema.json in docs/reference
     python scripts/reference.py --check    exit with 1 if they are not what would be written
 
 In the page, what stands between `<!-- fields: MODEL -->` and `<!-- end -->` is a table of that model's fields; the rest
@@ -30,8 +30,8 @@ from mcpbridge.tools.builtin.settings import BuiltinSettings
 from mcpbridge.tools.factory import KEYS, model_of
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs/configuration.md"
-SCHEMA = ROOT / "docs/servers.schema.json"
+PAGE = ROOT / "docs/reference/configuration.md"
+SCHEMA = ROOT / "docs/reference/servers.schema.json"
 
 SET_WHILE_LOADING = {"unavailable", "project_texts", "source"}
 """Fields that people do not write."""

@@ -1,4 +1,4 @@
-"""The layout of the code (docs/architecture.md): who may import whom, how large things may be, what is documented."""
+"""The layout of the code (docs/explanation/architecture.md): imports, sizes, what is documented."""
 
 import ast
 import inspect

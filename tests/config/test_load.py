@@ -1,4 +1,4 @@
-"""Finding, reading and checking the configuration (issue 2; docs/configuration.md)."""
+"""Finding, reading and checking the configuration (issue 2; docs/reference/configuration.md)."""
 
 import json
 import os

@@ -14,7 +14,7 @@ import mcpbridge
 
 ROOT = Path(__file__).parent.parent.parent
 SCRIPT = ROOT / "scripts/api_reference.py"
-PAGE = ROOT / "docs/api.md"
+PAGE = ROOT / "docs/reference/api.md"
 
 
 @pytest.fixture(scope="module")

@@ -79,7 +79,7 @@ def test_a_paper_that_is_not_here_is_no_source(text: str) -> None:
         "MCP Apps 2026-01-26, Resource Discovery",
         "RFC 6455, section 4.1",
         "JSON-RPC 2.0, section 5",
-        "docs/architecture.md, Layers (issue 4)",
+        "docs/explanation/architecture.md, Layers (issue 4)",
         "deep research, in depth research, research report",
         "a spec of 3 operations",
         "designed by hand; the house is white",

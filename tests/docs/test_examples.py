@@ -44,7 +44,7 @@ from support.programs.preloaded_python import prepared
 from support.servers_schema import check
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SERVERS = ROOT / ".venv-servers/bin"
 _NAMES = ("ANTHROPIC_API_KEY", "DOCS_TOKEN", "GH_TOKEN", "LIVE_TOKEN", "PROXY_PASSWORD", "KEY_PASSWORD", "STORE_KEY",
           "BANK_SECRET", "ORDERS_TOKEN", "PETSTORE_KEY", "SHOP_TOKEN", "TAVILY_API_KEY", "WEATHER_KEY")  # fmt: skip
@@ -241,7 +241,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_every_part_of_the_configuration_has_its_table() -> None:
     """What can be set stands in the reference: each section's model has a block, which is filled by the script."""
-    page = (ROOT / "docs/configuration.md").read_text("utf-8")
+    page = (ROOT / "docs/reference/configuration.md").read_text("utf-8")
     shown = set(re.findall(r"<!-- fields: (\w+) -->", page))
     kinds = [model_of(kind) for kind in KEYS.values()]
     models = {model.__name__ for whole in (Settings, BuiltinSettings, *kinds) for model in settings_models(whole)}

@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 FOLDER = ROOT / "examples/library"
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 OF_THE_LIBRARY = ("agents.md", "library.md")
 SERVERS = ROOT / ".venv-servers"
 ELSEWHERE = {"agent.py", "trip.py"}

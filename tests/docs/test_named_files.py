@@ -97,7 +97,7 @@ def test_files_that_modules_name_are_there(folder: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [*sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("*.md"))], ids=lambda path: path.name
+    "path", [*sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("*.md"))], ids=lambda path: path.name
 )
 def test_files_that_documents_name_are_there(path: Path) -> None:
     assert gone(path) == []

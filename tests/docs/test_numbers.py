@@ -169,7 +169,7 @@ SAID = {
         str(errors.UpstreamTimeout("db", SERVER.timeouts.idle)) + ". " + errors.UpstreamTimeout.advice,
         errors.UpstreamGone.advice,
     ],
-    "docs/commands.md": [
+    "docs/reference/commands.md": [
         f"| {exits.USAGE} | wrong usage",
         f"| {exits.UNREACHABLE} | a server",
         f"| {exits.TOOL_ERROR} | the tool",
@@ -178,7 +178,7 @@ SAID = {
         f"| {exits.INTERRUPTED} | interrupted",
         f"open HTTP requests get {http._DRAIN:g} s",
     ],
-    "docs/calls.md": [
+    "docs/explanation/calls.md": [
         f"values over {showing.LONGEST_VALUE} characters",
         f"at most {conditions.LONGEST} characters and two nested loops",
         f"loops over at most {conditions.MOST_VALUES} values",
@@ -203,7 +203,7 @@ SAID = {
         f"At most {OBSERVE.max_tools:,} tools and {OBSERVE.max_clients} client names",
         errors.NotPermitted.advice,
     ],
-    "docs/results.md": [
+    "docs/explanation/results.md": [
         f"a result of more than {THRESHOLD:,} characters is rewritten",
         f"`threshold` ({THRESHOLD:,} characters)",
         f"`budget` ({BUDGET:,})",
@@ -242,7 +242,7 @@ SAID = {
         f"Cursor {CLIENTS['cursor*'].max_tools}, Windsurf {CLIENTS['windsurf*'].max_tools}",
         f"VS Code {VS_CODE.max_tools})",
     ],
-    "docs/routing.md": [
+    "docs/explanation/routing.md": [
         f"at most {AUTO_TOKENS:,} tokens (`auto_tokens`)",
         f"Names up to {CLIENTS['claude-code'].name_length} characters",
         f"descriptions up to {CLIENTS['claude-code'].description_length:,}",
@@ -284,8 +284,8 @@ SAID = {
         f"| {program.LIVE}, {program.LIVE_OF_ONE} |",
         f"| {program.LONGEST_PROGRAM:,}; {program_run.MOST_PRINTED >> 20} Mi; {program_run.LARGEST_RESULT >> 20} MiB |",
     ],
-    "docs/architecture.md": [f"at most {exposing.MOST} are kept"],
-    "docs/tools.md": [
+    "docs/explanation/architecture.md": [f"at most {exposing.MOST} are kept"],
+    "docs/how-to/tools.md": [
         f"`max_concurrent` ({TOOL.max_concurrent})",
         f"`max_response` ({show_bytes(TOOL.max_response)})",
         f"The last {local_agent.MOST_CONVERSATIONS} conversations are remembered, {local_agent.MOST_TURNS} turns",
@@ -294,7 +294,7 @@ SAID = {
         f"may take {LOCAL_SECONDS:g} s without progress",
         f"with `endpoint`, `openapi`, `grpc` and `agent` {CALL_SECONDS:g} s",
     ],
-    "docs/builtin.md": [
+    "docs/reference/builtin.md": [
         *(f"`{name}`" for name in NAMES),
         f"takes {BUILTIN.http_get.timeout:g} s at most, redirects included ({BUILTIN.http_get.max_redirects} of them",
         f"and {show_bytes(BUILTIN.http_get.max_size)} unpacked",
@@ -308,7 +308,7 @@ SAID = {
         f"`max_entries` ({BUILTIN.files.max_entries:,}), `timeout` ({BUILTIN.files.timeout:g} s)",
         f"the first {show_bytes(BUILTIN.git_cli.max_output)}, with how much was cut",
     ],
-    "docs/sandbox.md": [
+    "docs/explanation/sandbox.md": [
         *(f"| `{name}` |" for name in PROPERTIES),
         f"{SANDBOX.timeout:g} s by the clock (`timeout`), {SANDBOX.memory // 10**6} MB of all",
         f"{SANDBOX.pids} processes and threads (`pids`), files of {show_bytes(SANDBOX.file_size)} (`file_size`)",
@@ -317,12 +317,12 @@ SAID = {
         f"of processes and threads it gets {sandboxed._PIDS}",
         f"anew after {'a minute' if isolation.ASK_AGAIN == 60 else '?'}",
     ],
-    "docs/clients.md": [
+    "docs/start/clients.md": [
         *(f"`{client.id}`" for client in KNOWN_CLIENTS),
         f"`startup_timeout_sec = {entries._START_SECONDS}`, `tool_timeout_sec = {entries._CALL_SECONDS}`",
         f"`timeout = {entries._CALL_SECONDS}`",
     ],
-    "docs/daemon.md": [
+    "docs/explanation/daemon.md": [
         f"`daemon.idle_exit` ({DAEMON.idle_exit / 60:g} min)",
         f"`bridge.startup_wait` ({Settings().bridge.startup_wait:g} s)",
         f"for `init_timeout` and {attribution.LIST_SECONDS:g} s at most",
@@ -335,13 +335,13 @@ SAID = {
         *(f"`{section}.{key}`" for section, keys in NEEDS_RESTART.items() for key in sorted(keys)),
         *(f"`{section}`" for section, keys in NEEDS_RESTART.items() if not keys),
     ],
-    "docs/doctor.md": [*(f"`{known.code}`" for known in KNOWN)],
-    "docs/configuration.md": [
+    "docs/how-to/doctor.md": [*(f"`{known.code}`" for known in KNOWN)],
+    "docs/reference/configuration.md": [
         *(f"`{name}`" for name in environment.SAFE_NAMES),
         f"looked at every {memory_limit.LOOK_SECONDS:g} s",
         f"Left out: {repose.IDLE_STOP / 60:g} min for a `command`",
     ],
-    "docs/security.md": [
+    "docs/explanation/security.md": [
         *(f"`{name}`" for name in environment.SAFE_NAMES),
         f"fewer than {MIN_LENGTH} characters",
         f"up to {model_router_prompt.LONGEST_REQUEST:,} characters of the request",
@@ -351,7 +351,7 @@ SAID = {
         f"up to {embedding._TEXT:,}: server",
         f"at most {show_bytes(HTTP.max_body)}",
     ],
-    "docs/protocol.md": [
+    "docs/reference/protocol.md": [
         f"has taken the subscription, or after {wanted.FOLLOW_SECONDS:g} s",
         *REVISIONS,
         f"nothing for {era.PROBE_SECONDS:g} s",
@@ -366,7 +366,7 @@ SAID = {
         f"within {attribution.STRAY_SECONDS:g} s after a call was given up",
         f"Up to {http_streams._KEPT} events ({show_bytes(http_streams._KEPT_BYTES)})",
     ],
-    "docs/questions.md": [
+    "docs/explanation/questions.md": [
         f"within `questions.timeout` ({ASKING.timeout / 60:g} min)",
         f"At most {asking.MAX_OPEN} questions to one legacy client and {questions.MAX_OPEN} of one server",
         f"may ask back {driving.MAX_ROUNDS} times",
@@ -377,11 +377,11 @@ SAID = {
         f"waits for {choosing.FREE_SECONDS:g} s",
         f"nobody else for {attribution.STRAY_SECONDS:g} s",
     ],
-    "docs/authorization.md": [
+    "docs/explanation/authorization.md": [
         f"it waits {auth.SIGN_IN_SECONDS / 60:g} min",
         f"at most {auth.STEP_UPS} times in {auth.STEP_UP_WINDOW / 60:g} min",
     ],
-    "docs/reliability.md": [
+    "docs/explanation/reliability.md": [
         f"it has {SERVER.init_timeout:g} s (`init_timeout`)",
         f"begins at {lifecycle.FIRST_DELAY:g} s and doubles each time, up to {lifecycle.LONGEST_DELAY:g} s",
         f"After {lifecycle.STABLE_AFTER:g} s of being ready",

@@ -1,4 +1,4 @@
-"""From errors to answers: what the client can act on, in the codes of its era (docs/protocol.md, Errors)."""
+"""From errors to answers: what the client can act on, in the codes of its era (docs/reference/protocol.md, Errors)."""
 
 import json
 from typing import Any

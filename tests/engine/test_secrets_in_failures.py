@@ -1,6 +1,6 @@
 """Secrets in what servers fail with reach no client, no status and no log; what they answer passes as it is.
 
-Promised by docs/security.md, Secrets. What counts as a secret is tested in tests/base/masking.
+Promised by docs/explanation/security.md, Secrets. What counts as a secret is tested in tests/base/masking.
 """
 
 import logging

@@ -1,6 +1,7 @@
 """What becomes of a call when its stdio server does one thing wrong: the cases, and the page that they make.
 
-Each case is tried with a real process (`test_hostile_servers.py`); `docs/upstream-faults.md` is made of this table.
+Each case is tried with a real process (`test_hostile_servers.py`), and
+`docs/reference/upstream-faults.md` is made of this table.
 """
 
 from dataclasses import dataclass
@@ -126,7 +127,7 @@ longer and longer waits.
 
 
 def page() -> str:
-    """The text of `docs/upstream-faults.md`."""
+    """The text of `docs/reference/upstream-faults.md`."""
     rows: list[str] = []
     for case in CASES:
         outcome = case.outcome if case.outcome == SERVED else f"error: … {case.outcome} …"

@@ -1,4 +1,4 @@
-"""A call that nobody waits for any more is cancelled at its server (issue 2; docs/protocol.md, Cancelling)."""
+"""A call that nobody waits for any more is cancelled at its server (docs/reference/protocol.md, Cancelling)."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A cancellation that comes in one breath with its request finds it (issue 2; docs/protocol.md, Cancelling)."""
+"""A cancellation that comes in one breath with its request finds it (docs/reference/protocol.md, Cancelling)."""
 
 import json
 

@@ -65,5 +65,5 @@ async def test_a_fault_of_a_server_ends_in_a_clear_error_for_its_caller_alone(ca
 
 def test_the_page_of_faults_says_what_was_tried() -> None:
     """Whoever changes a case writes what `page()` returns into the file."""
-    path = Path(__file__).parents[2] / "docs" / "upstream-faults.md"
+    path = Path(__file__).parents[2] / "docs/reference/upstream-faults.md"
     assert path.read_text("utf-8") == page()

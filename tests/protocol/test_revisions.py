@@ -1,4 +1,4 @@
-"""Extensions cross the bridge by an allow-list (docs/protocol.md, Extensions and MCP Apps)."""
+"""Extensions cross the bridge by an allow-list (docs/reference/protocol.md, Extensions and MCP Apps)."""
 
 from typing import Any
 

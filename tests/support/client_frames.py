@@ -1,4 +1,4 @@
-"""Messages of clients, valid and not, and what is answered to each: the rows of `docs/frames.md`.
+"""Messages of clients, valid and not, and what is answered to each: the rows of `docs/reference/frames.md`.
 
 Each case is sent over every front by `tests/downstream/test_client_frames.py`. `PYTHONPATH=tests python -m
 support.client_frames --write` writes the page anew.
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-PAGE = Path(__file__).parents[2] / "docs/frames.md"
+PAGE = Path(__file__).parents[2] / "docs/reference/frames.md"
 
 PARSE, INVALID, METHOD, PARAMS = -32700, -32600, -32601, -32602
 

@@ -1,4 +1,4 @@
-"""The JSON Schema of the configuration, `docs/servers.schema.json`, as an editor uses it."""
+"""The JSON Schema of the configuration, `docs/reference/servers.schema.json`, as an editor uses it."""
 
 import json
 from functools import cache
@@ -9,7 +9,7 @@ import jsonschema
 
 __all__ = ["check"]
 
-SCHEMA = Path(__file__).parents[2] / "docs/servers.schema.json"
+SCHEMA = Path(__file__).parents[2] / "docs/reference/servers.schema.json"
 
 
 @cache

@@ -1,9 +1,9 @@
 """A definition as one client gets it: in the form of its revision, with `_transform` where results are rewritten.
 
-What each revision brought is on its page Key Changes; `docs/protocol.md` (For older clients) has it as a table. This
-starts from the form for the newest legacy revision and leaves out what the client's revision did not have: a strict
-client refuses the whole list over a member that it must not know. `_meta`, members that no revision defines, and the
-order of the rest stay as they are.
+What each revision brought is on its page Key Changes; `docs/reference/protocol.md` (For older clients) has it as a
+table. This starts from the form for the newest legacy revision and leaves out what the client's revision did not have:
+a strict client refuses the whole list over a member that it must not know. `_meta`, members that no
+revision defines, and the order of the rest stay as they are.
 
 Tools whose large results are rewritten are listed without `outputSchema`, since a client should check results against
 it (MCP 2025-06-18, Tools, Output Schema), and some refuse a result that misses it. Those whose results have been large

@@ -17,7 +17,7 @@ CALL_SECONDS, LOCAL_SECONDS, LONGEST_SECONDS = 60.0, 30.0, 600.0
 
 
 class RetrySettings(BaseModel):
-    """When a failed call is tried again. Only what certainly, or harmlessly, can be: see `docs/calls.md`."""
+    """When a failed call is tried again. Only what certainly, or harmlessly, can be (`docs/explanation/calls.md`)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -1,4 +1,4 @@
-"""Secrets that the configuration brought in are masked in every spelling (docs/security.md, Secrets)."""
+"""Secrets that the configuration brought in are masked in every spelling (docs/explanation/security.md, Secrets)."""
 
 import base64
 import json

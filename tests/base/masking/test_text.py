@@ -1,4 +1,4 @@
-"""What counts as a secret in a text, and what does not (docs/security.md, Secrets)."""
+"""What counts as a secret in a text, and what does not (docs/explanation/security.md, Secrets)."""
 
 import re
 import time

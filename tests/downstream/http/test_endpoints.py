@@ -146,7 +146,7 @@ every_front = pytest.mark.parametrize("kind", FRONTS)
 
 @every_front
 async def test_one_server_is_seen_by_its_own_names(kind: str, tmp_path: Path) -> None:
-    """Promise of docs/protocol.md (One server by itself); apps in clients call tools by these names."""
+    """Promise of docs/reference/protocol.md (One server by itself); apps in clients call tools by these names."""
     async with opened(kind, tmp_path) as (front, ups, _):
         await front.client.initialize()
         assert await front.client.tools() == ["echo"]

@@ -85,7 +85,7 @@ async def test_a_server_that_is_not_newer_is_passed_on_byte_for_byte() -> None:
 
 
 async def test_a_server_by_itself_tells_its_own_instructions_whole() -> None:
-    """An endpoint for one server is that server (docs/protocol.md, Instructions)."""
+    """An endpoint for one server is that server (docs/reference/protocol.md, Instructions)."""
     long = "All of it. " * 500
     script = {**LEGACY_SERVER, "initialize": {**LEGACY_SERVER["initialize"], "instructions": long}}
     async with bridged({"up": ScriptedTransport(script), "other": ScriptedTransport(MODERN_SERVER)}) as bridge:

@@ -340,7 +340,7 @@ async def test_a_client_that_never_answers_is_waited_for_no_longer_than_configur
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_nobody_comes_back_to_a_parked_call(tmp_path: Path, transport: str) -> None:
-    """The questions are answered, then the call is withdrawn (docs/questions.md, Parked calls)."""
+    """The questions are answered, then the call is withdrawn (docs/explanation/questions.md, Parked calls)."""
     async with world("http", tmp_path, {"up": ["legacy", transport]}, questions={"timeout": 0.3}) as around:
         person = await around.person(modern=True)
         steps = ask(FORM, SAMPLE)

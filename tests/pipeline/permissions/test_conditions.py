@@ -136,7 +136,7 @@ def test_a_condition_with_loops_is_not_evaluated_over_long_texts_and_lists(sourc
     ],
 )
 def test_what_people_loop_over_is_evaluated(source: str, rows: int, text: str) -> None:
-    """The sizes that docs/calls.md names."""
+    """The sizes that docs/explanation/calls.md names."""
     assert Condition(source).holds({"args": {"rows": [f"item {row}" for row in range(rows)], "text": text}})
 
 

@@ -1,4 +1,4 @@
-"""Which networks addresses lead into (RFC 6890; docs/security.md, Addresses that models choose)."""
+"""Which networks addresses lead into (RFC 6890; docs/explanation/security.md, Addresses that models choose)."""
 
 from ipaddress import IPv4Address, IPv6Address
 

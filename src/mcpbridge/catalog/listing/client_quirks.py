@@ -60,7 +60,7 @@ TRAITS = (
     # People and programs that look at everything.
     Traits(("mcp-inspector*", "inspector-client*", "modelcontextprotocol/inspector*"), searches=True),
 )
-"""First match counts. As these clients behaved, or were documented, in November 2026; see `docs/routing.md`."""
+"""First match counts. How these behaved, or were documented, in November 2026: `docs/explanation/routing.md`."""
 
 
 @lru_cache(maxsize=256)

@@ -19,7 +19,8 @@ _HeaderValue = Annotated[str, Field(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$")]
 class HookSettings(BaseModel):
     """One of the `hooks`: a program (`command`) or an address (`url`) that gets an event of each call as JSON.
 
-    They run in the order of the file, each seeing what those before it changed. See `docs/calls.md` for the event.
+    They run in the order of the file, each seeing what those before it changed. The event is described in
+    `docs/explanation/calls.md`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

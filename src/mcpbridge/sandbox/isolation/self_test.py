@@ -170,8 +170,8 @@ async def examined(tier: str, run: Run, *, may_fork: bool) -> TierReport:
 
 
 _UNTRIED = (
-    "Allow user name spaces for it (containers and some distributions forbid them: see `docs/sandbox.md`), or use a "
-    "kernel with Landlock, for which no right is needed."
+    "Allow user name spaces for it (containers and some distributions forbid them: see `docs/explanation/sandbox.md`), "
+    "or use a kernel with Landlock, for which no right is needed."
 )
 
 

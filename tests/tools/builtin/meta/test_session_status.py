@@ -52,7 +52,7 @@ async def test_brief_tells_what_there_is() -> None:
 @pytest.mark.parametrize("name", ["pulse", "context-status"])
 @pytest.mark.parametrize("most", [1, 2, 3, 5])
 async def test_so_many_calls_are_left_as_it_says(name: str, most: int) -> None:
-    """docs/builtin.md: calls that are left. The last one that is allowed says 0, and the next one is refused."""
+    """docs/reference/builtin.md: calls left. The last one that is allowed says 0, and the next one is refused."""
     async with Bridge(settings(name, "task-complete", calls={"max_calls": most})) as bridge:
         left: list[int] = []
         for _ in range(most):
