@@ -24,16 +24,17 @@ class NamingSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name_length: int = Field(default=NAME_LENGTH, ge=SHORTEST_NAME_LENGTH, le=128)
-    """Characters of the longest tool name; a longer one is cut and gets a hash. Clients add their own prefix."""
+    """Characters of the longest tool name that clients see. A longer name is cut and ends with a hash. Clients add a
+    prefix of their own, so leave room."""
 
     prefix: Prefix = "always"
-    """Which tools and prompts are named after their server (`server__tool`): `always`; `on-collision`, only those whose
-    name several servers use; or `never`, then such a name gets a hash. Names may change as servers come and go unless
-    it is `always`. An endpoint of one server (`/servers/NAME/mcp`) has no prefixes. A tool that is called like
-    one of the bridge's own has its prefix everywhere."""
+    """Which tools and prompts carry the name of their server as a prefix (`server__tool`). `always`: all of them.
+    `on-collision`: only those whose name several servers use. `never`: none; a name that several servers use gets a
+    hash. Except with `always`, names may change as servers come and go. An endpoint of one server (`/servers/NAME/mcp`)
+    has no prefixes. A tool with the name of one of the bridge's own tools always has its prefix."""
 
     page_size: int = Field(default=0, ge=0)
-    """Entries a page of a listing; 0: all in one."""
+    """Entries on one page of a listing. 0: all on one page."""
 
 
 AUTO_TOKENS = 8_000
@@ -41,43 +42,47 @@ AUTO_TOKENS = 8_000
 
 
 class ClientExposure(BaseModel):
-    """What some clients are listed, by the name they give themselves (`clientInfo.name`)."""
+    """What the clients with certain names (`clientInfo.name`) see."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     mode: Mode | None = None
-    """`all` tools, only those to find others with and the pinned ones (`search`), or what suits the client (`auto`)."""
+    """What a client sees. `all`: every tool. `search`: only the tools that find and call other tools, and the pinned
+    ones. `auto`: whichever suits the client."""
 
     slim: Level | None = None
-    """How short definitions are: `off`, `tidy`, `slim`, `skeleton` or `signatures`."""
+    """How much of each definition a client sees, from most to least: `off`, `tidy`, `slim`, `skeleton`,
+    `signatures`."""
 
     slim_budget: int | None = Field(default=None, ge=0)
-    """Tokens of the whole list above which the next shorter form is taken, down to `signatures`. 0: any number."""
+    """Tokens of the whole list. A longer list is shown in the next shorter form, down to `signatures`. 0: no limit."""
 
     auto_tokens: int | None = Field(default=None, ge=0)
-    """With `auto`: tokens of the list from which a client that cannot search by itself gets `search`."""
+    """With `auto`: tokens of the list from which on a client that cannot search by itself gets `search`."""
 
     max_tools: int | None = Field(default=None, ge=1)
-    """With `auto`: tools that the client takes; of more it gets `search`."""
+    """With `auto`: the most tools that the client accepts. With more tools it gets `search`."""
 
     profile: str | None = None
-    """The profile that they get where they do not ask for one."""
+    """The profile for these clients, unless they ask for another one."""
 
 
 class ExposeSettings(ClientExposure, BaseModel):
-    """The `expose` section: which tools clients are listed, and how much of each."""
+    """The `expose` section: which tools clients see, and how much of each."""
 
     pins: list[_Glob] = []
-    """Globs on tools (`server/tool`) that are listed in any case."""
+    """Globs on tools (`server/tool`) that are always listed."""
 
     activate: bool = False
-    """Whether tools that a search found are listed from then on, in that session. Only for clients up to 2025-11-25."""
+    """Whether a tool that a search found stays listed for the rest of the session. Only for clients up to revision
+    2025-11-25."""
 
     map: bool = True
-    """Whether the description of `find_tools` tells what kinds of tools there are."""
+    """Whether the description of `find_tools` lists what kinds of tools there are."""
 
     clients: dict[_Glob, ClientExposure] = {}
-    """Other settings for some clients, by globs on the name they give themselves, in any case; the first counts."""
+    """Other settings for some clients, by globs on their name (`clientInfo.name`); case does not count. The first match
+    decides."""
 
     @property
     def mildest(self) -> Literal["off", "tidy"]:
@@ -99,25 +104,26 @@ class ProfileSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     servers: list[_Glob] = []
-    """Globs on servers whose tools, prompts and resources belong to it."""
+    """Globs on servers. Their tools, prompts and resources belong to the profile."""
 
     tools: list[_Glob] = []
-    """Globs on tools (`server/tool`) that belong to it; with `servers`, only those of these servers' that match."""
+    """Globs on tools (`server/tool`) that belong to the profile. Together with `servers`: only the matching tools of
+    those servers."""
 
     exclude: list[_Glob] = []
-    """Globs on tools that do not."""
+    """Globs on tools that do not belong to the profile."""
 
     tags: list[_Glob] = []
-    """Tags of servers or tools that belong to it as well."""
+    """Tags. Servers and tools that have one of them belong to the profile as well."""
 
     pins: list[_Glob] = []
-    """Globs on tools that are listed in any case, beside those of `expose.pins`."""
+    """Globs on tools that are always listed, in addition to `expose.pins`."""
 
     mode: Mode | None = None
-    """As in `expose`; what is said here comes first."""
+    """As in `expose`, and before it."""
 
     description: str = ""
-    """What it is for; clients are told."""
+    """What the profile is for. Clients receive this text."""
 
     @model_validator(mode="after")
     def _is_something(self) -> "ProfileSettings":
@@ -135,19 +141,19 @@ class EmbedderSettings(BaseModel):
     """`local`: the model of the extra `embed`; `http`: a service that answers as OpenAI's `/embeddings` does."""
 
     url: str | None = None
-    """With `http`: base address of the service, such as `http://localhost:11434/v1`."""
+    """With `http`: the base address of the service, such as `http://localhost:11434/v1`."""
 
     model: str | None = None
-    """With `http`: the model's name. With `local`: another directory or file of a model."""
+    """With `http`: the name of the model. With `local`: the directory or file of another model."""
 
     api_key: str | None = None
-    """With `http`: the service's key, such as `${OPENAI_API_KEY}`."""
+    """With `http`: the key of the service, such as `${OPENAI_API_KEY}`."""
 
     timeout: Seconds = Field(default=2, gt=0)
-    """Seconds that the vector of a query may take; then tools are found without it."""
+    """Seconds to wait for the vector of a query. After that the search uses words alone."""
 
     weight: float = Field(default=0.4, ge=0, le=1)
-    """Its share in the score; the rest is that of words."""
+    """The share of the model in the score, from 0 to 1. Words have the rest."""
 
     @model_validator(mode="after")
     def _names_a_service(self) -> "EmbedderSettings":
@@ -162,49 +168,50 @@ class SearchSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     limit: int = Field(default=8, ge=1, le=50)
-    """Tools that a search answers with, if it does not say how many."""
+    """Tools in the answer of a search that does not say how many it wants."""
 
     tokens: int = Field(default=500, ge=100)
-    """Tokens of an answer of `find_tools`, about."""
+    """Approximate number of tokens in an answer of `find_tools`."""
 
     embedder: EmbedderSettings = EmbedderSettings()
     """A model that helps to find tools by meaning."""
 
     feedback: bool = False
-    """Whether tools that were called with success after a search come a little earlier next time, for the same user."""
+    """Whether a tool that the same user called with success after a similar search ranks a little higher."""
 
 
 class RouterSettings(BaseModel):
-    """The `router` section: a model that chooses tools for a request."""
+    """The `router` section: a model that chooses the tools for a request."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     provider: Literal["none", "client", "openai", "anthropic"] = "none"
-    """`client`: the client's own model, through sampling; `openai`, `anthropic`: a service that speaks that API."""
+    """Who chooses. `client`: the model of the client, through sampling. `openai`, `anthropic`: a service with that
+    API."""
 
     url: str | None = None
-    """Base address of the service. Left out: the provider's own."""
+    """The base address of the service. Default: that of the provider."""
 
     model: str | None = None
-    """The model's name, as the service knows it. Needed with `openai` and `anthropic`."""
+    """The name of the model. Required with `openai` and `anthropic`."""
 
     api_key: str | None = None
-    """The service's key, such as `${OPENAI_API_KEY}`."""
+    """The key of the service, such as `${OPENAI_API_KEY}`."""
 
     timeout: Seconds = Field(default=10, gt=0)
-    """Seconds that a choice may take; then the ranker chooses."""
+    """Seconds to wait for the model. After that the ranker chooses."""
 
     max_tools: int = Field(default=8, ge=1, le=64)
-    """Tools that it chooses at most."""
+    """The most tools that the model may choose."""
 
     min_tools: int = Field(default=0, ge=0)
-    """Tools that it must choose, or the ranker does."""
+    """The fewest tools that the model must choose. If it chooses fewer, the ranker chooses."""
 
     temperature: float | None = Field(default=0, ge=0, le=2)
-    """How freely it chooses."""
+    """The sampling temperature of the model."""
 
     max_index: int = Field(default=400, ge=10)
-    """Tools that it is told of; of more those that the ranker puts first."""
+    """The most tools that the model sees. Of more tools it sees those that rank first."""
 
     @model_validator(mode="after")
     def _names_a_model(self) -> "RouterSettings":
@@ -216,24 +223,24 @@ class RouterSettings(BaseModel):
 
 
 class CodeSettings(BaseModel):
-    """The `code` section: one tool `run_code`, for programs that call tools."""
+    """The `code` section: the tool `run_code`, which runs programs that call tools."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     enabled: bool = False
-    """Whether there is `run_code`. It needs the extra `code`."""
+    """Whether `run_code` exists. It needs the extra `code`."""
 
     timeout: Seconds = Field(default=30, gt=0)
-    """Seconds that a program may compute; waiting for tools does not count."""
+    """Seconds of computing for a program. Waiting for tools does not count."""
 
     total_timeout: Seconds = Field(default=300, gt=0)
-    """Seconds that it may take altogether, waiting for tools included, but not for people."""
+    """Seconds for a program in all. Waiting for tools counts, waiting for people does not."""
 
     max_memory: int = Field(default=100, ge=8, le=4096)
-    """MiB that it may use."""
+    """MiB of memory for a program."""
 
     max_calls: int = Field(default=100, ge=1)
-    """Calls of tools that it may make."""
+    """Tool calls that a program may make."""
 
     max_parallel: int = Field(default=8, ge=1)
-    """Calls that it may have under way at a time."""
+    """Tool calls that a program may have in flight."""

@@ -10,22 +10,22 @@ from mcpbridge.upstream.settings import REVALIDATE, WARM_UP
 
 
 class DaemonSettings(BaseModel):
-    """The `daemon` section: the process in the background that `mcpbridge serve` on stdio shares with all clients."""
+    """The `daemon` section: the background process that all clients of `mcpbridge serve` on stdio share."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     idle_exit: Seconds = Field(default=600, ge=0)
-    """Seconds without a client after which it ends, if `mcpbridge serve` started it. 0: never."""
+    """Seconds without a client after which the daemon exits, if `mcpbridge serve` started it. 0: never."""
 
     http: str | None = None
-    """An address where it serves HTTP as well: `127.0.0.1:8808`."""
+    """An address where the daemon also serves HTTP, such as `127.0.0.1:8808`."""
 
     watch: bool = True
-    """Whether an edited configuration file takes effect by itself. `mcpbridge reload` does it in any case."""
+    """Whether the daemon reloads an edited configuration file by itself. `mcpbridge reload` always does."""
 
     warm_up: int = Field(default=WARM_UP, ge=0)
-    """Servers that are started in the background at a time, to see whether they still offer what they did. 0: none."""
+    """Servers that the daemon starts in the background at a time, to refresh their known lists. 0: none."""
 
     revalidate: Seconds = Field(default=REVALIDATE, ge=0)
-    """Seconds for which it is believed what a `command` offered last, without starting it to look. What has a `url` is
-    looked at whenever the daemon starts."""
+    """Seconds for which the known list of a `command` server is used without starting the server to refresh it. The
+    list of a `url` server is refreshed at each start of the daemon."""

@@ -9,10 +9,10 @@ from mcpbridge.base.units import Seconds
 
 
 class HealthSettings(BaseModel):
-    """The `health` section: looking by itself whether servers and tools work."""
+    """The `health` section: regular checks of servers and tools."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     every: Seconds = Field(default=0, ge=0)
-    """Seconds between two looks at every server and backend that runs. What changed is logged, and told by `status`,
+    """Seconds between two checks of every running server and backend. A change is logged, and shown by `status`,
     `/api/health` and the metrics. 0: never."""

@@ -53,7 +53,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     servers: dict[str, ServerSettings] = {}
-    """The upstreams, by name."""
+    """The MCP servers, by name."""
 
     calls: CallDefaults = CallDefaults()
     """How calls are treated unless their server or tool says otherwise."""
@@ -65,31 +65,31 @@ class Settings(BaseModel):
     """How the bridge presents itself."""
 
     limits: LimitSettings = LimitSettings()
-    """What it refuses to carry."""
+    """The largest messages that the bridge accepts."""
 
     log: LogSettings = LogSettings()
-    """What it writes to standard error."""
+    """Which log lines the bridge writes to standard error."""
 
     http: HttpSettings = HttpSettings()
-    """The HTTP front."""
+    """The HTTP server of the bridge."""
 
     observe: ObserveSettings = ObserveSettings()
-    """What is counted and traced of calls."""
+    """Which metrics and traces of calls the bridge collects."""
 
     questions: AskingSettings = AskingSettings()
-    """What servers ask of clients meanwhile."""
+    """What servers may ask clients during a call (sampling, elicitation, roots)."""
 
     approval: ApprovalSettings = ApprovalSettings()
-    """Who agrees to calls that a person must agree to."""
+    """Who approves calls that need approval."""
 
     hooks: list[HookSettings] = []
-    """Programs and addresses that see calls, and may change, answer or refuse them; in this order."""
+    """Programs and addresses that see calls, and may change, answer or refuse them. They run in this order."""
 
     results: ResultDefaults = ResultDefaults()
-    """What becomes of large results, and how long the originals are kept."""
+    """How large results are shortened, and how long the originals are kept."""
 
     expose: ExposeSettings = ExposeSettings()
-    """Which tools clients are listed, and how much of each."""
+    """Which tools clients see, and how much of each."""
 
     profiles: dict[ProfileName, ProfileSettings] = {}
     """Parts of the catalog, by name: at `/p/NAME/mcp`, and by `mcpbridge serve --profile NAME`."""
@@ -104,34 +104,34 @@ class Settings(BaseModel):
     """Tools that are not behind an MCP server, by name."""
 
     spec: list[str] = []
-    """Files that describe further tools, in JSON or TOML: what stands in them counts as if it stood in `tools`."""
+    """JSON or TOML files that describe further tools. Their content counts as if it were in `tools`."""
 
     packs: list[str] = []
     """Packs of tools: names of installed ones (entry points `mcpbridge.packs`), or `package.module:pack`."""
 
     builtin: Annotated[SerializeAsAny[BuiltinDefaults], BeforeValidator(read_builtin)] = BuiltinDefaults()
-    """Tools of the bridge's own."""
+    """The bridge's own tools."""
 
     sandbox: SandboxSettings = SandboxSettings()
-    """Where programs run that are not to be trusted."""
+    """Where untrusted programs run."""
 
     health: HealthSettings = HealthSettings()
-    """When it is looked whether servers and tools work."""
+    """When servers and tools are checked."""
 
     code: CodeSettings = CodeSettings()
     """Programs that call tools."""
 
     daemon: DaemonSettings = DaemonSettings()
-    """The process in the background."""
+    """The background process."""
 
     cache: CacheSettings = CacheSettings()
-    """How much is kept of results of tools with `cache`."""
+    """How many results of tools with `cache` are kept."""
 
     store: StoreSettings = StoreSettings()
-    """Where it keeps what outlives a call."""
+    """Where the bridge keeps what must survive a call."""
 
     call_log: CallLogSettings = CallLogSettings()
-    """Which calls it writes down."""
+    """Which calls the bridge records."""
 
     source: str | None = None
     """The path of the file; None when there is none. Set while loading, never by people."""

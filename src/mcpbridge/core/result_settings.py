@@ -20,40 +20,43 @@ MEDIA_LIMIT = 128 * 1024
 
 
 class ResultSettings(BaseModel):
-    """What becomes of large results; for all, for a server or for a tool. Left out, the next level decides."""
+    """How large results are shortened: for all, for a server or for a tool.
+
+    A key that is left out takes its value from the next level.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     strategy: Strategy | None = None
-    """`preview` (default): as much as fits without loss, else statistics; `truncate`: the beginning; `summarize`: a
-    model's summary; `off`: results pass as they came."""
+    """`preview` (default): everything that fits without loss, otherwise statistics and samples. `truncate`: the
+    beginning. `summarize`: a summary by a model. `off`: results pass unchanged."""
 
     budget: int | None = Field(
         default=None, ge=400, le=1_000_000, validation_alias=AliasChoices("budget", "max_chars", "maxChars")
     )
-    """Characters of what is shown in place of a large result. Default: 2000. Also `max_chars`."""
+    """Characters of the text that replaces a large result. Default: 2000. Also `max_chars`."""
 
     threshold: int | None = Field(default=None, ge=0)
-    """Characters up to which a result passes as it came. Default: 4000, or `budget` if that is more."""
+    """Characters up to which a result passes unchanged. Default: 4000, or `budget` if that is more."""
 
     preview_items: int | None = Field(
         default=None, ge=0, le=1000, validation_alias=AliasChoices("preview_items", "previewItems")
     )
-    """Rows of a list that a preview shows whole, where they fit. Default: 3."""
+    """Rows of a list that a preview shows in full, if they fit. Default: 3."""
 
     auto_store: bool | None = Field(default=None, validation_alias=AliasChoices("auto_store", "autoStore"))
-    """Whether the original of a rewritten result is kept, for `recall`. Default: yes."""
+    """Whether the original of a shortened result is kept for `recall`. Default: yes."""
 
     code_transform: bool | None = Field(default=None, validation_alias=AliasChoices("code_transform", "codeTransform"))
-    """Whether calls may bring `_transform`, a JavaScript expression over their result. Default: yes."""
+    """Whether a call may carry `_transform`, a JavaScript expression that is applied to its result. Default: yes."""
 
     media_limit: Bytes | None = Field(default=None, ge=0)
-    """Bytes of an image, a sound or another blob as sent, up to which it passes; a larger one becomes a link to the
-    kept original. Default: 128 KiB."""
+    """Bytes, as sent, up to which an image, a sound or another blob passes. A larger one becomes a link to the kept
+    original. Default: 128 KiB."""
 
     image_side: int | None = Field(default=None, ge=0)
-    """Pixels of the longer side that a larger image is scaled down to instead, if the extra `images` is installed.
-    0 (default): it becomes a link."""
+    """Pixels of the longer side to which a larger image is scaled down instead. Needs the extra `images`. Default: 0,
+    the image becomes a link."""
 
 
 class SummarySettings(BaseModel):
@@ -62,22 +65,23 @@ class SummarySettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     provider: Literal["client", "openai", "anthropic"] = "client"
-    """`client`: the client's own model, through sampling; `openai`, `anthropic`: a service that speaks that API."""
+    """Who writes the summary. `client`: the model of the client, through sampling. `openai`, `anthropic`: a service
+    with that API."""
 
     url: str | None = None
-    """Base address of the service. Left out: the provider's own."""
+    """The base address of the service. Default: that of the provider."""
 
     model: str | None = None
-    """The model's name, as the service knows it. Needed with `openai` and `anthropic`."""
+    """The name of the model. Required with `openai` and `anthropic`."""
 
     api_key: str | None = None
-    """The service's key, such as `${OPENAI_API_KEY}`."""
+    """The key of the service, such as `${OPENAI_API_KEY}`."""
 
     timeout: Seconds = Field(default=60, gt=0)
-    """Seconds that a summary may take; then the beginning of the result is shown instead."""
+    """Seconds to wait for a summary. After that the beginning of the result is shown."""
 
     max_input: int = Field(default=200_000, ge=1000)
-    """Characters of a result that are given to the model; of a longer one the beginning and the end."""
+    """Characters of a result that the model receives. Of a longer result it receives the beginning and the end."""
 
     @model_validator(mode="after")
     def _names_a_model(self) -> Self:
@@ -87,17 +91,17 @@ class SummarySettings(BaseModel):
 
 
 class ResultDefaults(ResultSettings, BaseModel):
-    """The `results` section: what becomes of large results, and how long the originals are kept."""
+    """The `results` section: how large results are shortened, and how long the originals are kept."""
 
     lifetime: Seconds = Field(default=7 * 86400, gt=0)
-    """Seconds that a kept result can be recalled after its last use."""
+    """Seconds after its last use for which a kept result can be recalled."""
 
     max_bytes: Bytes = Field(default=512 * 1024**2, ge=1024**2)
-    """Bytes of all kept results together, compressed; beyond that those not used for longest go first."""
+    """Bytes of all kept results together, compressed. Above that, the least recently used are deleted first."""
 
     summary: SummarySettings = SummarySettings()
-    """Who writes summaries."""
+    """Who writes the summaries."""
 
     tokenizer: Literal["estimate", "o200k"] = "estimate"
-    """How tokens are counted in what is told of savings: `estimate` from the text; `o200k`: with that vocabulary, if
-    the extra `tokens` is installed."""
+    """How the reported token counts are made. `estimate`: estimated from the text. `o200k`: counted with that
+    vocabulary; needs the extra `tokens`."""

@@ -9,66 +9,66 @@ from mcpbridge.protocol.deadlines import Timeouts
 
 
 class NameFilter(BaseModel):
-    """Which names of one upstream to offer: those that match `include` and not `exclude`."""
+    """Which names of one upstream are offered: those that match `include` and do not match `exclude`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     include: list[str] = ["*"]
-    """Globs on the upstream's own names; one must match. Case counts."""
+    """Globs on the upstream's own names. A name must match one of them. Case counts."""
 
     exclude: list[str] = []
-    """Globs on the upstream's own names; none may match."""
+    """Globs on the upstream's own names. A name must match none of them."""
 
 
 class ToolSettings(CallSettings, BaseModel):
-    """What to change about one tool of an upstream, and how its calls are treated."""
+    """Changes to one tool of an upstream, and how its calls are treated."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     rename: str | None = Field(default=None, min_length=1, max_length=128)
-    """The name to use instead of the upstream's own, still behind the server's prefix."""
+    """The name to use instead of the upstream's own. The prefix of the server stays."""
 
     description: str | None = None
-    """The description to publish instead of the upstream's own."""
+    """The description to use instead of the upstream's own."""
 
     disabled: bool = False
-    """Neither listed nor callable."""
+    """`true`: the tool can be neither listed nor called."""
 
     max_concurrent: int = Field(default=0, ge=0)
-    """Calls of this tool at a time; further ones wait. 0: only the server's limit counts."""
+    """Calls of this tool that run at a time. Further ones wait. 0: only the limit of the server applies."""
 
     rate_limit: RateText | None = None
-    """How often it may be called, by all clients together: `30/min`, `5/s`. Left out: no limit of its own."""
+    """How often all clients together may call it: `30/min`, `5/s`. Default: no limit of its own."""
 
     results: ResultSettings = ResultSettings()
-    """What becomes of its large results."""
+    """How its large results are shortened."""
 
     tags: list[str] = []
     """Words to find it by: `tag:billing` in a search, `tags` of a profile."""
 
     trusted: bool | None = None
-    """Whether to believe what it says of itself. Left out: as all tools that come from there."""
+    """Whether to believe its annotations. Default: as set for its server."""
 
 
 class OfferSettings(CallSettings, BaseModel):
-    """What can be set of every source of tools, and of single tools of it."""
+    """Settings of every source of tools, and of single tools of it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     disabled: bool = False
-    """Leave this out: neither started nor listed."""
+    """`true`: it is neither started nor listed."""
 
     rate_limit: RateText | None = None
-    """How often it may be called, by all clients together: `30/min`, `5/s`. Left out: no limit."""
+    """How often all clients together may call it: `30/min`, `5/s`. Default: no limit."""
 
     tools: NameFilter = NameFilter()
-    """Which of its tools to offer."""
+    """Which of its tools are offered."""
 
     results: ResultSettings = ResultSettings()
-    """What becomes of large results of its tools."""
+    """How large results of its tools are shortened."""
 
     title: str | None = Field(default=None, max_length=200)
-    """What it is called in searches, besides its name. Left out: what it calls itself."""
+    """Its title in searches, besides its name. Default: the title that it gives itself."""
 
     tags: list[str] = []
     """Words to find its tools by: `tag:billing` in a search, `tags` of a profile."""
@@ -77,8 +77,8 @@ class OfferSettings(CallSettings, BaseModel):
     """Changes to single tools, by the upstream's own name."""
 
     trusted: bool = False
-    """Whether to believe what its tools say of themselves (`readOnlyHint`, `destructiveHint`, `idempotentHint`). What
-    makes a tool look more dangerous is believed in any case."""
+    """Whether to believe the annotations of its tools (`readOnlyHint`, `destructiveHint`, `idempotentHint`).
+    Annotations that make a tool look more dangerous are always believed."""
 
     @property
     def is_over_http(self) -> bool:

@@ -11,16 +11,16 @@ from mcpbridge.base.units import Bytes
 
 
 class CacheSettings(BaseModel):
-    """The `cache` section: how much is kept of results of tools with `cache`. It is kept in memory, by each process."""
+    """The `cache` section: how many results of tools with `cache` are kept. Each process keeps them in memory."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     max_bytes: Bytes = Field(default=64 * 1024**2, ge=0)
-    """Bytes of all kept results together; the one that was not used for longest goes first. 0: nothing is kept."""
+    """Bytes of all cached results together. The least recently used is dropped first. 0: nothing is cached."""
 
     max_result: Bytes = Field(default=4 * 1024**2, ge=0)
-    """Bytes of the largest result that is kept."""
+    """Bytes of the largest result that is cached."""
 
     vary: list[str] = []
-    """Members of a call's `_meta` that change its result, such as `example.com/locale`: calls that differ in them are
-    not the same. All others count for nothing, since many clients number their calls there."""
+    """Members of a call's `_meta` that change its result, such as `example.com/locale`. Calls that differ in them are
+    different calls. Other members are ignored, since many clients number their calls there."""

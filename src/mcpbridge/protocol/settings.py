@@ -9,9 +9,9 @@ LARGEST_FRAME = 64 * 1024**2
 
 
 class LimitSettings(BaseModel):
-    """The `limits` section: what the bridge refuses to carry."""
+    """The `limits` section: the largest messages that the bridge accepts."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     max_frame: Bytes = Field(default=LARGEST_FRAME, ge=1024)
-    """Bytes of the largest message that is read from a peer."""
+    """Bytes of the largest message that is accepted from a client or a server."""

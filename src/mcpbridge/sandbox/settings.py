@@ -21,15 +21,15 @@ LEAST_MEMORY = 16 << 20
 
 
 class FileAccess(BaseModel):
-    """Files and directories beside the programs of the system, as absolute paths."""
+    """Files and directories that a job may use besides the programs of the system, as absolute paths."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     read_only: tuple[str, ...] = ()
-    """What may be read."""
+    """Paths that may be read."""
 
     read_write: tuple[str, ...] = ()
-    """What may be read and changed."""
+    """Paths that may be read and changed."""
 
     @field_validator("read_only", "read_write")
     @classmethod
@@ -38,80 +38,81 @@ class FileAccess(BaseModel):
 
 
 class SandboxOverrides(BaseModel):
-    """What one tool has set otherwise; what is left out is as `[sandbox]` says."""
+    """Sandbox settings of one tool. A key that is left out takes its value from `[sandbox]`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     timeout: Seconds | None = Field(default=None, gt=0)
-    """Seconds that a job may take; then all its processes are killed."""
+    """Seconds for a job. After that all its processes are killed."""
 
     memory: Bytes | None = Field(default=None, ge=LEAST_MEMORY)
-    """Bytes that all processes of a job may hold together."""
+    """Bytes of memory for all processes of a job together."""
 
     allow_network: bool | None = None
-    """Whether it reaches the network, this machine's own services included."""
+    """Whether a job can reach the network, including services on this machine."""
 
     allow_fs: FileAccess | None = None
-    """Files beside its own work folder. Takes the place of what `[sandbox]` allows."""
+    """Files that a job may use besides its own work folder. Replaces `allow_fs` of `[sandbox]`."""
 
     env: Mapping[str, str] = Field(default_factory=dict[str, str])
-    """Variables that it is given, added to those of `[sandbox]`. Nothing of the bridge's own environment gets in."""
+    """Environment variables of a job, in addition to those of `[sandbox]`. It gets none of the bridge's own."""
 
     pids: int | None = Field(default=None, ge=1, le=32768)
-    """Processes and threads at a time; 1: it may start no process."""
+    """Processes and threads at a time. 1: a job cannot start a process."""
 
     file_size: Bytes | None = Field(default=None, ge=0)
-    """Bytes of the largest file that it may write."""
+    """Bytes of the largest file that a job may write."""
 
     disk: Bytes | None = Field(default=None, ge=0)
-    """Bytes that all files in a job's work folder may take together. Does not hold of servers."""
+    """Bytes of all files in the work folder of a job together. Does not apply to servers."""
 
     output: Bytes | None = Field(default=None, ge=0)
-    """Bytes of each of its two streams that are kept."""
+    """Bytes that are kept of standard output, and of standard error."""
 
 
 class SandboxSettings(BaseModel):
-    """The `[sandbox]` table. `sandbox = "off"` stands for `mode = "off"`."""
+    """The `[sandbox]` table. `sandbox = "off"` is short for `mode = "off"`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     enabled: bool = True
-    """Whether tools that need a sandbox are there at all; false: they are not listed and refuse."""
+    """Whether tools that need a sandbox exist. `false`: they are not listed and refuse calls."""
 
     mode: Mode = "auto"
-    """Which sandbox: the first that keeps every promise (`auto`), only `bubblewrap`, only the `launcher` (Landlock and
-    seccomp), or none (`off`: jobs run as any program of yours; `status` and every result say so)."""
+    """Which sandbox is used. `auto`: the first one that passes all checks of `require`. `bubblewrap`, or `launcher`
+    (Landlock and seccomp): only that one. `off`: none; jobs have all rights of your user, and `status` and every result
+    say so."""
 
     require: tuple[Property, ...] = PROPERTIES
-    """What a sandbox must have proved to stop before it is used. Taking one out is at your own risk."""
+    """What a sandbox must be proven to prevent before it is used. Removing an entry is at your own risk."""
 
     timeout: Seconds = Field(default=DEFAULT_LIMITS.timeout, gt=0)
-    """Seconds that a job may take; then all its processes are killed."""
+    """Seconds for a job. After that all its processes are killed."""
 
     memory: Bytes = Field(default=DEFAULT_LIMITS.memory, ge=LEAST_MEMORY)
-    """Bytes that all processes of a job may hold together."""
+    """Bytes of memory for all processes of a job together."""
 
     allow_network: bool = False
-    """Whether jobs reach the network, this machine's own services included."""
+    """Whether jobs can reach the network, including services on this machine."""
 
     allow_fs: FileAccess = FileAccess()
-    """Files beside a job's own work folder."""
+    """Files that jobs may use besides their own work folder."""
 
     env: Mapping[str, str] = Field(default_factory=dict[str, str])
-    """Variables that jobs are given. Nothing of the bridge's own environment gets in."""
+    """Environment variables of jobs. They get none of the bridge's own."""
 
     pids: int = Field(default=DEFAULT_LIMITS.pids, ge=1, le=32768)
-    """Processes and threads of a job at a time; 1: it may start no process."""
+    """Processes and threads of a job at a time. 1: a job cannot start a process."""
 
     file_size: Bytes = Field(default=DEFAULT_LIMITS.file_size, ge=0)
     """Bytes of the largest file that a job may write."""
 
     disk: Bytes = Field(default=DEFAULT_LIMITS.disk, ge=0)
-    """Bytes that all files in a job's work folder may take together, of which there may be 50,000. It is looked at
-    several times a second; a job that has written more is ended."""
+    """Bytes of all files in the work folder of a job together; at most 50,000 files. This is checked several times a
+    second, and a job that has written more is stopped."""
 
     output: Bytes = Field(default=DEFAULT_LIMITS.output, ge=0)
-    """Bytes of each of its two streams that are kept."""
+    """Bytes that are kept of standard output, and of standard error."""
 
     @model_validator(mode="before")
     @classmethod

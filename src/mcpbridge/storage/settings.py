@@ -12,27 +12,28 @@ from mcpbridge.base.units import Bytes, Seconds
 
 
 class StoreSettings(BaseModel):
-    """The `store` section: what outlives a call, such as kept results and approvals."""
+    """The `store` section: where the bridge keeps what must survive a call, such as kept results and approvals."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: Literal["sqlite", "memory"] = "sqlite"
-    """`sqlite`: a file, which all bridges of this user share and which is made when there is something to keep;
-    `memory`: nothing outlives the process."""
+    """`sqlite`: one file, shared by all bridges of this user and created when first needed. `memory`: nothing survives
+    the process."""
 
     path: str | None = None
-    """The file; a relative path starts where the configuration is. Left out: `store.db` in the user's state directory
-    (`~/.local/state/mcpbridge` on Linux). It belongs on a local disk: SQLite's locks do not work over a network."""
+    """The file. A relative path starts at the directory of the configuration file. Default: `store.db` in the user's
+    state directory (`~/.local/state/mcpbridge` on Linux). It must be on a local disk: SQLite's locks do not work over a
+    network."""
 
     max_bytes: Bytes | None = Field(default=None, ge=1024**2)
-    """Bytes of all values together, compressed. Beyond that those go that were not used for longest, first of the kind
-    that takes the most room. Left out: 1 GiB in a file, 64 MiB in memory."""
+    """Bytes of all values together, compressed. Above that the least recently used are deleted, first of the kind that
+    takes the most room. Default: 1 GiB in a file, 64 MiB in memory."""
 
     key: str | None = Field(default=None, min_length=16, repr=False)
-    """A secret, such as `${MCPBRIDGE_STORE_KEY}` or `${file:/run/secrets/store}`: with one, values are encrypted before
-    they are written (AES-256-GCM). 32 bytes as hex or base64 are best (`openssl rand -base64 32`); anything else is a
-    passphrase. All bridges that share the file need the same one. What was kept without a key stays readable; what was
-    kept with another one counts as missing."""
+    """A secret, such as `${MCPBRIDGE_STORE_KEY}` or `${file:/run/secrets/store}`. With it, values are encrypted before
+    they are written (AES-256-GCM). 32 bytes as hex or base64 are best (`openssl rand -base64 32`); any other text is
+    used as a passphrase. All bridges that share the file need the same key. Values written without a key stay readable;
+    values written with another key count as missing."""
 
 
 def store_path(settings: StoreSettings, environ: Mapping[str, str] = os.environ) -> Path:
@@ -46,19 +47,20 @@ class CallLogSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     enabled: bool = False
-    """Whether calls are recorded. What became of approvals is recorded in any case."""
+    """Whether calls are recorded. Decisions on approvals are always recorded."""
 
     path: str | None = None
-    """The file; a relative path starts where the configuration is. Left out: `calls.db` beside the file of `store`."""
+    """The file. A relative path starts at the directory of the configuration file. Default: `calls.db` beside the file
+    of `store`."""
 
     keep: Seconds = Field(default=30 * 86400, gt=0)
-    """Seconds after which a record is forgotten; people write `"30d"`."""
+    """Seconds after which a record is deleted, such as `"30d"`."""
 
     max_rows: int = Field(default=1_000_000, ge=1)
-    """Records of calls that are kept at most, and as many of approvals; the oldest go first."""
+    """The most records of calls, and the most of approvals, that are kept. The oldest are deleted first."""
 
     max_content: Bytes = 64 * 1024
-    """Bytes of the arguments, and of the result, that are kept of one call where `log_content` asks for it."""
+    """Bytes of the arguments, and of the result, that are kept of one call with `log_content`."""
 
 
 def call_log_path(settings: CallLogSettings, store: StoreSettings, environ: Mapping[str, str] = os.environ) -> Path:

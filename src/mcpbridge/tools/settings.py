@@ -11,30 +11,30 @@ from mcpbridge.core.source_settings import OfferSettings
 
 
 class BackendSettings(OfferSettings, BaseModel):
-    """One backend. Each kind, in `tools/<kind>/settings.py`, has a key of its own that tells it."""
+    """One backend. Each kind, in `tools/<kind>/settings.py`, has a key of its own that identifies it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     description: str | None = None
-    """What the tool does, for models. Left out: what the backend says of it, such as a docstring."""
+    """What the tool does, for models. Default: what the backend provides, such as a docstring."""
 
     input_schema: dict[str, Any] | None = None
-    """JSON Schema of the arguments. Left out: what the backend tells, else any object."""
+    """JSON Schema of the arguments. Default: what the backend provides, otherwise any object."""
 
     output_schema: dict[str, Any] | None = None
-    """JSON Schema of the structured result; results that are not so are errors. Left out: none."""
+    """JSON Schema of the structured result. A result that does not match is an error. Default: none."""
 
     annotations: dict[str, Any] = {}
-    """What to say of the tool (`readOnlyHint`, `destructiveHint`, `openWorldHint`, …)."""
+    """Annotations of the tool (`readOnlyHint`, `destructiveHint`, `openWorldHint`, …)."""
 
     examples: list[Any] = []
-    """Calls that show how it is used, for searches: arguments, or texts."""
+    """Example calls, for searches: arguments, or texts."""
 
     max_concurrent: int = Field(default=16, ge=1)
     """Calls of each of its tools that may be in flight."""
 
     trusted: bool = True
-    """Whether to believe what its tools say of themselves (`readOnlyHint`, …): they are yours."""
+    """Whether to believe the annotations of its tools (`readOnlyHint`, …). Default: yes, since the tools are yours."""
 
     unavailable: str | None = None
     """Why this cannot be used as configured; set while loading, never by people."""

@@ -48,27 +48,27 @@ REVALIDATE = 86400
 
 
 class TlsSettings(BaseModel):
-    """The `tls` table of a server: what to trust, and what to show of ourselves. The files are PEM.
+    """The `tls` table of a server: which certificates to trust, and which one to present.
 
-    Relative paths are taken from the directory of the configuration file.
+    The files are PEM. A relative path starts at the directory of the configuration file.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     ca: _Text | None = Field(default=None, min_length=1)
-    """Certificates to trust instead of the system's: a file, or a directory of them."""
+    """Certificates to trust instead of those of the system: a file, or a directory."""
 
     cert: _Text | None = Field(default=None, min_length=1)
-    """The client certificate to show, with its chain."""
+    """The client certificate, with its chain."""
 
     key: _Text | None = Field(default=None, min_length=1)
-    """Its private key. Left out: it stands in the file of the certificate."""
+    """Its private key. Default: it is in the file of the certificate."""
 
     key_password: str | None = None
-    """What opens the private key."""
+    """The password of the private key."""
 
     verify: bool = True
-    """`false`: accept any certificate of the server. Whoever sits between can then read everything."""
+    """`false`: accept any certificate of the server. Anybody on the way can then read and change everything."""
 
     @model_validator(mode="after")
     def _belong_together(self) -> Self:
@@ -80,18 +80,19 @@ class TlsSettings(BaseModel):
 
 
 class BreakerSettings(BaseModel):
-    """The `breaker` table of a server: when it gets no calls for a while, since all of them fail."""
+    """The `breaker` table of a server: when it receives no calls for a while because all of them fail."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     failures: int = Field(default=5, ge=0)
-    """Calls in a row that got no answer, or an answer that tells of a fault of the server. 0: it always gets calls."""
+    """Calls in a row without an answer, or with an answer that shows a fault of the server, after which the breaker
+    opens. 0: never."""
 
     open: Seconds = Field(default=10, gt=0)
-    """Seconds without calls the first time, and so many more each time that the call which finds out fails as well."""
+    """Seconds without calls the first time. Each trial call that fails adds as many again."""
 
     max_open: Seconds = Field(default=300, gt=0)
-    """Seconds without calls at most."""
+    """The most seconds without calls."""
 
 
 class ServerSettings(OfferSettings, BaseModel):
@@ -109,112 +110,103 @@ class ServerSettings(OfferSettings, BaseModel):
     """Which engine runs the `image`, and what it may reach and use."""
 
     args: list[_Text] = []
-    """Its arguments. They show in process lists, so secrets belong into `env`."""
+    """Its arguments. Process lists show them, so put secrets into `env`."""
 
     env: dict[Annotated[str, Field(pattern=r"^[^=\x00]+$")], _Text] = {}
-    """Environment variables of the program, over a small safe set (PATH, HOME, LANG, proxies, certificates, …)."""
+    """Environment variables of the program, in addition to a small safe set (PATH, HOME, LANG, proxies, certificates,
+    …)."""
 
     inherit_env: bool | list[str] = False
-    """`true`: the program gets the bridge's whole environment; a list: these variables of it as well."""
+    """`true`: the program gets the bridge's whole environment. A list: it also gets these variables."""
 
     cwd: _Text | None = None
-    """The program's working directory. A relative one is taken from the directory of the configuration file."""
+    """The working directory of the program. A relative path starts at the directory of the configuration file."""
 
     url: str | None = None
     """The address of a server that is already running: `http://`, `https://`, `ws://` or `wss://`."""
 
     headers: dict[_HeaderName, _HeaderValue] = {}
-    """HTTP headers of every request to `url`, and of the opening of a WebSocket."""
+    """HTTP headers of every request to `url`, and of the opening request of a WebSocket."""
 
     auth: AuthSettings = AuthSettings()
-    """How to sign in, where `url` wants that. An `Authorization` among `headers` switches it off."""
+    """How to sign in, if `url` requires it. An `Authorization` header in `headers` switches it off."""
 
     tls: TlsSettings = TlsSettings()
-    """What TLS trusts and shows, for `https://` and `wss://`."""
+    """Which certificates to trust and to present, for `https://` and `wss://`."""
 
     proxy: str | None = None
-    """The proxy between the bridge and `url`: `http://user:password@host:port`, `https://…` or `socks5://…`.
-
-    Left out: what `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` say; those never for this machine itself.
-    """
+    """The proxy between the bridge and `url`: `http://user:password@host:port`, `https://…` or `socks5://…`. Default:
+    what `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` say, but never a proxy for addresses of this
+    machine."""
 
     transport: Literal["stdio", "streamable-http", "sse", "websocket"] | None = None
-    """How to speak to it. Left out: `stdio` with a command, `websocket` with a `ws://` or `wss://` URL.
-
-    With any other URL streamable HTTP is tried, and then the older `sse` if the server refuses that.
-    """
+    """The transport. Default: `stdio` with a command, `websocket` with a `ws://` or `wss://` URL. With any other URL
+    the bridge tries streamable HTTP, then the older `sse` if the server refuses."""
 
     era: Literal["auto", "legacy", "modern"] = "auto"
-    """Which protocol revisions to try: up to 2025-11-25 (`legacy`), from 2026-07-28 (`modern`), or find out."""
+    """Which protocol revisions to try. `legacy`: up to 2025-11-25. `modern`: from 2026-07-28 on. `auto`: find out."""
 
     questions: Literal["auto", "never"] = "auto"
-    """Whether the server may ask clients something (sampling, elicitation, roots), each what it declared.
-
-    A server of the handshake era that asks gets a session, and with `command` a process, for each kind of client that
-    can be asked different things; one that was not seen to ask, in ten calls, has one for all. `never`: it is told that
-    nobody can be asked anything, in either era, and has one session.
-    """
+    """Whether the server may ask clients something (sampling, elicitation, roots), within what each client declared. A
+    legacy server that asks gets a session, and with `command` a process, for each kind of client. A server that did not
+    ask in ten calls gets one session for all. `never`: the server learns that nobody can be asked, in either era, and
+    has one session."""
 
     roots: list[str] = []
-    """Directories, or `file://` URIs, that the bridge answers `roots/list` with, in place of asking the client.
-
-    Relative ones are taken from the directory of the configuration file.
-    """
+    """Directories, or `file://` URIs, with which the bridge answers `roots/list` instead of asking the client. A
+    relative path starts at the directory of the configuration file."""
 
     share: Literal["shared", "session", "project"] = "shared"
-    """Who shares a process, or a session with `url`: all clients (`shared`), nobody, so that every client has its own
-    (`session`), or the clients of one project (`project`). Left out with a `${PROJECT_ROOT}`: `project`."""
+    """Which clients share a process, or with `url` a session. `shared`: all. `session`: each client has its own.
+    `project`: the clients of one project. Default with a `${PROJECT_ROOT}`: `project`."""
 
     max_instances: int = Field(default=8, ge=1)
-    """Sessions beside the first one that may be open, for clients of other kinds or that are kept apart."""
+    """Further sessions that may be open, for clients that cannot share the first one."""
 
     instance_idle: Seconds = Field(default=300, gt=0)
-    """Seconds without a call after which such a session ends."""
+    """Seconds without a call after which a further session ends."""
 
     start: Literal["lazy", "eager"] = "lazy"
-    """When it is started: `lazy`, at its first use, if it is known from earlier what it offers, else at once; `eager`,
-    with the bridge, and then it stays."""
+    """When the server starts. `lazy`: at its first use if its lists are known from earlier, otherwise at once. `eager`:
+    with the bridge, and it is never stopped."""
 
     idle_stop: Seconds | None = Field(default=None, ge=0)
-    """Seconds without use after which it is stopped; it stays listed, and starts again at its next use. 0: never. Left
-    out: 15 minutes for a `command` with `start = "lazy"`, never for others."""
+    """Seconds without use after which the server is stopped. It stays listed and starts again at its next use. 0:
+    never. Default: 15 minutes for a `command` with `start = "lazy"`, never for others."""
 
     memory_limit: Bytes | None = Field(default=None, ge=16 * 1024**2)
-    """Bytes of memory that the processes of a `command` may hold together; it is started anew when they hold more."""
+    """Bytes of memory for all processes of a `command` together. If they use more, the server is restarted."""
 
     sandbox: SandboxOverrides | None = None
-    """Start a `command` in the sandbox: `true`, or a table of what differs there from the section `sandbox`.
-
-    It then has no network unless `allow_network` is set, a private home directory, and of your files those that it
-    consists of, its `cwd`, and what `allow_fs` names. Its time is not limited, nor are its memory and the size of its
-    files, unless the table says so.
-    """
+    """Start a `command` in the sandbox: `true`, or a table of differences from the section `sandbox`. The program then
+    has a private home directory, no network unless `allow_network` is set, and of your files only its own program
+    files, its `cwd`, and those of `allow_fs`. Time, memory and file sizes are not limited unless the table limits
+    them."""
 
     init_timeout: Seconds = Field(default=30, gt=0)
-    """Seconds for the server to start and agree on a protocol revision."""
+    """Seconds for the server to start and to agree on a protocol revision."""
 
     ping_interval: Seconds = Field(default=30, ge=0)
-    """Seconds of silence, with no call running, after which the server is asked whether it lives. 0: never."""
+    """Seconds of silence, with no call in flight, after which the bridge pings the server. 0: never."""
 
     max_concurrent: int | None = Field(default=None, ge=1)
-    """Calls that it may have in flight. Without a number it is learned: 16 at first, up to 512 for a server that
-    answers at once or side by side.
-    """
+    """Calls that may be in flight to the server. Default: learned; 16 at first, up to 512 for a server that answers at
+    once or concurrently."""
 
     max_queued: int = Field(default=1024, ge=0)
-    """Calls that may wait for one of those places; further ones are refused."""
+    """Calls that may wait for their turn. Further ones are refused."""
 
     queue_timeout: Seconds = 10
-    """Seconds that a call may wait for its place."""
+    """Seconds that a call may wait for its turn."""
 
     breaker: BreakerSettings = BreakerSettings()
-    """When it gets no calls for a while, since all of them fail."""
+    """When the server receives no calls for a while because all of them fail."""
 
     resources: NameFilter = NameFilter()
-    """Which of its resources and resource templates to offer, by URI."""
+    """Which of its resources and resource templates are offered, by URI."""
 
     prompts: NameFilter = NameFilter()
-    """Which of its prompts to offer."""
+    """Which of its prompts are offered."""
 
     unavailable: str | None = None
     """Why this server cannot be used as configured; set while loading, never by people."""

@@ -17,50 +17,51 @@ _HeaderValue = Annotated[str, Field(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$")]
 
 
 class HookSettings(BaseModel):
-    """One of the `hooks`: a program (`command`) or an address (`url`) that gets an event of each call as JSON.
+    """One of the `hooks`: a program (`command`) or an address (`url`) that receives an event of each call as JSON.
 
-    They run in the order of the file, each seeing what those before it changed. The event is described in
-    `docs/explanation/calls.md`.
+    Hooks run in the order of the file; each sees what the earlier ones changed. See `docs/explanation/calls.md` for the
+    event.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     event: HookEvent
-    """When it runs: before a call goes its way (it may change the arguments, answer the call itself, or refuse it), or
-    after (it sees the result or the error, and may put another result in its place)."""
+    """When the hook runs. Before a call: it may change the arguments, answer the call itself, or refuse it. After a
+    call: it sees the result or the error, and may replace the result."""
 
     name: str | None = Field(default=None, min_length=1, max_length=64)
-    """What it is called in messages. Left out: `hook` and its number in the file."""
+    """Its name in messages. Default: `hook` and its number in the file."""
 
     tools: list[str] = Field(default=["*"], json_schema_extra=or_one)
-    """Globs of the tools whose calls it sees: ids (`github/delete_*`), or names without their server (`delete_*`). A
-    renamed tool goes by either name."""
+    """Globs on the tools whose calls it sees: ids (`github/delete_*`), or names without a server (`delete_*`). A
+    renamed tool matches by its old and its new name."""
 
     servers: list[str] = Field(default=["*"], json_schema_extra=or_one)
-    """Globs of the servers whose calls it sees; both this and `tools` must match."""
+    """Globs on the servers whose calls it sees. Both this and `tools` must match."""
 
     command: list[_Text] | None = Field(default=None, min_length=1)
-    """The program to run and its arguments, without a shell: the event comes on its standard input, its answer is what
-    it writes to standard output. It runs in the directory of the configuration file."""
+    """The program and its arguments, run without a shell in the directory of the configuration file. It reads the event
+    from standard input and writes its answer to standard output."""
 
     env: dict[Annotated[str, Field(pattern=r"^[^=\x00]+$")], _Text] = {}
-    """Environment variables of the program, over a small safe set (PATH, HOME, LANG, …)."""
+    """Environment variables of the program, in addition to a small safe set (PATH, HOME, LANG, …)."""
 
     url: str | None = None
-    """The address that gets the event as a POST, and answers in the body; 204 or nothing lets the call pass."""
+    """The address that receives the event as a POST and answers in the body. Status 204 or an empty body lets the call
+    pass."""
 
     headers: dict[_HeaderName, _HeaderValue] = {}
     """HTTP headers of the request to `url`."""
 
     timeout: Seconds = Field(default=5, gt=0)
-    """Seconds for its answer. A program that takes longer is killed with all that it started."""
+    """Seconds to wait for its answer. A program that takes longer is killed, with all processes that it started."""
 
     failure: HookFailure | None = None
-    """What becomes of a call whose hook fails (it crashes, answers nonsense, or not in time): it goes on (`open`), or
-    is refused (`closed`). Left out: `closed` before a call, `open` after it."""
+    """What happens to the call when the hook fails (it crashes, is late, or answers nonsense). `open`: the call goes
+    on. `closed`: it is refused. Default: `closed` before a call, `open` after it."""
 
     content: bool = True
-    """Whether it gets the arguments and the result. `false`: it knows that the call is made, and by whom."""
+    """Whether the hook receives the arguments and the result. `false`: it learns only who calls which tool."""
 
     @property
     def is_closed(self) -> bool:

@@ -4,22 +4,22 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class ObserveSettings(BaseModel):
-    """The `observe` section: what is counted and traced of calls."""
+    """The `observe` section: which metrics and traces of calls are collected."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     metrics: bool = True
-    """Whether calls are counted, per tool, server and client: for `/metrics`, `mcpbridge status` and `stats`."""
+    """Whether calls are counted per tool, server and client, for `/metrics`, `mcpbridge status` and `stats`."""
 
     max_tools: int = Field(default=2000, ge=1)
-    """Tools that are counted by themselves; further ones count together, as `other`, for each server."""
+    """Tools with a count of their own. Further ones are counted together, as `other`, for each server."""
 
     max_clients: int = Field(default=50, ge=1)
-    """Client names that are counted by themselves; further ones count together, as `other`."""
+    """Client names with a count of their own. Further ones are counted together, as `other`."""
 
     otel: bool = False
-    """Whether traces and metrics are sent by OpenTelemetry. Where to stands in the usual `OTEL_*` variables of the
-    environment, such as `OTEL_EXPORTER_OTLP_ENDPOINT`. Needs the extra `otel`: `pip install 'mcpbridge[otel]'`."""
+    """Whether traces and metrics are sent by OpenTelemetry. The usual `OTEL_*` environment variables say where to, such
+    as `OTEL_EXPORTER_OTLP_ENDPOINT`. Needs the extra `otel`: `pip install 'mcpbridge[otel]'`."""
 
     otel_content: bool = False
-    """Whether traces hold the arguments and results of calls themselves. They may hold secrets."""
+    """Whether traces contain the arguments and results of calls. These may contain secrets."""

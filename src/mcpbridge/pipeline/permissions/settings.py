@@ -26,55 +26,58 @@ def or_one(schema: dict[str, Any]) -> None:
 
 
 class PermissionRule(BaseModel):
-    """One rule. It matches a call that all its selectors match; one that is left out matches every call.
+    """One rule.
 
-    Where a list stands, a single value may stand as well.
+    It matches a call if all its selectors do. A selector that is left out matches every call. A list of one entry may
+    be written as a single value.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     permission: Permission
-    """What becomes of the calls that it matches: `allow`, `require_approval` (a person is asked each time) or `deny`. A
-    tool of which every call is denied is not listed either."""
+    """What happens to the calls that match: `allow`, `require_approval` (a person is asked each time) or `deny`. A tool
+    whose every call is denied is not listed."""
 
     reason: str = Field(default="", max_length=500)
-    """Why: shown with a refusal to the client, and with the question to the person who is to agree."""
+    """The reason. The client sees it with a refusal, and the person who approves sees it with the question."""
 
     tools: list[str] = Field(default=[], json_schema_extra=or_one)
-    """Globs, of which one must match: on tool ids (`github/delete_*`), or without a slash on names without a server. A
-    renamed tool goes by either name."""
+    """Globs on tools: ids (`github/delete_*`), or names without a server (`delete_*`). One must match. A renamed tool
+    matches by its old and its new name."""
 
     servers: list[str] = Field(default=[], json_schema_extra=or_one)
-    """Globs on names of servers, of which one must match."""
+    """Globs on names of servers. One must match."""
 
     risk: list[Risk] = Field(default=[], json_schema_extra=or_one)
-    """`low`, `medium`, `high`: how much harm a call can do. Told from what the tool does where `risk` is not set."""
+    """`low`, `medium`, `high`: how much harm a call can do. Where `risk` of a tool is not set, it is derived from what
+    the tool does."""
 
     read_only: bool | None = None
-    """Whether the tool is known to change nothing, by its `read_only` or by annotations of a `trusted` server (a name
-    such as `get_…` proves nothing); `false` also matches those of which that is not known."""
+    """`true`: the tool is known to change nothing, by its `read_only` or by annotations of a `trusted` server (a name
+    such as `get_…` proves nothing). `false`: all other tools, including those of which it is unknown."""
 
     side_effects: bool | None = None
-    """Whether the tool is known to change something; `false` also matches those of which that is not known."""
+    """`true`: the tool is known to change something. `false`: all other tools, including those of which it is
+    unknown."""
 
     destructive: bool | None = None
     """Whether the tool may destroy something."""
 
     idempotent: bool | None = None
-    """Whether doing it twice is doing it once."""
+    """Whether a second identical call has no further effect."""
 
     clients: list[str] = Field(default=[], json_schema_extra=or_one)
-    """Globs on what clients call themselves (`clientInfo.name`), of which one must match. Any client can call itself
-    anything, so this keeps nobody out who means to get in; `principals` does."""
+    """Globs on the names of clients (`clientInfo.name`). One must match. A client can choose any name, so this rule
+    does not keep out a hostile one; `principals` does."""
 
     principals: list[str] = Field(default=[], json_schema_extra=or_one)
-    """Globs on names of `http.tokens`, of which one must match. A client on standard input has the empty name."""
+    """Globs on names in `http.tokens`. One must match. A client on standard input has the empty name."""
 
     when: str | None = Field(default=None, max_length=LONGEST)
-    """A condition on the call, in the Common Expression Language: `args.amount > 100`. It knows `args`, `tool`,
-    `client` and `context`. What stands in `context` the client says itself, so it keeps nobody out: only
-    `context.tenant` is proved, where the client's token has a `tenant`, and `client.principal`. If it cannot be
-    evaluated, `deny` and `require_approval` match, and `allow` does not."""
+    """A condition on the call in the Common Expression Language, such as `args.amount > 100`. It can use `args`,
+    `tool`, `client` and `context`. The client itself supplies `context`, so a condition on it does not keep out a
+    hostile client. Only `client.principal` is proven, and `context.tenant` if the client's token has a `tenant`. If the
+    condition cannot be evaluated, `deny` and `require_approval` match and `allow` does not."""
 
     @model_validator(mode="before")
     @classmethod

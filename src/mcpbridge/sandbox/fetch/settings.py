@@ -11,23 +11,23 @@ _HOST = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9
 
 
 class GuardSettings(BaseModel):
-    """Which addresses may be fetched for a model. Without any of these: all that the whole internet can reach.
+    """Which addresses may be fetched for a model.
 
-    Entries of the lists are hosts (`wiki.example.com`), all hosts below one (`*.example.com`), addresses (`10.1.2.3`)
-    and networks (`10.1.0.0/16`).
+    Default: all public addresses. Entries of the lists are hosts (`wiki.example.com`), all hosts of a domain
+    (`*.example.com`), addresses (`10.1.2.3`) and networks (`10.1.0.0/16`).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     allow: list[str] = []
-    """Hosts and networks that may be fetched although they are inside a private network or this machine. Addresses at
-    which clouds keep credentials stay refused unless one is named as an address or network."""
+    """Hosts and networks that may be fetched although they belong to this machine or a private network. Addresses at
+    which clouds keep credentials stay refused unless the list has them as an address or a network."""
 
     deny: list[str] = []
-    """Hosts and networks that are never fetched. Comes before `allow` and `only`."""
+    """Hosts and networks that are never fetched. It overrides `allow` and `only`."""
 
     only: list[str] = []
-    """Hosts and networks that are the only ones to be fetched; empty: there is no such limit."""
+    """The only hosts and networks that may be fetched. Empty: no such limit."""
 
     ports: list[int] = list(DEFAULT_PORTS)
     """Ports that may be fetched from."""

@@ -15,29 +15,30 @@ _REMOTE_ONLY = ("skills", "card", "url", "allow_origins")
 
 
 class AgentSettings(HttpReach, BaseModel):
-    """One agent. A remote one is found by its agent card; `headers` and `auth` go with every request to it."""
+    """One agent. A remote agent is found by its agent card; every request to it carries `headers` and `auth`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     agent: str
-    """`https://host` or `https://host/path`, below which its card is, or the address of the card itself (`….json`).
-    Or `pkg.mod:name`: a Python callable, of an installed package or of a module beside the configuration."""
+    """The agent. `https://host` or `https://host/path`: its card is below this address. An address that ends with
+    `.json`: the card itself. `pkg.mod:name`: a Python callable of an installed package, or of a module beside the
+    configuration file."""
 
     skills: bool = False
-    """One tool for each skill of its card, instead of one with the name of this table."""
+    """`true`: one tool for each skill of its card. `false`: one tool with the name of this table."""
 
     card: str | None = None
-    """The path of its card on that host, or its address. Left out: `/.well-known/agent-card.json`, and the older
-    `/.well-known/agent.json`."""
+    """The path of its card on that host, or the address of the card. Default: `/.well-known/agent-card.json`, then the
+    older `/.well-known/agent.json`."""
 
     url: str | None = None
-    """Where messages go, in place of the address on the card."""
+    """The address for messages, instead of the one on the card."""
 
     allow_origins: list[str] = []
-    """Other places (`https://host:port`) that its card may send us to. They get `headers` and `auth` as well."""
+    """Other origins (`https://host:port`) that its card may name. They receive `headers` and `auth` as well."""
 
     stream: bool = True
-    """Follow its work as it tells of it, where it can. `false`: ask how far it is from time to time."""
+    """Whether the bridge follows the agent's work as a stream, if the agent can stream. `false`: it polls."""
 
     @field_validator("agent")
     @classmethod

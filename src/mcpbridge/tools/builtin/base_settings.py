@@ -29,12 +29,12 @@ NAMES: dict[str, str] = {
 
 
 class BuiltinDefaults(BaseModel):
-    """The `builtin` section: tools of the bridge's own. Only those that are enabled are there."""
+    """The `builtin` section: the bridge's own tools. Only the enabled ones exist."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     enable: list[str] = []
-    """Names of the tools to have: `web-search`, `http-get`, `crypto-price`, `file-read`, `file-write`, `file-list`,
+    """Names of the tools to enable: `web-search`, `http-get`, `crypto-price`, `file-read`, `file-write`, `file-list`,
     `file-search`, `code-execute`, `git-cli`, `gh-cli`, `gws-cli`, `brief`, `pulse` (or `context-status`),
     `task-complete`, `final-answer`."""
 

@@ -10,30 +10,30 @@ from mcpbridge.tools.builtin.web.settings import CryptoPriceSettings, HttpGetSet
 
 
 class BuiltinSettings(BuiltinDefaults, BaseModel):
-    """The `builtin` section, with what is set of single tools."""
+    """The `builtin` section, with the settings of single tools."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     web_search: WebSearchSettings = WebSearchSettings()
-    """Of `web-search`."""
+    """Settings of `web-search`."""
 
     http_get: HttpGetSettings = HttpGetSettings()
-    """Of `http-get`."""
+    """Settings of `http-get`."""
 
     crypto_price: CryptoPriceSettings = CryptoPriceSettings()
-    """Of `crypto-price`."""
+    """Settings of `crypto-price`."""
 
     files: FilesSettings = FilesSettings()
-    """Of the four tools for files."""
+    """Settings of the four file tools."""
 
     code_execute: CodeExecuteSettings = CodeExecuteSettings()
-    """Of `code-execute`."""
+    """Settings of `code-execute`."""
 
     git_cli: GitCliSettings = GitCliSettings()
-    """Of `git-cli`."""
+    """Settings of `git-cli`."""
 
     gh_cli: GhCliSettings = GhCliSettings()
-    """Of `gh-cli`."""
+    """Settings of `gh-cli`."""
 
     gws_cli: GwsCliSettings = GwsCliSettings()
-    """Of `gws-cli`."""
+    """Settings of `gws-cli`."""

@@ -14,43 +14,44 @@ _Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 
 
 class CommandSettings(BackendSettings, BaseModel):
-    """A program that is run for each call, without a shell and in the sandbox."""
+    """A program that runs for each call, without a shell and in the sandbox."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     command: list[_Text | list[_Text]] = Field(min_length=1)
-    """The program and its words. `{name}` in a word is the place of an argument, `{name?}` of one that may be left out,
-    with its word; words that go together stand in a list of their own: `["--max", "{max?}"]`. A list as an argument
-    repeats its word. Nothing is split, and no shell reads it."""
+    """The program and its words. `{name}` in a word is replaced by an argument; `{name?}` by an optional one, and
+    without it the whole word is left out. Words that belong together form a list of their own: `["--max", "{max?}"]`.
+    An argument that is a list repeats its word. Words are never split, and no shell reads them."""
 
     options: list[str] = []
-    """Arguments that may begin with a dash where the program would read an option. All others are refused then, unless
-    the word `--` stands before them."""
+    """Arguments that may begin with a dash in a place where the program would read an option. Other arguments with a
+    dash are refused there, unless the word `--` comes before them."""
 
     stdin: _Text | None = None
-    """What the program reads on its standard input, with places as in `command`. Left out: nothing."""
+    """The standard input of the program, with `{name}` as in `command`. Default: empty."""
 
     env: dict[Annotated[str, Field(pattern=r"^[^=\x00]+$")], _Text] = {}
-    """Environment variables of the program, over PATH, HOME, LANG and TMPDIR."""
+    """Environment variables of the program, in addition to PATH, HOME, LANG and TMPDIR."""
 
     cwd: _Text | None = Field(default=None, min_length=1)
-    """The directory that it works in, which it may read; to change files there, `sandbox.allow_fs.read_write` has to
-    name it. Left out: an empty one that is removed afterwards. Relative: from the directory of the configuration."""
+    """The working directory of the program. It may read this directory; to change files there, name it in
+    `sandbox.allow_fs.read_write`. A relative path starts at the directory of the configuration file. Default: an empty
+    directory that is removed afterwards."""
 
     output: Literal["text", "json", "lines"] = "text"
-    """What its standard output is: text, one JSON value, or a list of lines."""
+    """How its standard output is read: as text, as one JSON value, or as a list of lines."""
 
     output_cap: Bytes = Field(default=32 * 1024, ge=1024)
-    """Bytes of output that are shown of `text` and `lines`; how much was cut is said."""
+    """Bytes of output that are shown with `text` and `lines`. The result says how much was cut."""
 
     exit_codes: list[Annotated[int, Field(ge=0, le=255)]] = [0]
-    """Exit codes that are no failure (`grep` ends with 1 when it finds nothing)."""
+    """Exit codes that do not mean failure (`grep` ends with 1 when it finds nothing)."""
 
     timeout: Seconds | None = Field(default=None, gt=0)
-    """Seconds until it is stopped, with all that it started. Left out: `sandbox.timeout`."""
+    """Seconds after which the program is stopped, with all processes that it started. Default: `sandbox.timeout`."""
 
     sandbox: Literal["off"] | SandboxOverrides = SandboxOverrides()
-    """What differs from the section `sandbox` for this program; `"off"`: it runs with all rights of this user."""
+    """Differences from the section `sandbox` for this program. `"off"`: it runs with all rights of this user."""
 
     @field_validator("sandbox", mode="before")
     @classmethod

@@ -24,24 +24,24 @@ _PRINTABLE = re.compile(r"[\x20-\x7e]*")
 
 
 class GrpcTls(BaseModel):
-    """The `tls` table: what to trust, and what to show of ourselves. The files are PEM.
+    """The `tls` table: which certificates to trust, and which one to present.
 
-    Relative paths are taken from the directory of the configuration file.
+    The files are PEM. A relative path starts at the directory of the configuration file.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     ca: _Path | None = None
-    """Certificates to trust instead of the system's."""
+    """Certificates to trust instead of those of the system."""
 
     cert: _Path | None = None
-    """The client certificate to show, with its chain."""
+    """The client certificate, with its chain."""
 
     key: _Path | None = None
     """Its private key."""
 
     server_name: str | None = None
-    """The name that the server's certificate must be for, if it is not that of `grpc`."""
+    """The name in the server's certificate, if it differs from that of `grpc`."""
 
     @model_validator(mode="after")
     def _belong_together(self) -> Self:
@@ -51,41 +51,42 @@ class GrpcTls(BaseModel):
 
 
 class GrpcSettings(BackendSettings, BaseModel):
-    """Methods of one gRPC server. What they take is asked of the server (reflection), or read from `descriptor`."""
+    """Methods of one gRPC server. Their types come from the server (reflection), or from `descriptor`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     grpc: str
-    """Where the server is: `host:port`, or `unix:/path`."""
+    """The address of the server: `host:port`, or `unix:/path`."""
 
     service: str | None = None
-    """The service to offer, with its package: `shop.v1.Orders`. Left out: all that the server has."""
+    """The service to offer, with its package: `shop.v1.Orders`. Default: all services of the server."""
 
     method: str | None = None
-    """The one method to offer, as a tool with the name of this table. Left out: several tools, named as the methods."""
+    """The only method to offer, as a tool with the name of this table. Default: all methods, each a tool with its own
+    name."""
 
     include: list[str] = ["*"]
-    """Globs on `package.Service/Method`; one must match. Case counts."""
+    """Globs on `package.Service/Method`. A method must match one of them. Case counts."""
 
     exclude: list[str] = []
-    """Globs on `package.Service/Method`; none may match."""
+    """Globs on `package.Service/Method`. A method must match none of them."""
 
     descriptor: _Path | None = None
-    """A file to read the types from, where the server has no reflection: `protoc --include_imports
-    --descriptor_set_out=FILE`. With `--include_source_info` comments become descriptions."""
+    """A file with the types, for a server without reflection: `protoc --include_imports --descriptor_set_out=FILE`.
+    With `--include_source_info` comments become descriptions."""
 
     metadata: dict[str, str] = {}
-    """What goes with every call, such as `authorization`. Values of keys that end with `-bin` are base64."""
+    """Metadata of every call, such as `authorization`. Values of keys that end with `-bin` are base64."""
 
     tls: bool | GrpcTls | None = None
-    """`true`, or what TLS trusts and shows; `false`: without encryption. Left out: TLS, but not to this machine itself
+    """`true`, or a table of certificates: with TLS. `false`: without encryption. Default: TLS, except to this machine
     (`localhost`, `127.0.0.1`, `unix:`)."""
 
     max_message: Bytes = Field(default=16 * 1024**2, ge=1024)
-    """Bytes of one message at most, in either direction, and of all messages of a stream together."""
+    """Bytes of the largest message in either direction, and of all messages of a stream together."""
 
     max_messages: int = Field(default=1000, ge=1)
-    """Messages of a stream that a result holds; then the stream is left."""
+    """The most messages of a stream in a result. After that the stream is cancelled."""
 
     @field_validator("grpc")
     @classmethod

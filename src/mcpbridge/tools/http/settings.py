@@ -38,7 +38,7 @@ class BasicAuth(BaseModel):
     """`basic`."""
 
     username: Annotated[str, Field(pattern=r"^[^:\x00-\x1f\x7f]*$")]
-    """The name; it has no colon."""
+    """The user name. It cannot contain a colon."""
 
     password: Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]*$")]
     """The password; `${VAR}` keeps it out of the file."""
@@ -56,13 +56,13 @@ class ApiKey(BaseModel):
     """The key; `${VAR}` keeps it out of the file."""
 
     header: HeaderName | None = None
-    """The header that it stands in."""
+    """The name of the header, if the key goes into a header."""
 
     query: Annotated[str, Field(min_length=1)] | None = None
-    """The query parameter that it stands in."""
+    """The name of the query parameter, if the key goes into the query."""
 
     cookie: HeaderName | None = None
-    """The cookie that it stands in."""
+    """The name of the cookie, if the key goes into a cookie."""
 
     @model_validator(mode="after")
     def _has_one_place(self) -> Self:
@@ -80,19 +80,20 @@ class ClientCredentials(BaseModel):
     """`oauth2`."""
 
     token_url: str
-    """Where tokens are fetched. It is never taken from a document, which could send the credentials anywhere."""
+    """The address that issues tokens. It is never taken from an API document, which could send the credentials
+    anywhere."""
 
     client_id: Annotated[str, Field(min_length=1)]
-    """Whose credentials they are."""
+    """The client id."""
 
     client_secret: Annotated[str, Field(min_length=1)]
-    """The secret; `${VAR}` keeps it out of the file."""
+    """The client secret; `${VAR}` keeps it out of the file."""
 
     scope: str = ""
-    """The rights to ask for, with blanks between them. Left out: none in particular."""
+    """The scopes to request, separated by blanks. Default: none."""
 
     audience: str = ""
-    """Whom the token is for, where the authorization server wants to know. Left out: it does not."""
+    """The audience of the token, if the authorization server needs it. Default: none."""
 
     @field_validator("token_url")
     @classmethod
@@ -111,27 +112,25 @@ _FRAMING = {"host", "content-length", "transfer-encoding", "connection", "te", "
 
 
 class HttpReach(BackendSettings, BaseModel):
-    """What tools that are HTTP requests have in common."""
+    """Settings that all tools based on HTTP requests share."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     headers: dict[HeaderName, HeaderValue] = {}
-    """Headers of every request. Secrets come from `${VAR}`."""
+    """Headers of every request. Use `${VAR}` for secrets."""
 
     auth: HttpAuth | None = None
-    """How requests show who they are from: a table with the `type` `bearer`, `basic`, `api_key` or `oauth2`."""
+    """How requests authenticate: a table with the `type` `bearer`, `basic`, `api_key` or `oauth2`."""
 
     tls: TlsSettings = TlsSettings()
-    """What TLS trusts and shows, for `https://`."""
+    """Which certificates to trust and to present, for `https://`."""
 
     proxy: str | None = None
-    """The proxy in between: `http://user:password@host:port`, `https://…` or `socks5://…`.
-
-    Left out: what `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` say; those never for this machine itself.
-    """
+    """The proxy: `http://user:password@host:port`, `https://…` or `socks5://…`. Default: what `HTTPS_PROXY`,
+    `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` say, but never a proxy for addresses of this machine."""
 
     max_response: Bytes = Field(default=10 * 1024**2, ge=1024)
-    """Bytes of one answer, unpacked; a larger one is an error."""
+    """Bytes of one answer, unpacked. A larger one is an error."""
 
     @model_validator(mode="before")
     @classmethod
@@ -159,36 +158,36 @@ class HttpReach(BackendSettings, BaseModel):
 
 
 class HttpToolSettings(HttpReach, BaseModel):
-    """An HTTP request as a tool. `{name}` in `endpoint`, `params`, `headers` and `body` is the place of an argument."""
+    """An HTTP request as a tool. `{name}` in `endpoint`, `params`, `headers` and `body` is replaced by an argument."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     endpoint: str
-    """The address, such as `https://api.example.com/v1/{city}`. In its path and query `{name}` is an argument, which
-    is always one segment, or one value; `{name?}` in the query is one that may be left out."""
+    """The address, such as `https://api.example.com/v1/{city}`. In its path and query `{name}` is replaced by an
+    argument, which always stays one path segment or one value. `{name?}` in the query is an optional argument."""
 
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"] = "GET"
     """The method of the request."""
 
     params: dict[str, Any] | None = None
-    """The query: names, with texts, numbers or lists. Left out: the arguments that stand nowhere else, for `GET`,
-    `HEAD`, `DELETE` and `OPTIONS`."""
+    """The query: names, with texts, numbers or lists. Default for `GET`, `HEAD`, `DELETE` and `OPTIONS`: all arguments
+    that are used nowhere else."""
 
     body: dict[str, Any] | list[Any] | str | None = None
-    """The body: JSON with places for arguments, as a table or as a text of JSON. `"{name}"` alone is the argument as it
-    is, of any type. Sent as a form where `headers` say so. Left out: the arguments that stand nowhere else, for `POST`,
-    `PUT` and `PATCH`."""
+    """The body: JSON with `{name}` for arguments, as a table or as JSON text. `"{name}"` alone becomes the argument
+    itself, of any type. It is sent as a form if `headers` say so. Default for `POST`, `PUT` and `PATCH`: all arguments
+    that are used nowhere else."""
 
     input_mapping: str | dict[str, str] | None = None
-    """JSONPaths (RFC 9535) over the arguments: one for all, or names with the path of each. What they find takes the
-    place of the arguments in everything above. Left out: the arguments as they are."""
+    """JSONPaths (RFC 9535) over the arguments: one path, or a table of names and paths. What they find replaces the
+    arguments in all settings above. Default: the arguments unchanged."""
 
     output_mapping: str | dict[str, str] | None = None
-    """JSONPaths over the answer's JSON: one for the result, or names with the path of each. Left out: all of it."""
+    """JSONPaths over the JSON of the answer: one path, or a table of names and paths. Default: the whole answer."""
 
     health: str | None = None
-    """An address, or a path on the same host, that answers with a status below 400 when all is well. Left out: it is
-    enough that the host answers."""
+    """An address, or a path on the same host, that answers with a status below 400 when the service works. Default: any
+    answer of the host counts."""
 
     @field_validator("method", mode="before")
     @classmethod

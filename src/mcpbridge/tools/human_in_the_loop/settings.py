@@ -11,22 +11,22 @@ WEEK = 7 * 24 * 3600.0
 
 
 class PausingSettings(BackendSettings, BaseModel):
-    """A tool of the program's own that waits for somebody."""
+    """A tool of the program that waits for a person."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     reason: str = ""
-    """What people are asked, where the call itself does not say it."""
+    """The question to the person, if the call itself does not contain one."""
 
     response_schema: dict[str, Any] | None = None
-    """JSON Schema of the answer. Left out: the output schema of a manual tool, what `on_response_received` takes of
-    others."""
+    """JSON Schema of the answer. Default: the output schema of a manual tool; for others, what `on_response_received`
+    accepts."""
 
     expires_in: Seconds = Field(default=WEEK, gt=0)
-    """How long a paused call waits for its answer, and how long the result is kept after that."""
+    """Seconds that a paused call waits for its answer, and seconds for which the result is kept afterwards."""
 
     ask_client: bool = False
-    """Ask the user of the client that calls, where it shows forms and the answer fits into one."""
+    """Whether the user of the calling client is asked, if the client shows forms and the answer fits into one."""
 
     event_schema: dict[str, Any] | None = None
-    """JSON Schema of the events that `on_tool_called` yields. Left out: any."""
+    """JSON Schema of the events that `on_tool_called` yields. Default: any event."""

@@ -10,21 +10,21 @@ from mcpbridge.tools.http.settings import HeaderName, HeaderValue, HttpReach
 
 
 class OperationFilter(BaseModel):
-    """Which operations are meant. One is meant when it matches a glob of every list that is given."""
+    """Selects operations. An operation is selected if it matches one glob of every list that is given."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     tags: list[str] = []
-    """Globs of its tags, one of which must match."""
+    """Globs on its tags. One must match."""
 
     operations: list[str] = []
-    """Globs of its `operationId`."""
+    """Globs on its `operationId`."""
 
     paths: list[str] = []
-    """Globs of its path, as the document writes it: `/pets/*`. A `*` stands for slashes as well."""
+    """Globs on its path, as the document writes it: `/pets/*`. A `*` also matches slashes."""
 
     methods: list[Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]] = []
-    """Its method."""
+    """Its HTTP method."""
 
     @field_validator("methods", mode="before")
     @classmethod
@@ -43,37 +43,38 @@ class OpenApiSettings(HttpReach, BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     openapi: Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]
-    """The document: a file, from the directory of the configuration, or an address."""
+    """The document: a file, relative to the directory of the configuration file, or an address."""
 
     base_url: str | None = None
-    """Where requests go, in place of what the document says. A document that was fetched may only name its own host:
-    with another one this must be set, so that nobody who can change the document gets the credentials."""
+    """The base address of requests, instead of the one in the document. Required if a fetched document names another
+    host than its own: otherwise whoever can change the document could obtain the credentials."""
 
     server_variables: dict[str, str] = {}
     """Values for the variables of the document's server address."""
 
     include: OperationFilter = OperationFilter()
-    """Operations to offer. Left out: all."""
+    """Operations that are offered. Default: all."""
 
     exclude: OperationFilter = OperationFilter()
-    """Operations not to offer."""
+    """Operations that are not offered."""
 
     deprecated: bool = False
-    """Whether to offer operations that the document calls deprecated."""
+    """Whether operations that the document marks as deprecated are offered."""
 
     output_schemas: bool = True
-    """Whether tools tell what their results look like. What services get wrong most (required members, formats, limits)
-    is left out of it, and it is taken back from a tool whose service answers in another way."""
+    """Whether tools have an output schema. Rules that services often break (required members, formats, limits) are left
+    out of it, and a tool whose service answers differently loses it."""
 
     document_headers: dict[HeaderName, HeaderValue] | None = None
-    """Headers of the request for the document. Left out: `headers` and `auth`, where it is on the host of the API."""
+    """Headers of the request for the document. Default: `headers` and `auth`, if the document is on the host of the
+    API."""
 
     max_document: Bytes = Field(default=32 * 1024**2, ge=1024)
     """Bytes of the document."""
 
     health: str | None = None
-    """An address, or a path on the host of the API, that answers with a status below 400 when all is well. Left out: it
-    is enough that the host answers."""
+    """An address, or a path on the host of the API, that answers with a status below 400 when the service works.
+    Default: any answer of the host counts."""
 
     @field_validator("base_url", "health", "openapi")
     @classmethod

@@ -10,16 +10,16 @@ from mcpbridge.tools.settings import BackendSettings
 
 
 class FunctionSettings(BackendSettings, BaseModel):
-    """A Python function, sync or async. A sync one runs in a thread; one that yields tells progress with each event."""
+    """A Python function, sync or async. A sync one runs in a thread. If it yields, each event is a progress message."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     function: str | None = None
-    """What it is: `pkg.mod:name`, of an installed package or of a module beside the configuration. Its parameters and
-    docstring make the schema and the description."""
+    """The function: `pkg.mod:name`, of an installed package or of a module beside the configuration file. Its
+    parameters and docstring become the schema and the description."""
 
     event_schema: dict[str, Any] | None = None
-    """JSON Schema of the events that it yields; a call that yields another one fails. Left out: any."""
+    """JSON Schema of the events that it yields. A call that yields another event fails. Default: any event."""
 
     @field_validator("function")
     @classmethod
@@ -37,24 +37,25 @@ _CLASS_NAME = re.compile(rf"{_IDENTIFIER}(\.{_IDENTIFIER})*[.:]{_IDENTIFIER}")
 
 
 class ExecutorSettings(BackendSettings, BaseModel):
-    """A Python class, of which one object is made and kept.
+    """A Python class.
 
-    `execute` does the work, `deploy` warms it up, `validate_inputs` checks arguments, `execute_command` manages it.
+    One object of it is made and kept. `execute` does the work, `deploy` prepares it, `validate_inputs` checks
+    arguments, `execute_command` handles management commands.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     executor_class: str | None = None
-    """The class: `pkg.mod.Class`, of an installed package or of a module beside the configuration."""
+    """The class: `pkg.mod.Class`, of an installed package or of a module beside the configuration file."""
 
     constructor_args: dict[str, Any] = {}
-    """What the class is called with, by name."""
+    """Keyword arguments of the class."""
 
     warm_up: bool = False
-    """Whether `deploy` runs when the bridge starts. Else it does before the first call."""
+    """Whether `deploy` runs when the bridge starts. `false`: it runs before the first call."""
 
     event_schema: dict[str, Any] | None = None
-    """JSON Schema of the events that `execute` yields; a call that yields another one fails. Left out: any."""
+    """JSON Schema of the events that `execute` yields. A call that yields another event fails. Default: any event."""
 
     @field_validator("executor_class")
     @classmethod

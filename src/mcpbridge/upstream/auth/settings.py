@@ -18,7 +18,7 @@ STEP_UPS, STEP_UP_WINDOW = 3, 600.0
 
 
 class AuthSettings(BaseModel):
-    """How to be let in by a remote server. Without this section: OAuth, when the server asks for it."""
+    """How the bridge signs in to a remote server. Without this section: OAuth, when the server asks for it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -27,33 +27,34 @@ class AuthSettings(BaseModel):
     `client_id` and a secret or key; `none`: never. A configured `Authorization` header means `none`."""
 
     client_id: str | None = Field(default=None, min_length=1)
-    """The id under which the bridge was registered by hand. Left out, it registers itself."""
+    """The id of the bridge if you registered it by hand. Default: the bridge registers itself."""
 
     client_secret: str | None = Field(default=None, min_length=1)
     """The secret that goes with `client_id`."""
 
     token_endpoint_auth_method: Literal["none", "client_secret_basic", "client_secret_post"] | None = None
-    """How the secret is shown. Left out: `client_secret_basic` with a secret, otherwise `none`."""
+    """How the bridge sends the secret. Default: `client_secret_basic` with a secret, otherwise `none`."""
 
     private_key: str | None = Field(default=None, min_length=1)
-    """A private key (PEM) to sign in with instead of a secret, for `client-credentials`; such as `${file:key.pem}`."""
+    """A private key (PEM) that replaces the secret, for `client-credentials`; such as `${file:key.pem}`."""
 
     client_metadata_url: str | None = None
-    """The https address of a document that describes this bridge as a client; used as its id where servers allow it."""
+    """The https address of a document that describes this bridge as a client. It serves as the client id where the
+    server allows that."""
 
     issuer: str | None = None
-    """The only authorization server to use, by its issuer URL. Left out: the one that the server named first, since
-    credentials registered by hand are never shown to another."""
+    """The only authorization server to use, by its issuer URL. Default: the one that the server named first.
+    Credentials that you registered by hand are never sent to another one."""
 
     scopes: list[str] = []
-    """What to ask for. Left out: what the server says it needs."""
+    """The scopes to request. Default: those that the server asks for."""
 
     redirect_uri: str | None = None
-    """Where the browser brings the answer, `http://localhost:PORT/PATH`, if it was registered. Without a port: any."""
+    """The registered redirect address, `http://localhost:PORT/PATH`. Without a port: any port."""
 
     interactive: bool | None = None
-    """Whether a bridge that meets a closed door opens the browser by itself. Left out: only one that serves on stdio;
-    elsewhere `mcpbridge login` does."""
+    """Whether the bridge opens the browser by itself when a server asks for a sign-in. Default: only a bridge on stdio
+    does; elsewhere `mcpbridge login` does."""
 
     @model_validator(mode="before")
     @classmethod

@@ -38,35 +38,36 @@ class ContainerSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     engine: Literal["auto", "docker", "podman"] = "auto"
-    """What runs the container. `auto`: Docker if it is there and answers, else Podman."""
+    """What runs the container. `auto`: Docker if it is installed and answers, otherwise Podman."""
 
     mounts: list[_Word] = []
-    """What of this machine it sees: `SOURCE:/PATH` or `SOURCE:/PATH:ro`. The source is a file or directory, which must
-    be there (`~` is the home directory, `./` begins where this file is), or the name of a volume."""
+    """Files and directories of this machine in the container: `SOURCE:/PATH` or `SOURCE:/PATH:ro`. The source is a file
+    or directory that exists (`~` is the home directory, `./` the directory of the configuration file), or the name of a
+    volume."""
 
     network: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:/-]*$")] | None = None
-    """`none`, `host`, or the name of a network. Left out: the engine's default, which reaches the internet."""
+    """`none`, `host`, or the name of a network. Default: that of the engine, which reaches the internet."""
 
     memory: Bytes | None = Field(default=None, ge=6 * 1024**2)
-    """Bytes of memory that it may use; the kernel ends it when it needs more. Left out: no limit."""
+    """Bytes of memory. The kernel ends a container that needs more. Default: no limit."""
 
     cpus: float | None = Field(default=None, gt=0)
-    """Processors that it may use; 0.5 is half the time of one. Left out: no limit."""
+    """Processors; 0.5 is half the time of one. Default: no limit."""
 
     pids: int | None = Field(default=None, ge=1)
-    """Processes and threads that it may have at a time. Left out: the engine's default."""
+    """Processes and threads at a time. Default: that of the engine."""
 
     user: _Word | None = None
-    """The user in the container, `NAME` or `UID:GID`. Left out: that of the image."""
+    """The user in the container, `NAME` or `UID:GID`. Default: that of the image."""
 
     workdir: Annotated[str, Field(pattern=r"^/[^\x00]*$")] | None = None
-    """The working directory in the container. Left out: that of the image."""
+    """The working directory in the container. Default: that of the image."""
 
     entrypoint: _Word | None = None
-    """The program in the container, which gets `args`. Left out: that of the image."""
+    """The program in the container, which gets `args`. Default: that of the image."""
 
     pull: Literal["missing", "always", "never"] = "missing"
-    """Whether the image is fetched before a start. That is part of the start, see `init_timeout`."""
+    """Whether the image is fetched before a start. The time for it counts towards `init_timeout`."""
 
     options: list[_Word] = []
     """Further options of `docker run` or `podman run`, such as `--read-only` or `--cap-drop=ALL`."""

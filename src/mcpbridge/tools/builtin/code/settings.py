@@ -10,22 +10,25 @@ from mcpbridge.tools.builtin.code.languages import Language
 
 
 class CodeExecuteSettings(BaseModel):
-    """The tool `code-execute`: what it runs, and how much. What programs may use and reach is the sandbox's matter."""
+    """The tool `code-execute`: which languages it runs, and how much code.
+
+    The sandbox decides what programs may use and reach.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     languages: tuple[Language, ...] = Field(default=("python", "javascript"), min_length=1)
-    """What may be run, of that for which there is a program: `python`, `javascript` (Node.js), `shell` (`sh`)."""
+    """Languages that may be run, if their program is installed: `python`, `javascript` (Node.js), `shell` (`sh`)."""
 
     interpreters: dict[Language, str] = {}
-    """The program of a language, a name or an absolute path, such as the Python of a virtual environment with packages
-    for programs to use. Left out: the system's."""
+    """The program of a language: a name or an absolute path, such as the Python of a virtual environment with packages
+    for the programs. Default: that of the system."""
 
     max_input: Bytes = Field(default=8 * 1024**2, ge=1024)
     """Bytes of the code, its standard input and its files together."""
 
     sandbox: Literal["off"] | SandboxOverrides = SandboxOverrides()
-    """What differs from the section `sandbox` here; `"off"`: programs run with all rights of this user."""
+    """Differences from the section `sandbox`. `"off"`: programs run with all rights of this user."""
 
     @field_validator("interpreters")
     @classmethod

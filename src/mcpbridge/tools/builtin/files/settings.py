@@ -10,49 +10,52 @@ from mcpbridge.sandbox.files.hard_links import HardLinks
 
 
 class FilesSettings(BaseModel):
-    """What is open to the file tools, and how much of it at a time."""
+    """Which files the file tools may use, and how much at a time."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     roots: dict[str, str] = {}
-    """Directories that the tools work in, with all that is beneath them: a list, or names with directories. `~` is the
-    home directory, and a relative one starts where this file is. With several of them a path begins with the name of
-    its root, which for a list is that of the directory. Left out: the tools are inactive."""
+    """Directories in which the tools work, with everything below them: a list, or a table of names and directories. `~`
+    is the home directory; a relative path starts at the directory of the configuration file. With several roots a path
+    begins with the name of its root; in a list that is the name of the directory. Default: none, and the tools are
+    inactive."""
 
     max_read: Bytes = Field(default=256 * 1024, ge=1024)
-    """Bytes of text that one answer shows of a file; the rest is asked for by line."""
+    """Bytes of a file in one answer. The rest can be requested by line."""
 
     max_file: Bytes = Field(default=32 * 1024**2, ge=1024)
-    """Bytes that are looked at of one file. Of a larger one only the beginning or end is read; it is not searched."""
+    """Bytes of the largest file that is read in full or searched. Of a larger one only the beginning or the end is
+    read."""
 
     max_write: Bytes = Field(default=10 * 1024**2, ge=1)
-    """Bytes of the largest file that is written, what is appended to included."""
+    """Bytes of the largest file that may be written, including what was there before an append."""
 
     max_entries: int = Field(default=1000, ge=1, le=100_000)
-    """Entries that one list may show, and matches that one search may."""
+    """The most entries of one list, and the most matches of one search."""
 
     timeout: Seconds = Field(default=15, gt=0)
-    """Seconds after which a search or list ends with what it has found."""
+    """Seconds after which a search or a list stops and returns what it has found."""
 
     deny: list[str] = []
-    """Globs of what does not exist for the tools. One without `/` is about any name on the way (`*.sqlite`, `private`),
-    one with it about the path from the root (`data/**/raw`); case does not count."""
+    """Globs on files that do not exist for the tools. A glob without `/` matches any name on the path (`*.sqlite`,
+    `private`), one with `/` matches the path from the root (`data/**/raw`). Case does not count."""
 
     protected: list[str] = []
-    """Globs, as of `deny`, of what is read but never written. Always so are hooks and settings of repositories,
-    editors, agents and shells (`.git`, `.mcp.json`, `.vscode`, `.claude`, `.github/workflows`, `.bashrc`, …)."""
+    """Globs, as in `deny`, on files that may be read but never written. Always protected are hooks and settings of
+    repositories, editors, agents and shells (`.git`, `.mcp.json`, `.vscode`, `.claude`, `.github/workflows`, `.bashrc`,
+    …)."""
 
     read_private: bool = False
-    """Whether files are read that by their name hold secrets: `.env`, `.ssh`, `.aws`, `.netrc`, keys, …. They are never
+    """Whether files may be read whose name suggests secrets: `.env`, `.ssh`, `.aws`, `.netrc`, keys, …. They are never
     written."""
 
     hard_links: HardLinks = "auto"
-    """Whether files with several names (hard links) are read, as one of the names may be outside of the root: `refuse`:
-    never, `allow`: always, `auto`: where nobody beside the bridge's user and root may write, neither in the root nor in
-    the file's directory. They are never written."""
+    """Whether files with several names (hard links) may be read, since one of the names may be outside the root.
+    `refuse`: never. `allow`: always. `auto`: where only the bridge's user and root may write to the root and to the
+    directory of the file. Such files are never written."""
 
     show_hidden: bool = True
-    """Whether names that begin with a dot are listed and searched, unless the call says otherwise."""
+    """Whether files whose name begins with a dot are listed and searched, unless the call says otherwise."""
 
     @field_validator("roots", mode="before")
     @classmethod

@@ -11,43 +11,43 @@ InSandbox = Literal["prefer", "require", "never"]
 
 
 class CliSettings(BaseModel):
-    """What can be set of each of these programs."""
+    """Settings that all these programs share."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     write: bool = True
-    """Whether sub-commands that change something may be called at all; a person is asked about each such call. False:
-    only what reads."""
+    """Whether sub-commands that change something may be called; a person is asked about each such call. `false`: only
+    sub-commands that read."""
 
     timeout: Seconds = Field(default=60, gt=0)
-    """Seconds that a call may take; then the program and all that it started are killed."""
+    """Seconds for a call. After that the program is killed, with all processes that it started."""
 
     max_output: Bytes = Field(default=32 << 10, ge=256)
-    """Bytes of the output that the caller gets; the end of the result says how much was cut."""
+    """Bytes of the output that the caller receives. The end of the result says how much was cut."""
 
 
 class GitCliSettings(CliSettings):
     """The `[builtin.git_cli]` table."""
 
     repositories: tuple[str, ...] = ()
-    """Directories under which repositories may be used; a repository itself is such a directory too. A relative one is
-    meant from the configuration file. None: the tool refuses every call."""
+    """Directories below which repositories may be used; it may be the repository itself. A relative path starts at the
+    directory of the configuration file. Empty: the tool refuses every call."""
 
     network: bool = True
-    """Whether `fetch`, `pull`, `push`, `clone` and `ls-remote` may be called at all (over https and ssh, after a person
+    """Whether `fetch`, `pull`, `push`, `clone` and `ls-remote` may be called (over https and ssh, after a person
     agreed)."""
 
     sandbox: InSandbox = "prefer"
-    """`prefer`: in the sandbox where one is ready, else as a program of the user (the table of commands and the
-    neutralised configuration hold either way, and the result says that there was none); `require`: refuse where no
-    sandbox is ready; `never`: as a program of the user."""
+    """Where git runs. `prefer`: in the sandbox if one is ready, otherwise as a program of the user; the result then
+    says that there was no sandbox. `require`: in the sandbox; without one the call is refused. `never`: as a program of
+    the user. The table of allowed commands and the neutralised configuration apply in each case."""
 
     credential_helper: str = ""
-    """The `credential.helper` for `https` remotes, such as `store` or `!gh auth git-credential`. What the configuration
-    of a repository names is never run. Empty: none."""
+    """The `credential.helper` for `https` remotes, such as `store` or `!gh auth git-credential`. A helper in the
+    configuration of a repository is never run. Empty: none."""
 
     author: str = ""
-    """`Name <mail>` of commits where the repository's own configuration has none. Empty: from the user's own git
+    """`Name <mail>` for commits, if the configuration of the repository has none. Empty: from the user's own git
     configuration."""
 
     @field_validator("repositories")
@@ -68,18 +68,18 @@ class GitCliSettings(CliSettings):
 
 
 class GhCliSettings(CliSettings):
-    """The `[builtin.gh_cli]` table. Who is signed in is what `gh` itself knows, or `GH_TOKEN` of the environment."""
+    """The `[builtin.gh_cli]` table. `gh` uses its own sign-in, or `GH_TOKEN` of the environment."""
 
     repository: str = Field(default="", pattern=r"^([A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+)?$")
-    """`OWNER/REPO` of calls that name none with `--repo`. Empty: they have to name one."""
+    """`OWNER/REPO` for calls without `--repo`. Empty: each call must name one."""
 
     sandbox: InSandbox = "never"
-    """See `git_cli`. `gh` needs the network, its configuration and often the system's keyring, which a sandbox keeps it
-    from: in one, set `GH_TOKEN`."""
+    """See `git_cli`. `gh` needs the network, its configuration and often the system's keyring, which a sandbox blocks:
+    set `GH_TOKEN` if you use one."""
 
 
 class GwsCliSettings(CliSettings):
-    """The `[builtin.gws_cli]` table. Who is signed in is what `gws` itself knows."""
+    """The `[builtin.gws_cli]` table. `gws` uses its own sign-in."""
 
     sandbox: InSandbox = "never"
     """See `gh_cli`; in a sandbox, set `GOOGLE_WORKSPACE_CLI_TOKEN`."""

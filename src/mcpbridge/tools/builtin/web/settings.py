@@ -23,34 +23,35 @@ class HttpGetSettings(GuardSettings, BaseModel):
     """Bytes of one answer, decompressed; a larger one is an error."""
 
     max_redirects: int = Field(default=5, ge=0, le=20)
-    """Redirects that are followed; each is checked as the first address is."""
+    """Redirects that are followed. Each target is checked like the first address."""
 
     max_chars: int = Field(default=100_000, ge=200)
-    """Characters of text that a call gives at most. A call may ask for fewer."""
+    """The most characters of text in an answer. A call may ask for fewer."""
 
     user_agent: str = Field(default="", pattern=r"^[\x20-\x7e]*$")
-    """What the tool calls itself to sites; empty: `mcpbridge/VERSION`."""
+    """The `User-Agent` header. Empty: `mcpbridge/VERSION`."""
 
 
 class WebSearchSettings(BaseModel):
-    """The `builtin.web_search` section: the search service. It speaks Tavily's API."""
+    """The `builtin.web_search` section: the search service, which must have Tavily's API."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     api_key: str | None = None
-    """Key of the service, best as `${TAVILY_API_KEY}`. Left out: the variable `TAVILY_API_KEY` when a call comes."""
+    """The key of the service, such as `${TAVILY_API_KEY}`. Default: the variable `TAVILY_API_KEY` at the time of the
+    call."""
 
     url: str = "https://api.tavily.com"
-    """Base address of the service; `/search` follows."""
+    """The base address of the service; requests go to `/search` below it."""
 
     depth: SearchDepth = "basic"
-    """How thoroughly to search where a call does not say; `advanced` costs two credits instead of one."""
+    """How thorough a search is, unless the call says; `advanced` costs two credits instead of one."""
 
     max_results: int = Field(default=5, ge=1, le=20)
-    """Results where a call does not say how many."""
+    """Results of a search, unless the call says."""
 
     include_domains: list[str] = []
-    """Sites to search, where a call names none; empty: all."""
+    """Sites to search, unless the call names some. Empty: all."""
 
     exclude_domains: list[str] = []
     """Sites that are always left out."""
@@ -65,21 +66,21 @@ class WebSearchSettings(BaseModel):
 
 
 class CryptoPriceSettings(BaseModel):
-    """The `builtin.crypto_price` section: the price service. It speaks CoinGecko's API."""
+    """The `builtin.crypto_price` section: the price service, which must have CoinGecko's API."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     api_key: str | None = None
-    """Key of the service (a demo key, or a pro key for `https://pro-api.coingecko.com`); left out: without one."""
+    """The key of the service (a demo key, or a pro key for `https://pro-api.coingecko.com`). Default: no key."""
 
     url: str = "https://api.coingecko.com"
-    """Base address of the service; `/api/v3/simple/price` follows."""
+    """The base address of the service; requests go to `/api/v3/simple/price` below it."""
 
     coins: dict[str, str] = {}
-    """Further coins, by symbol or name: the service's id, such as `{ GRT = "the-graph" }`."""
+    """Further coins: their symbol or name, and the id of the service, such as `{ GRT = "the-graph" }`."""
 
     cache: Seconds = Field(default=60, ge=0)
-    """Seconds that prices answer the same question again; 0: not at all."""
+    """Seconds for which prices answer the same question again. 0: never."""
 
     timeout: Seconds = Field(default=10, gt=0)
     """Seconds for one request."""
