@@ -20,7 +20,7 @@ from mcpbridge.core.model import BRIDGE
 from mcpbridge.pipeline.validation.coercion import object_within
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.error_codes import INVALID_PARAMS
-from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT
+from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, OBJECT_START, first_byte
 from mcpbridge.sandbox.javascript.scripts import transform_suffix
 
 
@@ -74,7 +74,7 @@ def resolve(
         transform = transform or inner_transform
         if ref.id == outer.id:
             raise BadRequest(INVALID_PARAMS, "call_tool calls other tools, not itself")
-    if arguments is None or bytes(memoryview(arguments)[:1]) in (b"{", b"n"):  # an object, or null
+    if arguments is None or first_byte(arguments) in _OBJECT_OR_NULL:
         return ResolvedCall(ref, name, arguments, transform, was_wrapped=was_wrapped)
     inside = object_within(arguments)
     return ResolvedCall(ref, name, inside, transform, inside is not None, was_wrapped, inside is None)
@@ -111,6 +111,7 @@ def inner_call(params: Body) -> tuple[str, Raw]:
     return name, Raw(EMPTY_OBJECT) if bytes(value) == b"null" else value
 
 
+_OBJECT_OR_NULL = (OBJECT_START, (b"n",))
 _NAME_KEYS = ("name", "tool", "tool_name")
 _ARGUMENTS_KEYS = ("arguments", "args", "parameters", "params", "input")
 """Models often take another word than the one in the definition of `call_tool`."""

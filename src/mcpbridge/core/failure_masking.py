@@ -43,9 +43,15 @@ WHOLE, EDGE = 128 * 1024, 32 * 1024
 
 def without_secrets_if_failed(result: Body, redact: Redact) -> Body:
     """The result, without secrets if it says that the call failed."""
-    view = memoryview(result.data)
-    ends = view if view.nbytes <= WHOLE else bytes(view[:EDGE]) + bytes(view[-EDGE:])
-    return Body(masked_result(result.data, redact)) if FAILED.search(ends) else result
+    data = result.data
+    searched = data if len(data) <= WHOLE else ends_of(data)
+    return Body(masked_result(data, redact)) if FAILED.search(searched) else result
+
+
+def ends_of(data: bytes | Raw) -> bytes:
+    """Of a result that is larger than `WHOLE`: what of it is searched."""
+    view = memoryview(data)
+    return bytes(view[:EDGE]) + bytes(view[-EDGE:])
 
 
 def masked_result(data: bytes | Raw, redact: Redact) -> bytes | Raw:

@@ -18,7 +18,7 @@ from mcpbridge.downstream.services import Core
 from mcpbridge.downstream.sessions import make_one_turn
 from mcpbridge.protocol.batches import Batch, encode_batch
 from mcpbridge.protocol.error_codes import INVALID_REQUEST
-from mcpbridge.protocol.jsonrpc import Frame, encode_error
+from mcpbridge.protocol.jsonrpc import OBJECT_START, Frame, encode_error, first_byte
 from mcpbridge.protocol.reading.client_messages import VERSION, encode_refusal, validated
 from mcpbridge.protocol.reading.salvage import Item
 from mcpbridge.protocol.reading.spoiled import Spoiled
@@ -93,11 +93,11 @@ class Conversation:
                 and item.method
                 and bytes(item.id).isdigit()
                 and len(item.id) < _USUAL_ID
-                and bytes(memoryview(item.params)[:1]) in _USUAL_PARAMS
+                and (not item.params or first_byte(item.params) == OBJECT_START)
             ):
                 item = validated(item)
             if isinstance(item, Frame):
-                if item.method and bytes(item.id):
+                if item.method and item.id:
                     task = self._tasks[id(item)] = self._loop.create_task(self._answer(item))
                     if item.method == "subscriptions/listen":
                         self._listens.append(task)
@@ -178,7 +178,7 @@ class Conversation:
                 self._over(id(frame))
 
     def _ask(self, frame: Frame) -> Awaitable[Answer]:
-        if ENVELOPE in bytes(frame.params) and reads_as_modern(frame):
+        if bytes(frame.params).find(ENVELOPE) >= 0 and reads_as_modern(frame):
             self._is_modern = True
             return self._ask_as_modern(frame)
         if self._is_modern and not self._client.version and frame.method not in _WITHOUT_SESSION:
@@ -247,4 +247,3 @@ _WITHOUT_SESSION = frozenset({"initialize", "ping"})
 """What a legacy client may send before its session is open."""
 _USUAL_ID = 20
 """Bytes of an id."""
-_USUAL_PARAMS = (b"{", b"")

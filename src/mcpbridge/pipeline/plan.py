@@ -157,7 +157,7 @@ class Pipelines:
         if plan.arguments:
             arguments = bytes(call.params.fields.get("arguments", b""))
             for sign in plan.arguments:
-                if sign in arguments:
+                if arguments.find(sign) >= 0:  # `in` takes twice as long
                     return plan.whole(call)
         return short(call)
 

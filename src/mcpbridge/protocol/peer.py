@@ -26,11 +26,13 @@ from mcpbridge.protocol.deadlines import Deadlines, Timeouts
 from mcpbridge.protocol.error_codes import INTERNAL_ERROR, METHOD_NOT_FOUND
 from mcpbridge.protocol.jsonrpc import (
     EMPTY_OBJECT,
+    OBJECT_START,
     Frame,
     encode_error,
     encode_notification,
     encode_request,
     encode_response,
+    first_byte,
 )
 from mcpbridge.protocol.meta import cancelled_id, progress_token, subscription_id
 from mcpbridge.protocol.own_keys import MARK, holds_mark, remove_own_keys
@@ -155,7 +157,7 @@ class Peer:
         if frame.error and (error := bytes(frame.error)) != b"null":
             raise UpstreamAnswered(self._name, error)
         result = frame.result
-        if bytes(memoryview(result)[:1]) != b"{":
+        if not result or first_byte(result) != OBJECT_START:
             # Typed clients lose an answer of any other shape and wait for their own deadline.
             what = (
                 "a result that is no object" if bytes(result) not in (b"", b"null") else "neither a result nor an error"
@@ -210,14 +212,17 @@ class Peer:
         """Take a message to whom it concerns. Whatever is wrong with it ends here: others follow behind it."""
         self.last_heard = self._loop.time()
         try:
-            is_suspect = (
-                MARK in bytes(frame.result) if len(frame.result) < LARGE else holds_mark(frame.result) is not None
-            )
-            if is_suspect or MARK in bytes(frame.params) or MARK in bytes(frame.error):
+            # `find`, since `in` begins with an exception; and most messages have one of the three.
+            result, params, error = frame.result, frame.params, frame.error
+            if (
+                (result and (bytes(result).find(MARK) >= 0 if len(result) < LARGE else holds_mark(result) is not None))
+                or (params and bytes(params).find(MARK) >= 0)
+                or (error and bytes(error).find(MARK) >= 0)
+            ):
                 self._remove_own_keys(frame)
             if not frame.method:
                 self._answered(frame)
-            elif bytes(frame.id):
+            elif frame.id:
                 self._asked(frame, via)
             else:
                 self._notified(frame.method, frame.params, via)

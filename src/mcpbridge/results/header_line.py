@@ -23,6 +23,7 @@ _BLANKS = "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2028\u2029\u202f\u205f\u28
 _STOPS = ":：∶꞉·•∙⋅・‧|%"
 """What may follow the name; `%` begins a blank in a URI."""
 _HANDLE = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+_BACKSLASH = ord("\\")
 _M_AND_C = "🅪"
 """The only character that NFKC makes two letters of the name of."""
 _DRAWN_ALIKE = {"m": "Мм", "c": "Ссϲ", "p": "РрΡρ", "b": "ВЬ", "i": "ІіΙı", "d": "ԁ", "g": "ɡ", "e": "Ее"}
@@ -164,9 +165,9 @@ def holds_header_line(text: str) -> bool:
 
 def may_hold_header_line(data: bytes) -> bool:
     """Whether bytes of JSON need a closer look for lines like ours; cheap, since every small result is asked."""
-    if not data.isascii() or (b"\\" in data and b"\\u" in data):
+    if not data.isascii() or (_BACKSLASH in data and b"\\u" in data):
         return True
-    return b"mcpbridge" in data.lower()
+    return data.lower().find(b"mcpbridge") >= 0  # `in` takes twice as long: it begins with an exception
 
 
 def _on_one_line(headline: str) -> str:

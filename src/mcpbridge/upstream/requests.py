@@ -23,7 +23,7 @@ from mcpbridge.base.errors import (
     UpstreamUnavailable,
 )
 from mcpbridge.core.elicitation import NO_CAPABILITIES, Elicitor, encoded_capabilities
-from mcpbridge.core.failure_masking import EDGE, FAILED, WHOLE, masked_error, masked_result
+from mcpbridge.core.failure_masking import FAILED, WHOLE, ends_of, masked_error, masked_result
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.deadlines import Timeouts
@@ -156,8 +156,7 @@ class UpstreamRequests:
                 if self._relisting.is_due:
                     await self._relisting.in_force()
                 # Looked at here, and in no function of our own: every call would pay for one more.
-                view = memoryview(result)
-                if FAILED.search(view if view.nbytes <= WHOLE else bytes(view[:EDGE]) + bytes(view[-EDGE:])):
+                if FAILED.search(result if len(result) <= WHOLE else ends_of(result)):
                     result = masked_result(result, self._redact)
                 return Body(result)
             return await self._again(session, call, failed)

@@ -104,7 +104,7 @@ class _Compress:
     async def __call__(self, call: Call, proceed: CallHandler) -> Body:
         """The result of the call, or what fits of it."""
         arguments, expression, problem, meta = call.params.fields.get("arguments"), "", "", call.meta
-        if self._takes_script and arguments is not None and _QUOTED in bytes(arguments):
+        if self._takes_script and arguments is not None and bytes(arguments).find(_QUOTED) >= 0:
             expression, problem = _take_script(call)
         if meta is not None and TRANSFORM in meta.fields and self._how.transforms:
             expression = _text_in(meta, TRANSFORM) or expression

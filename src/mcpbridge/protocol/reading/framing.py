@@ -20,6 +20,8 @@ from mcpbridge.protocol.reading.spoiled import Noise, Spoiled, bracket_balance, 
 _ENDS_OF_OVERSIZED = 4096
 _STARTS = frozenset(b"{[ \t\r\xef")
 """First bytes of lines that may be messages; any other line is noise and not worth a look, however much of it comes."""
+_BACKSLASH = ord("\\")
+"""A search for a number is several times as fast as one for bytes, which begins with an exception."""
 _CUT = "Input data was truncated"
 _NOISE_A_FEED = 8
 """Lines of noise that are told of in one chunk; a program that prints without end must not cost a look each."""
@@ -62,7 +64,7 @@ class LineReader:
                     if self.unfinished:
                         self._take(line, items)
                     elif line[0] in _STARTS:
-                        if (b"\\" in line and (b"\\u00" in line or b"\\/" in line)) or not line.isascii():
+                        if (_BACKSLASH in line and (b"\\u00" in line or b"\\/" in line)) or not line.isascii():
                             self._take(line, items)
                             continue
                         try:  # as `_take`, which nearly every line would enter here
