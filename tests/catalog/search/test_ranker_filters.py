@@ -48,8 +48,49 @@ def test_what_only_looks_like_a_filter_is_text(query: str) -> None:
     assert rest == query
 
 
+def test_sixteen_filters_are_obeyed() -> None:
+    """More of them are no question that somebody asks; what is said besides stays free of all."""
+    names = " ".join(f"server:s{number} tag:t{number}" for number in range(9))
+    filters, rest = parse_filters(f"{names} issues")
+    assert filters.passes(scope("s0", "t7"))
+    assert not filters.passes(scope("s8", "t7"))
+    assert not filters.passes(scope("s0", "t8"))
+    assert rest.split() == ["issues"]
+
+
+@pytest.mark.parametrize("mark", "*?[")
+def test_a_name_has_eight_wildcards_at_most(mark: str) -> None:
+    """One with more is looked for as it is written."""
+    obeyed, _ = parse_filters("server:" + mark.replace("[", "[a]") * 8)
+    assert obeyed.passes(scope("aaaaaaaa"))
+    literal, _ = parse_filters("server:" + mark.replace("[", "[a]") * 9)
+    assert not literal.passes(scope("aaaaaaaaa"))
+    assert literal.passes(scope(mark.replace("[", "[a]") * 9))
+    mixed, _ = parse_filters("server:***???[a][a][a]")
+    assert not mixed.passes(scope("aaaaaaaaa"))
+
+
+NAMES = st.text(alphabet="abc-é", min_size=1, max_size=5)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["server", "tag"]), NAMES), max_size=6), NAMES, st.lists(NAMES, max_size=3))
+def test_several_of_a_kind_are_alternatives_and_both_kinds_must_fit(
+    asked: list[tuple[str, str]], server: str, tags: list[str]
+) -> None:
+    filters, rest = parse_filters(" ".join(f"{kind}:{name}" for kind, name in asked))
+    servers = {name for kind, name in asked if kind == "server"}
+    wanted = {name for kind, name in asked if kind == "tag"}
+    expected = (not servers or server in servers) and (not wanted or not wanted.isdisjoint(tags))
+    assert filters.passes(scope(server, *tags)) is expected
+    assert bool(filters) is bool(asked)
+    assert not rest.strip()
+
+
 @given(st.text(alphabet='server:tag*?["] ax', max_size=300))
 def test_any_text_is_taken_apart(query: str) -> None:
+    """What is no filter stays, in its order; nothing is added."""
     filters, rest = parse_filters(query)
-    filters.passes(scope("a", "x"))
-    assert len(rest) <= len(query)
+    assert not parse_filters(" ".join(rest.split()))[0] or ":" in rest
+    left = iter(query)
+    assert all(character in left for character in rest if character != " ")
+    assert filters or rest == query

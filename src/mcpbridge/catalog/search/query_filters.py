@@ -88,8 +88,8 @@ FIELDS: Mapping[str, str] = {
 
 _LONGEST, _DEEPEST = 2000, 50
 _TOKEN = re.compile(
-    r"""\s*(?:(?P<open>\()|(?P<close>\))|(?P<minus>-(?=\S))
-    |(?P<field>[A-Za-z_]+):(?=\S)
+    r"""\s*(?:(?P<open>\()|(?P<close>\))|(?P<minus>-(?=[^\s)]))
+    |(?P<field>[A-Za-z_]+):(?=[^\s)])
     |"(?P<phrase>[^"]*)(?P<end>"?)|(?P<word>[^\s()"]+))""",
     re.VERBOSE,
 )

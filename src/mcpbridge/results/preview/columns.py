@@ -82,7 +82,7 @@ def column_line(profile: ColumnProfile) -> Line:
 def _span(profile: ColumnProfile) -> str:
     """From which to which short ids of one length go."""
     low, high = min(profile.counts), max(profile.counts)
-    alike = len(low) == len(high) <= 24 and low[-1:].isdigit() and low[:2] == high[:2]
+    alike = len(set(map(len, profile.counts))) == 1 and len(low) <= 24 and low[-1:].isdigit() and low[:2] == high[:2]
     return f"{low}–{high}, all different" if alike else ""
 
 
@@ -111,7 +111,9 @@ def counted(counts: Counter[Any], most: int = COUNTED_VALUES, limit: int = 48) -
 def _presence(line: Line, profile: ColumnProfile, worth: float) -> None:
     column, present = profile.column, len(profile.present)
     if profile.sort == "empty":
-        line.add("null" if profile.nulls else "empty", 0.7 * worth)
+        line.add(
+            "null or empty" if profile.nulls and profile.empties else "null" if profile.nulls else "empty", 0.7 * worth
+        )
         return
     parts: list[str] = []
     if profile.nulls:

@@ -3,7 +3,7 @@
 The rows are the first ones and always the last. In rows as JSON long texts and lists are cut.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 from msgspec import Struct, field
@@ -150,7 +150,7 @@ class Rows(Struct):
         """
         sizes = self._sizes.get(width)
         if sizes is None:
-            head = f"{self._head([profile.path for profile, _ in self.columns[:width]])}\n" if width > 1 else ""
+            head = f"{self._head(self._names(range(width)))}\n" if width > 1 else ""
             sizes = self._sizes[width] = _Sizes([len(head)], [estimated_tokens_of(head)])
         everything = rows >= self.count - 1
         before_last = self.count - 1 if everything else rows
@@ -205,14 +205,13 @@ class Rows(Struct):
     def _render(self, width: int, rows: int, ends: str = "") -> str:
         everything = rows >= self.count - 1
         if width == 1:
-            name = self.columns[0][0].path or "values"
+            (name,) = self._names((0,))
             shown = range(self.count if everything else rows)
             text = f"{'all' if everything else 'first'} {name}: " + ", ".join(self._row(1, row) for row in shown)
             last = self._row(1, self.count - 1)
             is_named = last in ends.rpartition("\n")[2].split(" | ")[0].split(" ")
             return text if everything else f"{text}, …" if is_named else f"{text} … last: {last}"
-        names = [profile.path for profile, _ in self.columns[:width]]
-        return self._table(names, rows, lambda row: self._row(width, row))
+        return self._table(self._names(range(width)), rows, lambda row: self._row(width, row))
 
     def _brief(self, places: Sequence[int], rows: int) -> str:
         """The first and last rows, in these columns."""
@@ -221,7 +220,11 @@ class Rows(Struct):
             text = " | ".join([self._short_cell(place, row) for place in places])
             return f"{row + self.start} {text}" if len(places) > 1 and self.start is not None else text
 
-        return self._table([self.columns[place][0].path or "values" for place in places], rows, row_text)
+        return self._table(self._names(places), rows, row_text)
+
+    def _names(self, places: Iterable[int]) -> list[str]:
+        """What columns are called; members of a list or object have no path of their own."""
+        return [self.columns[place][0].path or "values" for place in places]
 
     def _short_cell(self, place: int, row: int) -> str:
         text = self._short_cells.get((place, row))

@@ -158,8 +158,8 @@ def outline(fields: Sequence[Field], room: int, plainness: int = 0) -> str:
     while low <= high:
         middle = (low + high) // 2
         kept = [fields[place] for place in sorted(ranked[:middle])]
-        note = f",… +{len(fields) - middle} fields"
-        text = _render(_tree(kept), typed=False, longest=0) + note
+        note = f"… +{len(fields) - middle} fields"
+        text = f"{_render(_tree(kept), typed=False, longest=0)},{note}" if kept else note
         if len(text) <= room:
             best, low = text, middle + 1
         else:

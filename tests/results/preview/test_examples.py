@@ -1,0 +1,19 @@
+"""What previews say of some documents, in rooms of several sizes: read by people, and compared with each run."""
+
+import pytest
+
+from support.preview_examples import COLUMNS_FILE, DOCUMENTS, FOLDER, columns_example, example
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_the_preview_of_an_example_is_as_its_file_has_it(name: str) -> None:
+    """Written anew by `PYTHONPATH=tests python -m support.preview_examples --write`, when what previews say changes."""
+    assert example(DOCUMENTS[name]()) == (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
+
+
+def test_what_is_known_of_single_columns_is_as_the_file_has_it() -> None:
+    assert columns_example() == (FOLDER / f"{COLUMNS_FILE}.txt").read_text(encoding="utf-8")
+
+
+def test_each_file_is_of_a_document() -> None:
+    assert {path.stem for path in FOLDER.iterdir()} == {*DOCUMENTS, COLUMNS_FILE}
