@@ -321,7 +321,7 @@ class UpstreamRequests:
             await ask_to_sign_in(call, failed)
             call.deadline = 0.0  # the time that a person takes is not the call's
         else:
-            self._connection.renew(session)
+            self._connection.forgotten(session)
             session = await self._wait_for_session(call)
         breaker = self.breaker
         is_probe = breaker.is_troubled and self._ask_breaker(breaker)

@@ -152,6 +152,8 @@ def failure_of_exception(upstream: str, error: httpx2.HTTPError) -> Failure:
     match error:
         case Unauthorized():
             return Failure(error.reason, sent=False)
+        case httpx2.TooManyRedirects():
+            return Failure(UpstreamHttpError(upstream, 308, what), sent=False)
         case (
             httpx2.ConnectError()
             | httpx2.ConnectTimeout()

@@ -100,16 +100,18 @@ class ConnectionAttempt:
             return self._unexpected(error)
 
     async def _converse(self, channel: Channel) -> str | None:
-        session = UpstreamSession(
-            self._name,
-            self._peer,
-            channel,
-            is_plain=self._transport.kind in ("stdio", "websocket"),
-            client_info=self._client_info,
-            profile=self._declare,
-        )
         try:
-            reason = await self._open_and_serve(session)
+            session = self._session_on(channel)
+            await self._open(session, self.era)
+            while (reason := await self._serve(session)) is None:
+                self._connection.begin_anew()
+                self._listings.begin()
+                session = self._session_on(channel)
+                try:
+                    await self._open(session, "legacy")  # the other era has no sessions that could be forgotten
+                except (BridgeError, TimeoutError) as error:
+                    self._connection.is_renewing = True  # on another connection it may work
+                    return str(error)
         except ProbeKilled:
             log.info("upstream does not bear the probe for its era; using the handshake", upstream=self._name)
             self.era = "legacy"
@@ -130,6 +132,16 @@ class ConnectionAttempt:
             reason = self._unexpected(error)
         return self._connection.explain(reason)
 
+    def _session_on(self, channel: Channel) -> UpstreamSession:
+        return UpstreamSession(
+            self._name,
+            self._peer,
+            channel,
+            is_plain=self._transport.kind in ("stdio", "websocket"),
+            client_info=self._client_info,
+            profile=self._declare,
+        )
+
     def _declare(self) -> ClientCapabilities:
         self._questions.declared = self._declared.for_handshake
         self._connection.has_declared = True
@@ -139,9 +151,9 @@ class ConnectionAttempt:
         log.exception("upstream failed in an unexpected way", upstream=self._name)
         return f"{type(error).__name__} in the bridge; see the log"
 
-    async def _open_and_serve(self, session: UpstreamSession) -> str:
+    async def _serve(self, session: UpstreamSession) -> str | None:
+        """Why the connection ended; None when only the session did, and another is to be begun on it."""
         connection = self._connection
-        await self._open(session)
         if session.modern:
             self._questions.declared = NO_CAPABILITIES  # that era has no requests of servers
         self._agreed(session)
@@ -149,6 +161,7 @@ class ConnectionAttempt:
         if not session.modern and session.profile is not self._declared.for_handshake:
             connection.is_renewing = True  # another profile was adopted after the handshake had begun
             return "opened anew for what its client can be asked"
+        connection.can_begin_anew = self._transport.kind == "streamable-http"
         connection.opened(session)
         tools = len(self._listings.lists.get("tools", ()))
         log.info("upstream ready", upstream=self._name, revision=session.version, tools=tools)
@@ -161,7 +174,7 @@ class ConnectionAttempt:
             relisting=self._listings.relisting,
             relist=partial(self._listings.again, session),
             lost=connection.closed,
-            expired=partial(connection.renew, session),
+            expired=partial(connection.forgotten, session),
             heard=self._router.heard,
             ttl_ms=self._listings.ttl_ms,
         )
@@ -169,17 +182,17 @@ class ConnectionAttempt:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(keepalive.run)
             tasks.start_soon(self._retire_unused)
-            await connection.lost.wait()
+            await connection.session_over.wait()
             tasks.cancel_scope.cancel()
-        return connection.lost_reason
+        return connection.lost_reason if connection.lost.is_set() else None
 
-    async def _open(self, session: UpstreamSession) -> None:
+    async def _open(self, session: UpstreamSession, era: str) -> None:
         if not self._declared.assigned.is_set():
             await self._until_assigned()
         seconds = self._settings.init_timeout
         async with asyncio.timeout(seconds):
             try:
-                await session.open("legacy" if self._transport.kind == "sse" else self.era, seconds)
+                await session.open("legacy" if self._transport.kind == "sse" else era, seconds)
             except UpstreamHttpError as error:
                 if isinstance(self._transport, HttpOrSse) and self._transport.refused(error):
                     raise _OtherTransport from error

@@ -77,6 +77,10 @@ class Connection:
         self.lost = asyncio.Event()
         """Set when the present connection is to end."""
         self.lost_reason = ""
+        self.session_over = asyncio.Event()
+        """Set when the present session is to end: with the connection, or for another session on it."""
+        self.can_begin_anew = False
+        """The present connection bears another session after this one."""
         self.is_renewing = False
         """The present connection ends for a new one at once: nothing is wrong with the server."""
         self.waiting = 0
@@ -150,11 +154,22 @@ class Connection:
             self.questions.over(call)
 
     def renew(self, session: UpstreamSession) -> None:
-        """Replace a session that the server forgot; the first of several calls that find out does it."""
+        """Replace a session, and the connection with it; the first of several that want it does it."""
         if self.session is session:
             self.session = None
             self.is_renewing = True
             self._end_when_idle(session, self.peer, RENEW_LOOKS)
+
+    def forgotten(self, session: UpstreamSession) -> None:
+        """The server forgot its session: begin another; the first of several calls that find out does it.
+
+        Calls that the server still works on keep their streams, if the connection bears another session.
+        """
+        if self.session is session and self.can_begin_anew:
+            self.session = None
+            self.session_over.set()
+        else:
+            self.renew(session)
 
     def closed(self, reason: str) -> None:
         """End the present connection: what waits in it fails, and the owner task goes on to the next."""
@@ -166,6 +181,7 @@ class Connection:
         if not self.lost.is_set():
             self.lost_reason = reason
             self.lost.set()
+            self.session_over.set()
 
     def explain(self, reason: str) -> str:
         """The reason, with the last thing that the server said before."""
@@ -182,6 +198,12 @@ class Connection:
         self._is_ending = False
         self.step(Status("starting", before.reason if before.state in ("retrying", "failed", "idle") else ""))
         self.lost, self.lost_reason, self.has_declared = asyncio.Event(), "", False
+        self.session_over, self.can_begin_anew = asyncio.Event(), False
+
+    def begin_anew(self) -> None:
+        """Another session is begun on the present connection."""
+        self.session_over = asyncio.Event()
+        self.step(Status("starting"))
 
     def opened(self, session: UpstreamSession) -> None:
         """Calls may come."""

@@ -18,8 +18,9 @@ from mcpbridge.base.version import __version__
 from mcpbridge.protocol.http.bearer_auth import Send
 from mcpbridge.protocol.http.client import open_client
 from mcpbridge.protocol.http.event_stream import Event, EventStreamParser
+from mcpbridge.protocol.http.redirects import RedirectingSend
 from mcpbridge.protocol.http.responses import Failure, failure_of_exception, failure_of_status
-from mcpbridge.protocol.http.same_origin import is_same_origin, redirect_target
+from mcpbridge.protocol.http.same_origin import is_same_origin
 from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.protocol.reading.framing import read_message
 from mcpbridge.protocol.reading.spoiled import find_ids
@@ -32,10 +33,8 @@ log = get_logger("mcpbridge.sse")
 
 BODY_LIMIT = 64 << 10
 """Bytes of an answer's body that are looked at."""
-MAX_REDIRECTS = 3
 _BODY_SECONDS = 5.0
 """An error's body is waited for so long; the status has said most."""
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 class SseStream:
@@ -92,22 +91,13 @@ class SseStream:
         return " in the middle of a message" if self._parser.is_within_event else ""
 
     async def _get(self) -> httpx2.Response:
-        request = self._requests.listen()
-        for _ in range(MAX_REDIRECTS):
-            response = await self._send(request)
-            if response.status_code == 200 and content_type(response) == "text/event-stream":
-                return response
-            try:
-                target = redirect_target(response, _REDIRECTS)
-                if target is None:
-                    raise await self._refusal(response)
-            finally:
-                await response.aclose()
-            log.info("server redirects; set its url to the new path", upstream=self._name, to=target.path)
-            request = httpx2.Request(
-                "GET", target, headers=request.headers, stream=request.stream, extensions=request.extensions
-            )
-        raise UpstreamHttpError(self._name, 308, "it redirects in a circle")
+        response = await self._send(self._requests.listen())
+        if response.status_code == 200 and content_type(response) == "text/event-stream":
+            return response
+        try:
+            raise await self._refusal(response)
+        finally:
+            await response.aclose()
 
     async def _refusal(self, response: httpx2.Response) -> Exception:
         status = response.status_code
@@ -177,7 +167,6 @@ _WITHDRAWN_SECONDS = 30.0
 """The POST of a request that was cancelled is waited for so long: its end frees the connection in order."""
 _ORDER_SECONDS = 2.0
 """A notification waits so long for earlier messages; some servers answer a POST only when its work is done."""
-_POST_REDIRECTS = frozenset({307, 308})
 
 
 class SseTransport(RemoteTransport):
@@ -207,7 +196,8 @@ class SseTransport(RemoteTransport):
         )
         self._last_words = ""
         failure: Exception | None = None
-        async with open_client(requests.url, None, self._network) as send:
+        async with open_client(requests.url, None, self._network) as send_once:
+            send = RedirectingSend(send_once, self.name)
             stream = SseStream(self.name, send, requests, self._max_bytes, self.redact)
             try:
                 endpoint = await stream.open(self._connect_timeout)
@@ -344,20 +334,14 @@ class _SseChannel:
             self._transport.heard_trouble(failure)
 
     async def _post(self, message: Outgoing) -> Failure | None:
-        url = self._endpoint
         try:
-            for _ in range(MAX_REDIRECTS):
-                response = await self._send(self._requests.post(message, url))
-                try:
-                    target = redirect_target(response, _POST_REDIRECTS)
-                    if target is None:
-                        return await self._judge(response)
-                finally:
-                    await response.aclose()
-                url = target
+            response = await self._send(self._requests.post(message, self._endpoint))
+            try:
+                return await self._judge(response)
+            finally:
+                await response.aclose()
         except httpx2.HTTPError as error:
             return failure_of_exception(self._name, error)
-        return Failure(UpstreamHttpError(self._name, 308, "it redirects in a circle"), sent=False)
 
     async def _judge(self, response: httpx2.Response) -> Failure | None:
         if not response.is_success:

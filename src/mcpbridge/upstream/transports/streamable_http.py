@@ -30,6 +30,7 @@ from mcpbridge.base.version import __version__
 from mcpbridge.protocol.error_codes import METHOD_NOT_FOUND, code_of
 from mcpbridge.protocol.http.bearer_auth import Send
 from mcpbridge.protocol.http.client import ClientFactory, open_client
+from mcpbridge.protocol.http.redirects import RedirectingSend
 from mcpbridge.protocol.http.responses import (
     Answers,
     Failure,
@@ -38,7 +39,6 @@ from mcpbridge.protocol.http.responses import (
     is_answer_to,
     is_same_id,
 )
-from mcpbridge.protocol.http.same_origin import redirect_target
 from mcpbridge.protocol.jsonrpc import Frame, decode_arriving_frame, one_line
 from mcpbridge.protocol.transport import Channel, Outgoing, Receiver, TransportKind
 from mcpbridge.upstream.transports.http_requests import PostMaker
@@ -53,6 +53,8 @@ _ERROR_SECONDS = 5.0
 """An error's body is waited for so long; the status has said most."""
 _TELL_SECONDS = 30.0
 """A notification that is not accepted by then is given up."""
+_INTRODUCTION_SECONDS = 5.0
+"""What follows `notifications/initialized` waits so long for the server to take that."""
 _WITHDRAWN_SECONDS = 30.0
 """A legacy request that was cancelled is listened to for so long: its end frees the connection in order."""
 _ELSEWHERE_SECONDS = 1.0
@@ -62,9 +64,6 @@ _END_SECONDS = 2.0
 _STREAM_SECONDS = 1.0
 """A call waits so long for the session's stream to open, and only the first ones do."""
 _MAY_ASK_BACK = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
-_MAX_REDIRECTS = 3
-_REDIRECTS = frozenset({307, 308})
-"""Those that keep the method."""
 
 
 class StreamableHttpTransport(RemoteTransport):
@@ -117,7 +116,7 @@ class StreamableHttpTransport(RemoteTransport):
                 async with TaskGroup() as tasks:
                     channel = _HttpChannel(
                         self.name,
-                        send,
+                        RedirectingSend(send, self.name),
                         requests,
                         receiver,
                         tasks,
@@ -176,7 +175,7 @@ class _HttpChannel:
         self._telling: set[asyncio.Task[Any]] = set()
         self._listening: asyncio.Task[None] | None = None
         self._introduction: asyncio.Event | None = None
-        """Set when `notifications/initialized` has been taken; what is sent after it waits for that."""
+        """Set when `notifications/initialized` has been taken, or is late; what is sent after it waits for that."""
         self._stream_tried: asyncio.Event | None = None
         """Set when the session's own stream is open, or there is none; calls wait for that, once and not for long."""
         self._is_open = True
@@ -269,27 +268,21 @@ class _HttpChannel:
     async def _post(self, message: Outgoing, answers: Answers) -> Failure | None:
         """Send the request and take in all that comes for it. None when it has its answer."""
         request = self._requests.post(message)
-        had_session = bool(self._requests.session) and not self._requests.is_modern
-        for _ in range(_MAX_REDIRECTS):
-            try:
-                response = await self._send(request)
-            except httpx2.HTTPError as error:
-                return failure_of_exception(self._name, error)
-            try:
-                if response.status_code == 200:
-                    if message.method == "initialize":
-                        self._requests.keep_session(response.headers.get("mcp-session-id", ""))
-                    return await self._take_answer(response, answers)
-                target = redirect_target(response, _REDIRECTS)
-                if target is None:
-                    return await self._take_refusal(response, answers, message.id, had_session=had_session)
-            except httpx2.HTTPError as error:
-                return failure_of_exception(self._name, error)
-            finally:
-                await response.aclose()
-            log.info("server redirects every request; set its url to the new path", upstream=self._name, to=target.path)
-            request = self._requests.post(message, target)
-        return Failure(UpstreamHttpError(self._name, 308, "it redirects in a circle"), sent=False)
+        session = b"" if self._requests.is_modern else self._requests.session
+        try:
+            response = await self._send(request)
+        except httpx2.HTTPError as error:
+            return failure_of_exception(self._name, error)
+        try:
+            if response.status_code == 200:
+                if message.method == "initialize":
+                    self._requests.keep_session(response.headers.get("mcp-session-id", ""))
+                return await self._take_answer(response, answers)
+            return await self._take_refusal(response, answers, message.id, session)
+        except httpx2.HTTPError as error:
+            return failure_of_exception(self._name, error)
+        finally:
+            await response.aclose()
 
     async def _take_answer(self, response: httpx2.Response, answers: Answers) -> Failure | None:
         kind = content_type(response)
@@ -307,13 +300,14 @@ class _HttpChannel:
         return None if answers.is_answered else self._garbled("its answer is not to this request")
 
     async def _take_refusal(
-        self, response: httpx2.Response, answers: Answers, id_: bytes, *, had_session: bool
+        self, response: httpx2.Response, answers: Answers, id_: bytes, session: bytes
     ) -> Failure | None:
+        """`session`: the one that the request was sent in; empty: in none."""
         status = response.status_code
         body = await self._beginning(response)
         if 200 <= status < 300:
             return self._garbled(f"it took the request without answering it (HTTP {status})")
-        failure = failure_of_status(self._name, response, body, had_session=had_session, redact=self._redact)
+        failure = failure_of_status(self._name, response, body, had_session=bool(session), redact=self._redact)
         is_session_lost = isinstance(failure.error, SessionExpired)
         frame = _answer_in(body, id_, status)
         # With a session, a 404 that names the request is the answer "method not found"; any other means the session.
@@ -323,7 +317,8 @@ class _HttpChannel:
         ):
             answers.take_answer(frame)
             return None
-        self._is_session_lost |= is_session_lost
+        if session == self._requests.session:  # there may be another by now
+            self._is_session_lost |= is_session_lost
         return failure
 
     async def _beginning(self, response: httpx2.Response) -> bytes:
@@ -348,14 +343,22 @@ class _HttpChannel:
     # -- notifications and answers
 
     async def _introduce(self, message: Outgoing, done: asyncio.Event) -> None:
-        """Send `notifications/initialized`; only then may other messages follow, and the session's stream open."""
+        """Send `notifications/initialized`; only then may other messages follow, and the session's stream open.
+
+        A server that takes long to acknowledge it may be waiting for what follows.
+        """
+        patience = self._loop.call_later(_INTRODUCTION_SECONDS, done.set)
         try:
-            is_taken = await self._tell(message, is_first=True)
+            await self._tell(message, on_taken=lambda: self._introduced(done))
         finally:
+            patience.cancel()
             done.set()
-        if is_taken and not self._requests.is_modern:
+
+    def _introduced(self, done: asyncio.Event) -> None:
+        if not self._requests.is_modern:
             self._stream_tried = asyncio.Event()
             self._listening = self._tasks.create_task(self._listen(self._stream_tried))
+        done.set()
 
     async def _stream_opens(self, tried: asyncio.Event) -> None:
         """Many servers ask back on the session's stream, whatever request it is for, and lose it if there is none."""
@@ -363,15 +366,20 @@ class _HttpChannel:
             await tried.wait()
         tried.set()
 
-    async def _tell(self, message: Outgoing, *, is_first: bool = False) -> bool:
-        """Send what gets no answer. Whether it was taken; if not, there is nobody to tell but the log."""
-        if self._introduction is not None and not is_first:
+    async def _tell(self, message: Outgoing, *, on_taken: Callable[[], None] | None = None) -> None:
+        """Send what gets no answer. If it is not taken, there is nobody to tell but the log.
+
+        `on_taken` is for the introduction, which waits for nothing: it is called when the server has taken it.
+        """
+        if self._introduction is not None and on_taken is None:
             await self._introduction.wait()
         had_session = bool(self._requests.session)
         try:
             async with asyncio.timeout(_TELL_SECONDS):
                 response = await self._send(self._requests.post(message))
                 try:
+                    if response.is_success and on_taken is not None:
+                        on_taken()  # the status has said it; some servers keep the body open
                     body = await self._beginning(response)
                 finally:
                     await response.aclose()
@@ -379,20 +387,26 @@ class _HttpChannel:
             self._report(
                 Failure(UpstreamGone(self._name, f"it did not take {message.method or 'an answer'}"), sent=True)
             )
-            return False
+            return
         except httpx2.HTTPError as error:
             self._report(failure_of_exception(self._name, error))
-            return False
-        if response.is_success:
-            return True
-        self._report(failure_of_status(self._name, response, body, had_session=had_session, redact=self._redact))
-        return False
+            return
+        if not response.is_success:
+            self._report(failure_of_status(self._name, response, body, had_session=had_session, redact=self._redact))
 
     async def _listen(self, tried: asyncio.Event) -> None:
+        """Hold the session's stream open. If it finds the session gone, that ends the channel.
+
+        Not before the requests under way have ended: their streams may live on, and bring their answers. A new session
+        on this channel ends this too.
+        """
         is_session_lost = await self._streams.listen(self._make_answers(b""), tried.set)
-        if is_session_lost and self._is_open:
-            self._is_session_lost = True
-            self._receiver.closed("the server ended the session")
+        if not is_session_lost or not self._is_open:
+            return
+        self._is_session_lost = True
+        while self._posts:
+            await asyncio.wait(list(self._posts.values()))
+        self._receiver.closed("the server ended the session")
 
     # -- trouble
 
