@@ -94,7 +94,7 @@ async def test_a_part_that_ends_badly_ends_alone() -> None:
                 await lease.begin()
             held[0].end()
             await gone(leases, 1)
-            assert errors == ["a part did not end as it should"]
+            assert errors == ["a component failed to stop"]
         assert log[-1] == "good ends"
 
 
@@ -138,7 +138,7 @@ async def test_a_part_that_does_not_end_in_its_time_is_cancelled() -> None:
             with anyio.move_on_after(0.01):
                 await unbegun.begin()
     assert len(leases) == 0
-    assert errors == ["a part did not end in time"] * 3
+    assert errors == ["a component did not stop in time"] * 3
 
 
 async def test_what_goes_wrong_meanwhile_is_raised_as_it_is() -> None:

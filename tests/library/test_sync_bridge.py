@@ -543,7 +543,7 @@ def test_closing_does_not_wait_for_ever_for_its_leaving(monkeypatch: pytest.Monk
     with capture_logs() as told:
         thread.close()
     assert entered.is_set()
-    assert "servers are killed" in told[0]["event"]
+    assert "killing its servers" in told[0]["event"]
     with pytest.raises(BridgeClosed):
         thread.do(lambda: None)
 

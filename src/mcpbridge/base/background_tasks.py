@@ -104,4 +104,4 @@ async def _contained(work: Coroutine[Any, Any, None]) -> None:
     try:
         await work
     except Exception as error:
-        log.error("a task in the background failed", exc_info=error)
+        log.error("background task failed", exc_info=error)

@@ -139,7 +139,7 @@ class Conversation:
                 async with asyncio.timeout(grace):
                     await self._idle.wait()
             except TimeoutError:
-                log.info("client left with requests under way; cancelling them", requests=len(self._tasks))
+                log.info("client disconnected with requests in flight; cancelling them", requests=len(self._tasks))
         tasks = list(self._tasks.values())
         self.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -318,7 +318,7 @@ class Server:
     def answered(self, client: Client, frame: Frame) -> None:
         """Take an answer (a result or an error) of a client to a request that the bridge sent to it."""
         if client.requests is None or not client.requests.answered(frame):
-            log.debug("answer to nothing from the client")
+            log.debug("answer to no open request from the client")
 
     @property
     def clients(self) -> int:

@@ -181,7 +181,7 @@ class PeriodicCheck:
             try:
                 await self._looking.check_all()
             except Exception as error:
-                log.error("the look at what works failed", exc_info=error)
+                log.error("health check failed unexpectedly", exc_info=error)
 
 
 def _now() -> str:

@@ -158,12 +158,12 @@ class Leases:
                 await held.over.wait()
         except Exception as error:
             if begun.done():
-                log.error("a part did not end as it should", part=held.kind, exc_info=error)
+                log.error("a component failed to stop", part=held.kind, exc_info=error)
             else:
                 begun.set_exception(error)
         except asyncio.CancelledError:
             if held.over.is_set():
-                log.error("a part did not end in time", part=held.kind, seconds=held.ends_in)
+                log.error("a component did not stop in time", part=held.kind, seconds=held.ends_in)
             raise
         finally:
             if held.ending is not None:

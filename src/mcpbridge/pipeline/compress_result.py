@@ -87,7 +87,9 @@ class Aside:
                 async with self._processes:
                     return await in_process(function, *args, **kwargs)
             except ProcessBroke as error:
-                log.warning("a large result is read in the bridge itself", reason=str(error)[:200])
+                log.warning(
+                    "no worker process; shortening a large result in the bridge itself", reason=str(error)[:200]
+                )
         return await self(size, partial(function, *args, **kwargs))
 
 
@@ -249,7 +251,7 @@ class Rewriter:
         try:
             summary = await self._summarizer.summarize(job.call, text, room)
         except SummaryFailed as failed:
-            log.info("no summary", tool=_tool(job.call), reason=str(failed)[:200])
+            log.info("no summary written", tool=_tool(job.call), reason=str(failed)[:200])
             job.call.note("summary", str(failed)[:200])
             return await self._aside.far(job.size, shorten, job.data, job.how, header, self._tokenizer)
         return with_summary(summary, note, header, job.contents.chars)
@@ -285,7 +287,7 @@ class Rewriter:
             kept = replace(job, header=replace(job.header, handle=handle, recall=self._recall(job.call)))
             await self._put(kept, ResultFacts("", "", 0))
         except StoreFailed as failed:
-            log.warning("a result cannot be kept", tool=_tool(job.call), reason=str(failed))
+            log.warning("a result cannot be stored", tool=_tool(job.call), reason=str(failed))
             return job
         job.call.note("kept", handle)
         return kept
@@ -295,7 +297,7 @@ class Rewriter:
         try:
             await self._put(job, note)
         except StoreFailed as failed:
-            log.info("what a kept result is cannot be written down", reason=str(failed))
+            log.info("the description of a kept result cannot be stored", reason=str(failed))
 
     async def _put(self, job: _Job, note: ResultFacts) -> None:
         call = job.call

@@ -235,7 +235,7 @@ class Peer:
         id_ = next((id_ for id_ in ids if self._key(id_) in self._pending), via if via in self._pending else b"")
         if not id_ and len(self._pending) == 1:
             (id_,) = self._pending  # nobody else can be meant
-        log.warning("spoiled message", upstream=self._name, reason=reason, found=bool(id_))
+        log.warning("invalid message", upstream=self._name, reason=reason, found=bool(id_))
         if id_:
             _fail(self._pending[self._key(id_)], UpstreamGarbled(self._name, f"its answer cannot be read: {reason}"))
 
@@ -290,7 +290,7 @@ class Peer:
         another comes within a moment, its caller would wait in vain.
         """
         id_ = bytes(frame.id)
-        log.debug("answer to nothing", upstream=self._name, size=len(bytes(frame.result)))
+        log.debug("answer to no open request", upstream=self._name, size=len(bytes(frame.result)))
         is_late = self._key(id_) in self._unanswered
         self._unanswered.pop(self._key(id_), None)
         waiting = [pending for pending in self._pending.values() if pending.ends]  # a listen stream has no deadline

@@ -249,7 +249,7 @@ class TokenLedger:
     def _complain(self, reason: str) -> None:
         if not self._has_complained:
             self._has_complained = True
-            log.warning("what results cost and saved cannot be written down", reason=reason)
+            log.warning("token statistics cannot be stored", reason=reason)
 
 
 def _plain(name: str) -> str:

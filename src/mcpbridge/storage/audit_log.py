@@ -148,7 +148,7 @@ class CallLog:
         self._reason = reason
         if not self._has_complained:
             self._has_complained = True
-            log.warning("entries are missing in the call log", file=str(self._locate()), reason=reason)
+            log.warning("entries are missing from the call log", file=str(self._locate()), reason=reason)
 
     # -- retention
 

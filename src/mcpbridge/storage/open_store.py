@@ -229,7 +229,7 @@ class LazyStore:
         if error.what not in self._complaints:
             self._complaints.add(error.what)
             log.warning(
-                "the store cannot be used; what it should keep is lost when the bridge ends",
+                "the store cannot be used; keeping its data in memory until the bridge stops",
                 file=error.file,
                 reason=error.what,
             )

@@ -112,7 +112,7 @@ class SealedFiles:
             return self._cipher().decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], key.encode())
         except (InvalidTag, ValueError):
             # Of another key or damaged: as good as not there, and the next sign-in replaces it.
-            log.warning("stored sign-in cannot be opened and is ignored", file=str(path))
+            log.warning("stored sign-in cannot be decrypted; ignoring it", file=str(path))
             return None
 
     def _save(self, key: str, value: bytes) -> None:

@@ -170,7 +170,7 @@ class ManagedBackend:
                 self.failed = None
             except Exception as error:  # a program's own code
                 reason = self._redact(f"{type(error).__name__}: {error}").removesuffix(": ")[:300]
-                log.error("a backend could not begin", kind=self.backend.kind, exc_info=error)
+                log.error("a backend failed to start", kind=self.backend.kind, exc_info=error)
                 self.failed = Condition("failed", f"it could not begin: {reason}", is_lasting=True)
                 changed()
             yield

@@ -187,7 +187,7 @@ class Discovery:
                 is_lasting = not isinstance(error, UpstreamError)  # such as a package that is missing
                 condition = Condition("failed", self._redact(" ".join(what.split())), is_lasting)
             except Exception as error:  # the task boundary of one backend; the others go on
-                log.error("looking for a backend failed", tool=self._name, exc_info=error)
+                log.error("checking a backend failed", tool=self._name, exc_info=error)
                 condition = Condition("failed", f"a fault of the bridge: {type(error).__name__} (see its log)")
             before, self.condition = self.condition, condition
         if condition != before:

@@ -207,7 +207,7 @@ class Manifest:
         except FileNotFoundError:
             return None, 0.0
         except (OSError, ValueError, RecursionError) as error:
-            log.debug("what a server offered last cannot be read", upstream=name, reason=str(error))
+            log.debug("known lists of a server cannot be read", upstream=name, reason=str(error))
             return None, 0.0
         return entry, seen if seen <= time.time() + 60 else 1.0  # of the future: it tells nothing
 
@@ -251,7 +251,7 @@ class Manifest:
         except OSError as error:
             if not self._has_complained:
                 self._has_complained = True
-                log.debug("what servers offer cannot be kept", directory=str(self._directory), reason=str(error))
+                log.debug("lists of servers cannot be stored", directory=str(self._directory), reason=str(error))
 
     def _make_key(self) -> bytes:
         """The key that counts from now on: this one, unless another process was faster."""

@@ -117,10 +117,10 @@ async def test_a_broken_edit_changes_nothing_and_is_shown_until_it_is_mended(
         assert at.bridge.status()["config_error"] == told["config_error"]
         assert at.bridge.settings is before
         assert await at.reload(text) == told, "with the time of the first"
-        assert at.events("error") == ["the configuration is wrong; the one before stays in effect"], "once"
+        assert at.events("error") == ["the configuration has an error; the previous one stays in effect"], "once"
         assert await at.reload(ONE) == {"ok": True}
         assert at.bridge.status()["config_error"] is None
-        assert "the configuration is right again" in at.events("info")
+        assert "the configuration is valid again" in at.events("info")
 
 
 async def test_a_missing_variable_costs_its_server_alone(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ async def test_an_end_in_order_answers_what_was_read_and_nothing_else(place: Pla
             call = asyncio.create_task(client.call("gated__pass_gate", gate=str(gate), within=20))
             opened = await asyncio.to_thread(gate.open, "wb")  # returns when the server waits for it
             command.process.send_signal(signal.SIGTERM)
-            await command.logged("daemon ends")
+            await command.logged("daemon stopping")
             unread = client.expect(1000)
             await client.write(request("ping", 1000))
             opened.close()

@@ -113,10 +113,10 @@ async def test_who_wants_its_end_gets_it_although_it_is_starting_anew(
         call = asyncio.create_task(client.call("gated__pass_gate", gate=str(gate), within=20))
         opened = await asyncio.to_thread(gate.open, "wb")
         assert (await asyncio.to_thread(told, command, place, "restart"))["restarting"] is True
-        await command.logged("daemon ends")
+        await command.logged("daemon stopping")
         reader, writer = await asyncio.open_unix_connection(socket_of(place, config))
         await asyncio.to_thread(end, command, place)
-        await command.logged("does not start anew")
+        await command.logged("not restarted")
         assert (await asyncio.to_thread(told, command, place, "restart"))["restarting"] is False
         opened.close()
         assert (await call).text == "passed"

@@ -164,7 +164,7 @@ async def test_when_the_model_fails_the_ranker_chooses_and_if_that_finds_nothing
     assert (everything.names, everything.by) == (tuple(TOOLS), "all")
     assert reason in ranked.reason
     assert reason in everything.reason
-    assert [line["event"] for line in logs].count("no choice by a model") == 2
+    assert [line["event"] for line in logs].count("the model did not choose tools") == 2
     assert KEY not in f"{ranked}{logs}"
 
 

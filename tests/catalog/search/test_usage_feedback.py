@@ -225,7 +225,7 @@ async def test_what_cannot_be_written_is_written_later() -> None:
         feedback.observe("ann", QUERY, "jira/create_issue")
         await feedback.flush()
         await feedback.flush()
-    assert [entry["event"] for entry in logs] == ["what served before cannot be kept"]
+    assert [entry["event"] for entry in logs] == ["search feedback cannot be stored"]
     store.is_broken = False
     await feedback.flush()
     later = Feedback(store)

@@ -20,7 +20,7 @@ async def test_files_that_cannot_be_used_are_named_and_the_bridge_serves_on(plac
         for number in range(3):
             assert (await client.call("one__echo", text=str(number))).text == str(number)
         assert client.command
-        line = await client.command.logged("entries are missing in the call log")
+        line = await client.command.logged("entries are missing from the call log")
     assert str(damaged) in line.string
     assert "not a database" in line.string
     assert damaged.read_bytes().startswith(b"this was")

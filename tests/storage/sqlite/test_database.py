@@ -155,7 +155,7 @@ async def test_the_end_does_not_wait_for_ever(tmp_path: Path) -> None:
     turnstile = await busy(database)
     with capture_logs() as logs, anyio.fail_after(10):
         await database.close(0.01)
-    assert [line["event"] for line in logs] == ["a file could not be closed in time; the last entries may be missing"]
+    assert [line["event"] for line in logs] == ["a database was not closed in time; its last entries may be missing"]
     turnstile.go.set()
 
 

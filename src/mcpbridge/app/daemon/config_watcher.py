@@ -116,7 +116,7 @@ class Reloading:
                 self._changed = {"at": now, **{key: names for key, names in told.items() if key != "needs_restart"}}
                 log.info("configuration reloaded", **told)
             elif done.needs_restart:
-                log.info("configuration read; a restart puts it into effect", needs_restart=list(done.needs_restart))
+                log.info("configuration read; restart to apply the changes", needs_restart=list(done.needs_restart))
             if not done and self._changed:
                 told["before"] = self._changed
             return {"ok": True, **told, **({"warnings": list(loaded.warnings)} if loaded.warnings else {})}
@@ -166,14 +166,14 @@ class Reloading:
             told["line"] = line.partition(":")[0]
         told["at"] = datetime.now(UTC).isoformat(timespec="seconds")
         self._bridge.config_error = told
-        log.error("the configuration is wrong; the one before stays in effect", reason=told["message"])
+        log.error("the configuration has an error; the previous one stays in effect", reason=told["message"])
         return told
 
     def _settle(self, before: Settings, loaded: Loaded) -> None:
         """What concerns this process beside the bridge."""
         if self._bridge.config_error is not None:
             self._bridge.config_error = None
-            log.info("the configuration is right again")
+            log.info("the configuration is valid again")
         if loaded.settings.log != before.log:
             from mcpbridge.app.logging_setup import set_up_logs
 

@@ -118,7 +118,7 @@ class _Daemon:
                 around.supervision.ready("serving")
                 log.info("daemon started", config=str(around.config), socket=str(around.held.path))
                 await self._is_ending.wait()
-                log.info("daemon ends", reason=self._ending.reason, clients=len(self._front.connections))
+                log.info("daemon stopping", reason=self._ending.reason, clients=len(self._front.connections))
                 self._tell_supervisor()
                 await self._front.finish(again=self._ending.again)
         return self._ending
@@ -173,7 +173,7 @@ class _Daemon:
             self._is_ending.set()
         elif (before.restarts and not ending.restarts) or (before.again and not ending.again and not ending.restarts):
             self._ending = replace(ending, again=ending.again and before.again, number=ending.number or before.number)
-            log.info("daemon does not start anew", reason=ending.reason)
+            log.info("daemon not restarted", reason=ending.reason)
             self._tell_supervisor()
             self._front.say_at_end(again=self._ending.again)
 
@@ -225,9 +225,9 @@ class _Daemon:
             except OSError as error:
                 is_ours, reason = True, str(error)
             if held.listener is not before:
-                log.warning("its socket was gone; it listens anew", socket=str(held.path))
+                log.warning("the daemon's socket was removed; listening on a new one", socket=str(held.path))
             if reason and reason != trouble:
-                log.warning("clients do not find this daemon any more", reason=reason)
+                log.warning("clients cannot find this daemon any more", reason=reason)
             trouble = reason
             if not is_ours and self._front.is_empty and not self._goes_on():
                 self._end(Ending(reason))
@@ -264,13 +264,11 @@ class _Daemon:
                 if upstream.status.reason.startswith(NOT_FOUND):
                     upstream.connection.poke()
         if network := more_network(os.environ, hello.environ):
-            log.info(
-                "variables of a client's environment are handed to servers", names=list(network), process=hello.pid
-            )
+            log.info("environment variables of a client are passed to servers", names=list(network), process=hello.pid)
             os.environ.update(network)  # servers get them at their next start
         reloading = self._running.reloading
         if reloading is not None and (more := adopted(reloading.missing, hello.environ)):
-            log.info("variables of a client's environment are used", names=list(more), process=hello.pid)
+            log.info("environment variables of a client are used", names=list(more), process=hello.pid)
             await reloading.reload(more)
 
     def _listings(self) -> str:

@@ -160,12 +160,12 @@ class SocketFront:
             except (BlockingIOError, ConnectionAbortedError):
                 return
             except OSError as error:
-                log.warning("no connection can be taken for a moment", reason=str(error))
+                log.warning("cannot accept connections for a moment", reason=str(error))
                 self.stop_accepting()
                 self._pause = self._loop.call_later(_NO_DESCRIPTORS, self._accept_from_now)
                 return
             if not _is_own(connected):
-                log.warning("a connection of another user was refused")
+                log.warning("connection of another user refused")
                 connected.close()
                 continue
             connected.setblocking(False)  # noqa: FBT003 - its only parameter

@@ -103,7 +103,7 @@ async def look_at(
         except BridgeError as error:  # before there was a channel: no such program, a certificate, no connection
             found = looking.failed(error)
         except Exception as error:
-            log.exception("server failed in an unexpected way", upstream=name)
+            log.exception("server failed unexpectedly", upstream=name)
             found = looking.failed(BridgeError(f"{type(error).__name__}: {error}"))
         if found is not None:
             return looking.with_words(found)

@@ -52,7 +52,7 @@ class DefinitionCache:
                 try:
                     data = encode(SavedDefinitions(self._program, checked, known.listed))
                 except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-                    log.debug("forms cannot be kept", upstream=server, reason=str(error))
+                    log.debug("definitions cannot be stored", upstream=server, reason=str(error))
                 else:
                     self._save(key_of(server), data)
             known.forget_unused()
@@ -65,7 +65,7 @@ class DefinitionCache:
                 if saved.program == self._program:
                     return saved
             except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-                log.debug("forms cannot be read", upstream=server, reason=str(error))
+                log.debug("stored definitions cannot be read", upstream=server, reason=str(error))
         return SavedDefinitions(self._program, {}, {})
 
 

@@ -413,7 +413,7 @@ class ModelRouter:
             return self._failed(failed, is_services=False)
 
     def _failed(self, failed: ModelFailed, *, is_services: bool) -> Chosen:
-        log.info("no choice by a model", provider=self._settings.provider, reason=str(failed)[:200])
+        log.info("the model did not choose tools", provider=self._settings.provider, reason=str(failed)[:200])
         until = self._clock() + AGAIN
         if is_services:
             self._failures += 1

@@ -115,7 +115,7 @@ class Search:
         try:
             await self._remake_of(snapshot)
         except Exception as error:
-            log.error("tools cannot be searched", exc_info=error)
+            log.error("searching tools failed", exc_info=error)
             self._failed = snapshot
         if self._snapshot() is not snapshot:
             asyncio.get_running_loop().call_soon(self.refresh)  # it was told of this while it was busy

@@ -284,4 +284,4 @@ class Feedback:
     def _complain(self, error: StoreFailed) -> None:
         if not self._has_complained:
             self._has_complained = True
-            log.warning("what served before cannot be kept", reason=str(error))
+            log.warning("search feedback cannot be stored", reason=str(error))

@@ -146,11 +146,11 @@ class Service:
             finally:
                 await response.aclose()
         except (httpx2.UnsupportedProtocol, httpx2.LocalProtocolError, httpx2.InvalidURL, UnicodeError) as error:
-            log.warning("a model's service cannot be asked", purpose=self._account.purpose, error=type(error).__name__)
+            log.warning("model service cannot be called", purpose=self._account.purpose, error=type(error).__name__)
             raise ModelFailed(f"`{self._account.section}` has an address or a key that cannot be used") from error
         except (httpx2.HTTPError, OSError) as error:
             reason = self._redactor(str(error))
-            log.warning("a model's service is out of reach", purpose=self._account.purpose, error=reason)
+            log.warning("model service unreachable", purpose=self._account.purpose, error=reason)
             raise _Passing(f"the {self._account.purpose} service cannot be reached") from error
         raise self._refusal(response, refusal, refused)
 
@@ -164,7 +164,7 @@ class Service:
                 if parameter not in refused and re.search(rb"\b%b\b" % parameter.encode(), body):
                     return _Unwanted(parameter)
         answer = excerpt(body, self._redactor)
-        log.warning("a model's service refused", purpose=self._account.purpose, status=status, answer=answer)
+        log.warning("model service refused the request", purpose=self._account.purpose, status=status, answer=answer)
         reason = f"the {self._account.purpose} service answered with HTTP status {status}"
         if status in (408, 429) or status >= 500:
             return _Passing(reason, seconds_to_wait(response.headers.get("retry-after", ""), datetime.now(UTC)))

@@ -223,7 +223,7 @@ class LegacyElicitor:
                     )
                     client.project = _project_of(client, _first_root(roots))
                 except QuestionRefused as refused:
-                    log.info("client gave no roots", reason=str(refused))
+                    log.info("client did not list its roots", reason=str(refused))
                     client.project_again_at = clock() + PROJECT_PAUSE
             return client.known_project
 
@@ -303,7 +303,7 @@ def _project_of(client: Client, root: str) -> str:
         return root
     project = within(root, client.projects)
     if uri_of_elsewhere(project):
-        log.info("project of a client over HTTP is not below `http.projects`", root=root[:200])
+        log.info("project of an HTTP client is outside `http.projects`", root=root[:200])
     return project
 
 

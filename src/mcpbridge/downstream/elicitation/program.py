@@ -61,7 +61,7 @@ class ProgramAnswers:
         except QuestionRefused:
             raise
         except Exception as error:  # the program's own code
-            log.exception("a question could not be answered by the program", method=method)
+            log.exception("the program failed to answer a question", method=method)
             raise QuestionRefused(f"The program failed to answer {method}") from error
 
     def answered(self, frame: Frame) -> bool:

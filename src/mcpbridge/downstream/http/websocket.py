@@ -215,7 +215,9 @@ class _Connection(asyncio.Protocol):
             self._silent_ticks = 0
         self._pending_before = pending
         if self._silent_ticks >= SILENT_TICKS:
-            log.info("client answers no pings; closing its connection", seconds=self._silent_ticks * self._interval)
+            log.info(
+                "client does not answer pings; closing its connection", seconds=self._silent_ticks * self._interval
+            )
             self._transport.abort()
             return
         self._silent_ticks += 1

@@ -111,7 +111,7 @@ class _Stream:
                 try:
                     await self._upstream.listen_to_tasks(list(self._public_ids), self._heard)
                 except BridgeError as error:
-                    log.info("no news of tasks", upstream=self._upstream.name, error=str(error))
+                    log.info("task status unavailable", upstream=self._upstream.name, error=str(error))
                 looking.cancel()
             if not self.first.done():
                 self.first.set_result(None)
@@ -137,7 +137,7 @@ class _Stream:
             if public_id is not None:
                 self._send(self._tasks.for_client(self._client, self._upstream.name, public_id, task))
         except (BridgeError, msgspec.DecodeError, KeyError) as error:
-            log.info("news of a task not passed on", upstream=self._upstream.name, error=str(error))
+            log.info("task status not forwarded", upstream=self._upstream.name, error=str(error))
 
     def _send(self, task: Body) -> None:
         task.drop("resultType")
@@ -154,7 +154,7 @@ class _Stream:
             try:
                 self._send(await self._tasks.look(self._client, self._upstream.name, id_, public_id))
             except BridgeError as error:
-                log.info("task not found again", upstream=self._upstream.name, error=str(error))
+                log.info("task not found", upstream=self._upstream.name, error=str(error))
 
 
 def _acknowledged(params: Raw) -> list[str]:

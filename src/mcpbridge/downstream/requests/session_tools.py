@@ -198,6 +198,6 @@ async def _begins(backend: Backend, stack: AsyncExitStack) -> bool:
         async with asyncio.timeout(_SECONDS):
             await stack.enter_async_context(backend.running(lambda: None))
     except Exception as error:
-        log.error("a backend of the resolver could not begin", exc_info=error)
+        log.error("a backend of the resolver failed to start", exc_info=error)
         return False
     return True

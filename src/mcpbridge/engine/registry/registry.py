@@ -98,7 +98,7 @@ class Registry:
                 entries = [entry for data in await self._stored.all() if (entry := self._parsed(data)) is not None]
                 await self._begin_with(entries)
         except StoreFailed as error:
-            log.error("what was added while the bridge ran cannot be read", reason=str(error))
+            log.error("servers and tools added at run time cannot be read", reason=str(error))
         finally:
             self.loaded.set()
 
@@ -110,7 +110,7 @@ class Registry:
             rules.refuse_keeping(self._base(), entry)
             parsed = self._read(entry.section, entry.name, entry.table) if entry.table is not None else None
         except (msgspec.DecodeError, BridgeError) as error:
-            log.error("something that was added while the bridge ran is left out", reason=self._redact(str(error)))
+            log.error("a server or tool added at run time is left out", reason=self._redact(str(error)))
             return None
         return replace(entry, is_stored=True), parsed
 
@@ -129,7 +129,7 @@ class Registry:
                 await self._effect(self._now.having(entry, parsed))
             except BridgeError as error:
                 reason = self._redact(str(error))
-                log.error("something that was added while the bridge ran is left out", name=entry.name, reason=reason)
+                log.error("a server or tool added at run time is left out", name=entry.name, reason=reason)
 
     # -- changing
 
@@ -301,7 +301,9 @@ class Registry:
         try:
             await self._stored.change(before.entries.get(entry.key), None)
         except StoreFailed as error:
-            log.error("what lay over the file cannot be forgotten", name=entry.name, reason=str(error))
+            log.error(
+                "run-time changes that the file now contains cannot be deleted", name=entry.name, reason=str(error)
+            )
         log.info("configuration file changed", section=entry.section, name=entry.name, by=entry.by)
         return done
 

@@ -168,7 +168,7 @@ class ToolSearch:
                 found = find(query, settings.max_tools, visible, ranker)
                 return [one.id for one in found.abilities[: settings.max_tools]] if found.fits else None
         except Exception as error:  # noqa: BLE001 - whatever is wrong with the search, a list is answered
-            log.warning("tools cannot be chosen", error=str(error))
+            log.warning("the model cannot choose tools", error=str(error))
             return None
         texts = {wire: self.search.text_of(ref) for wire, ref in self._refs(visible).items()}
         # What the model of one client chose is for that client alone.

@@ -80,7 +80,7 @@ class Finished:
             body = _encode({"raw": result.raw, "artifacts": result.artifacts, "paused": result.paused})
             await self._store.put(KIND, body, principal=self._user, expires_in=KEPT_SECONDS, handle=handle)
         except (StoreFailed, Misshapen, TypeError, ValueError, RecursionError) as error:
-            log.warning("result of a run not kept", run=self._run, error=str(error))
+            log.warning("result of a run not stored", run=self._run, error=str(error))
 
     async def find(self, handle: str, call: ToolCall[Any, Any]) -> CallResult[Any] | None:
         """What came of a call before, perhaps that it is paused; None: it was not made, or that is not known.

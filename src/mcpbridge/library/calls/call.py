@@ -51,7 +51,7 @@ class Listener(Generic[T]):
         except Exception as error:  # noqa: BLE001 - the program's own, whatever it is
             if self._error is None:
                 self._error = error
-                log.warning("a function that hears of calls failed", error=type(error).__name__)
+                log.warning("an event callback failed", error=type(error).__name__)
 
     def settle(self, results: Sequence[CallResult[Any]]) -> None:
         """The calls are over, and this is what came of them.

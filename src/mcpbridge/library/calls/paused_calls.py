@@ -364,7 +364,7 @@ class PausedCalls:
         try:
             raw: dict[str, Any] = decoded(bytes(record.result))
         except msgspec.DecodeError as error:
-            log.warning("what came of a paused call cannot be read", id=record.id, error=str(error))
+            log.warning("outcome of a paused call cannot be read", id=record.id, error=str(error))
             return failed(f"What came of {record.tool} cannot be read: {error}")
         return result_of(raw, artifacts=await self._requests.artifacts_of(meta_of(raw), record.principal))
 

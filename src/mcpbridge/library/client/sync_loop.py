@@ -156,7 +156,7 @@ class LoopThread(Generic[T]):
         with suppress(RuntimeError):  # an interrupt came before it was seen to start; it ends by itself
             self._thread.join(max(0.0, (self._ends_by or 0.0) - time.monotonic()))
         if self._thread.is_alive():
-            log.error("a bridge does not end: something blocks its thread; its servers end with this process")
+            log.error("the bridge does not stop: something blocks its thread; its servers end with this process")
             with self._changes:
                 self._is_open = False
             for future in list(self._waited_for):
@@ -190,9 +190,7 @@ class LoopThread(Generic[T]):
 
     def _tell_end_of(self, living: asyncio.Task[None]) -> None:
         if not living.done():
-            log.error(
-                "a bridge does not end: something in it does not heed that it is cancelled; its servers are killed"
-            )
+            log.error("the bridge does not stop: a task ignores its cancellation; killing its servers")
         if not living.done() or living.cancelled():
             self._tell(None)
         elif (error := living.exception()) is not None:
@@ -317,7 +315,7 @@ async def _drop(tasks: Collection[asyncio.Task[Any]]) -> None:
     for task in tasks:
         work = task.get_coro()
         what = getattr(work, "__qualname__", "")
-        log.warning("something does not heed that it is cancelled, and is dropped", what=what)
+        log.warning("a task ignores its cancellation and is abandoned", what=what)
         task._log_destroy_pending = False  # noqa: SLF001  # pyright: ignore  # this was said just now
         with suppress(Exception):
             work.close()
@@ -365,7 +363,7 @@ def _end_all() -> None:
         try:
             thread.close()
         except Exception:
-            log.exception("a bridge ended badly at exit")
+            log.exception("the bridge failed to stop at exit")
 
 
 class SyncRun:

@@ -87,7 +87,7 @@ def _reason(tool: str, answer: object) -> str:
 def _refused(tool: str, error: Exception) -> NotPermitted:
     """What an error says may hold arguments, so neither clients nor the log are told it; the log tells where it was."""
     where = "".join(traceback.format_tb(error.__traceback__))
-    log.error("whether a call needs approval cannot be told", tool=tool, error=type(error).__name__, trace=where)
+    log.error("the function that decides about approval failed", tool=tool, error=type(error).__name__, trace=where)
     return NotPermitted(
         f"Whether a person has to approve this call of {tool} cannot be told: its `requires_approval` failed "
         f"({type(error).__name__})"

@@ -319,7 +319,7 @@ def _of_record(body: bytes, until: float) -> Pending | None:
     try:
         request = _decode_request(body)
     except (msgspec.DecodeError, RecursionError):
-        log.warning("a request for approval in the store cannot be read")
+        log.warning("a stored approval request cannot be read")
         return None
     return Pending(request, is_waiting=request.expires > time.time(), until=until)
 

@@ -163,7 +163,7 @@ class AbandonedCalls:
                 RESULTS, data, principal=abandoned.owner, expires_in=self.lifetime, handle=abandoned.id
             )
         except StoreFailed as error:
-            log.warning("a late result cannot be kept", tool=abandoned.key[0], reason=str(error))
+            log.warning("a late result cannot be stored", tool=abandoned.key[0], reason=str(error))
             return False
         return True
 

@@ -150,7 +150,7 @@ class _Compress:
             if rewritten is None:
                 result = await rewriter.honest(result) if self._is_guarded else result
         except Exception as error:
-            log.error("a result cannot be rewritten, so it is passed whole", tool=self._id, exc_info=error)
+            log.error("a result cannot be shortened; passing it whole", tool=self._id, exc_info=error)
         if rewritten is None and not self._is_guarded:
             return result
         line = self._line(call.caller.name)
@@ -225,7 +225,7 @@ class LargeTools:
         try:
             entries = await self._store.entries(_KIND, principal="", limit=MOST)
         except StoreFailed as error:
-            log.debug("which tools have large results is not known", reason=str(error))
+            log.debug("records of tools with large results cannot be read", reason=str(error))
             return
         self._learn(entry.handle for entry in entries)
 
@@ -254,4 +254,4 @@ class LargeTools:
         try:
             await self._store.put(_KIND, b"", principal="", expires_in=_SECONDS, handle=tool)
         except StoreFailed as error:
-            log.debug("that a tool has large results cannot be kept", tool=tool, reason=str(error))
+            log.debug("record of a tool with large results cannot be stored", tool=tool, reason=str(error))

@@ -125,7 +125,7 @@ class _Retried:
                         raise
                     raise told from error
                 was_sent = was_sent or why == "harmless"
-                log.info("trying again", upstream=call.upstream, tool=call.target, reason=str(error), wait=wait)
+                log.info("retrying", upstream=call.upstream, tool=call.target, reason=str(error), wait=wait)
             await asyncio.sleep(wait)
             call.deadline = deadline
             call.note("retries", tries)

@@ -75,7 +75,7 @@ class ValidateArguments:
                 return None
             check = compiled(schema, levels, width_of(schema))
         except (Uncheckable, *_UNREADABLE) as error:
-            log.info("arguments are not checked", tool=tool.id, reason=str(error)[:200])
+            log.info("arguments not validated", tool=tool.id, reason=str(error)[:200])
             return None
         return _Arguments(tool.wire, check, defaults, options).run
 
@@ -104,7 +104,7 @@ class _Arguments:
         except ArgumentsRefused as refused:
             return _fail(refused)
         except _UNREADABLE:
-            log.debug("arguments cannot be looked at", tool=self._name)
+            log.debug("arguments cannot be read", tool=self._name)
             return proceed(call)
         told: Any = [slip.to_json() for slip in slips]
         if not slips and call.continues and call.facts:

@@ -175,7 +175,7 @@ def compiled(schema: Schema, levels: int = 0, width: Width = NARROW) -> Check:
             if lighter == schema:
                 raise
             validator = validator_of(lighter)
-            log.info("patterns too large to be checked are left out")
+            log.info("patterns too large to check are ignored")
     except (ValueError, TypeError, RecursionError) as error:
         raise Uncheckable(str(error).partition("\n")[0][:200]) from error
     return Check(schema, validator, levels, width)

@@ -69,7 +69,7 @@ def remove_folder(folder: str) -> None:
     try:
         _clear(folder)
     except OSError as error:
-        log.warning("a work folder cannot be removed", folder=folder, reason=error.strerror)
+        log.warning("work folder cannot be removed", folder=folder, reason=error.strerror)
     finally:
         if (lock := _locks.pop(folder, None)) is not None:
             os.close(lock)

@@ -277,7 +277,7 @@ class Database:
         with anyio.move_on_after(seconds, shield=True):
             await ended
         if ended.cancelled():  # the thread is a daemon: if the disk hangs, the process can end all the same
-            log.warning("a file could not be closed in time; the last entries may be missing", file=str(self.path))
+            log.warning("a database was not closed in time; its last entries may be missing", file=str(self.path))
 
     def _hand_over(self, job: _Job) -> None:
         if self._is_closed:
@@ -314,7 +314,7 @@ class Database:
             patience.apply(connection)
             return _done(connection, jobs, str(self.path), patience)
         except BaseException as error:
-            log.exception("the thread of a file failed in an unexpected way", file=str(self.path))
+            log.exception("the thread of a database failed unexpectedly", file=str(self.path))
             with suppress(Exception):  # the next work opens it anew
                 file.close()
             failed = _as_ours(error, str(self.path))
@@ -429,4 +429,4 @@ def _finish(outcomes: Sequence[_Outcome]) -> None:
             try:
                 job.done(error)
             except Exception as failure:  # those behind it wait, too
-                log.exception("what waited for a file failed", exc_info=failure)
+                log.exception("an operation on a database failed", exc_info=failure)

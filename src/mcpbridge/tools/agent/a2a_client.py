@@ -262,7 +262,7 @@ class Exchange:
             if not self.record.goes_on:
                 raise
             log.info(
-                "an agent's stream broke off; its task is asked for", upstream=self._call.upstream, reason=error.what
+                "the agent's stream ended early; polling its task", upstream=self._call.upstream, reason=error.what
             )
         if not has_reported:
             raise UpstreamGone(self._call.upstream, "it ended its answer without telling anything")
@@ -306,6 +306,8 @@ class Exchange:
             try:
                 await self._caller.request(self._call.upstream, self._interface, "cancel", params)
             except (AgentAnsweredError, UpstreamError) as error:
-                log.info("an agent's task may go on", upstream=self._call.upstream, reason=type(error).__name__)
+                log.info(
+                    "the agent's task may still be running", upstream=self._call.upstream, reason=type(error).__name__
+                )
         if waiting.cancelled_caught:
-            log.info("an agent's task may go on", upstream=self._call.upstream, reason="it did not answer")
+            log.info("the agent's task may still be running", upstream=self._call.upstream, reason="it did not answer")

@@ -89,7 +89,7 @@ class CommandBackend:
         except ToolInactive as inactive:
             self._settle(Condition("failed", inactive.why, is_lasting=True))
         except Exception as error:
-            log.error("it cannot be found out whether there is a sandbox", exc_info=error)
+            log.error("the check for a sandbox failed", exc_info=error)
             self._settle(Condition("failed", f"no sandbox could be tried out ({type(error).__name__})"))
         else:
             self._settle(Condition("ready"))

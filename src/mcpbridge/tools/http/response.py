@@ -47,7 +47,7 @@ class Output:
             try:
                 self._check = check_of(self.schema)
             except ValueError as error:
-                log.warning("results cannot be checked against an output schema", error=str(error))
+                log.warning("results cannot be validated against an output schema", error=str(error))
                 self._check = lambda _: ""
         if bytes(memoryview(structured)[:1]) != b"{":
             return "it is no object"

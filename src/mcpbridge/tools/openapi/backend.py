@@ -280,7 +280,7 @@ class OpenApiBackend:
         if document_tools.dropped:
             first = document_tools.dropped[0]
             log.warning(
-                "operations left out",
+                "operations skipped",
                 tools=self._name,
                 count=len(document_tools.dropped),
                 first=first.operation,
@@ -293,7 +293,7 @@ class OpenApiBackend:
         """A service that answers in another way than it says: what it says is told no more."""
         if self._outputs.pop(operation.name, None) is None:
             return
-        log.info("answers are not as the document says", tools=self._name, tool=operation.name)
+        log.info("answers do not match the document", tools=self._name, tool=operation.name)
         definition = {key: value for key, value in operation.definition.items() if key != "outputSchema"}
         changed = replace(operation, definition=definition, encoded=encode(definition))
         self._offer(

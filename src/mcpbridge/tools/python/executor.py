@@ -224,7 +224,7 @@ class ExecutorBackend(PythonBackend[Executor]):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._invoker.value(close)
         except Exception as error:  # noqa: BLE001 - whatever it is, the bridge goes on ending
-            log.warning("an executor did not close", tool=self._name, reason=self._invoker.describe_error(error))
+            log.warning("an executor failed to close", tool=self._name, reason=self._invoker.describe_error(error))
 
     async def _deploy(self, upstream: str) -> None:
         """Return when it is deployed.

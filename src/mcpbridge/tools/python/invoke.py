@@ -118,7 +118,7 @@ class Threads:
                     await self._over.wait()
             self._over = None
         if self._running:
-            log.warning("code of a tool does not end; it is left behind", tool=self._name, threads=self._running)
+            log.warning("code of a tool does not stop; abandoning it", tool=self._name, threads=self._running)
 
 
 Fold = Callable[[Any, Any], Any]
@@ -333,7 +333,7 @@ class Invoker:
                 for over in waiting:
                     await over.wait()
         except TimeoutError:
-            log.warning("code of a tool does not end", tool=self._name)
+            log.warning("code of a tool does not stop", tool=self._name)
         await self._threads.end()
 
     async def health(self, check: Callable[..., Any]) -> Health:
@@ -363,7 +363,7 @@ class Invoker:
         if isinstance(error, asyncio.CancelledError | KeyboardInterrupt | GeneratorExit):
             raise error
         if isinstance(error, EventRefused | Misshapen):
-            log.warning("a tool gave what it should not", tool=tool, reason=self.redact(str(error)))
+            log.warning("a tool returned an invalid value", tool=tool, reason=self.redact(str(error)))
             return failure(self.redact(f"The tool '{tool}' is at fault: {error}"))
         self.log_failure("a tool failed", error, tool=tool)
         if isinstance(error, BridgeError):  # its name and advice are for programs

@@ -105,7 +105,7 @@ class Authorization:
         except BridgeError as error:
             failure = error
         except Exception as error:
-            log.exception("authorization failed in an unexpected way", upstream=self.name)
+            log.exception("authorization failed unexpectedly", upstream=self.name)
             failure = UpstreamUnavailable(
                 self.name, f"{type(error).__name__} in the bridge while signing in; see the log"
             )
@@ -131,7 +131,7 @@ class Authorization:
             grant = self.account.grant
             if grant is None or time.time() >= grant.expires_at:
                 raise
-            log.info("token not renewed yet", upstream=self.name, reason=str(error))
+            log.info("token not renewed; trying again later", upstream=self.name, reason=str(error))
             self.account.renew_at = min(time.time() + RENEW_AGAIN, grant.expires_at)
         else:
             if self.account.token == used:
@@ -202,7 +202,7 @@ class Authorization:
             async with self.account.locked("sign-in", SIGN_IN_SECONDS):
                 await self.account.load()
                 if not self.account.token or self.account.token == used:
-                    log.info("signing in with a person", upstream=self.name)
+                    log.info("asking a person to sign in", upstream=self.name)
                     await self._sign_in_here_or_elsewhere(used, asked, show_and_note)
         except SignInNeeded:
             raise

@@ -108,4 +108,4 @@ async def _contained(work: Coroutine[Any, Any, None]) -> None:
         await work
     except Exception:
         # One server's sign-in (its store on a disk that fails, say) must not end all the others with it.
-        log.exception("a sign-in ended in an unexpected way")
+        log.exception("a sign-in failed unexpectedly")

@@ -229,7 +229,7 @@ class Account:
                 raise UpstreamUnavailable(self.name, "another bridge has been signing in for too long") from None
             except (ConfigError, OSError) as error:
                 # Without a place to store anything there is nothing to share with other processes either.
-                log.warning("no lock for sign-ins", upstream=self.name, reason=str(error))
+                log.warning("cannot lock the stored sign-ins", upstream=self.name, reason=str(error))
             yield
 
     def _about(self, http: "OAuthHttp", challenge: Challenge, *, before: Grant | None = None) -> "SignIn":

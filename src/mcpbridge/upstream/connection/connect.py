@@ -113,7 +113,7 @@ class ConnectionAttempt:
                     self._connection.is_renewing = True  # on another connection it may work
                     return str(error)
         except ProbeKilled:
-            log.info("upstream does not bear the probe for its era; using the handshake", upstream=self._name)
+            log.info("upstream rejects the probe for modern revisions; using the handshake", upstream=self._name)
             self.era = "legacy"
             return None
         except _OtherTransport:
@@ -148,7 +148,7 @@ class ConnectionAttempt:
         return self._questions.declared
 
     def _unexpected(self, error: Exception) -> str:
-        log.exception("upstream failed in an unexpected way", upstream=self._name)
+        log.exception("upstream failed unexpectedly", upstream=self._name)
         return f"{type(error).__name__} in the bridge; see the log"
 
     async def _serve(self, session: UpstreamSession) -> str | None:

@@ -157,7 +157,7 @@ class IdleStop:
         while connection.is_asking or connection.waiting:
             await asyncio.sleep(ASKING_SECONDS)
             await usage.idle(seconds)
-        log.info("upstream idle", upstream=self._name)
+        log.info("idle upstream stopped", upstream=self._name)
         usage.has_served = False  # what it held is gone
         connection.retire()
 

@@ -76,7 +76,7 @@ class OnDemandInstances:
                 f"Server '{name}' has {base.settings.max_instances} sessions for other kinds of clients "
                 "(`max_instances`); another one is not opened"
             )
-        log.info("another instance", upstream=name, declares=sorted(profile.capabilities(modern=True)))
+        log.info("further instance started", upstream=name, declares=sorted(profile.capabilities(modern=True)))
         instance = self._spares.pop(name, None) if base.is_shared else None
         if instance is None:
             instance = self._start(self._make(key, name, project))

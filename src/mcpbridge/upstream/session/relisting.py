@@ -117,7 +117,7 @@ class Relisting:
                 while self.is_due and self._in_force < wanted:
                     await self._progress.wait()
         except TimeoutError:
-            log.info("a list that changed is not there in time", upstream=self._name, seconds=MAX_WAIT)
+            log.info("a changed list did not arrive in time", upstream=self._name, seconds=MAX_WAIT)
         finally:
             self._waiting -= 1
 

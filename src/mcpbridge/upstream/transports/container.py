@@ -169,7 +169,7 @@ async def _removed_at_the_end(engine: Engine, container: str) -> AsyncGenerator[
             try:
                 await asyncio.to_thread(watch.wait, _REMOVE_SECONDS)
             except subprocess.TimeoutExpired:
-                log.warning("a container was not removed in time; its reaper goes on trying", container=container)
+                log.warning("a container was not removed in time; its reaper keeps trying", container=container)
                 watch.returncode = 0  # it is left to itself
 
 
@@ -253,7 +253,7 @@ def _remove_orphans(engine: Engine) -> str:
         if gone:
             _engine(engine, "kill", *gone)  # `rm` alone would wait 10 s for each to end by itself
             _engine(engine, "rm", "--force", *gone)
-            log.info("containers of a bridge that was killed are removed", count=len(gone))
+            log.info("removing containers of a killed bridge", count=len(gone))
     except subprocess.TimeoutExpired:
         return f"it does not answer within {_ANSWER_SECONDS:g} s"
     except OSError as error:

@@ -97,7 +97,7 @@ class EventStreams:
             if status == 200:
                 was_open = True
             elif status and status not in _PASSING:
-                log.debug("server gives no stream of its own", upstream=self._name, status=status)
+                log.debug("server offers no GET stream", upstream=self._name, status=status)
                 return was_open and status in {400, 404}
             if place.events > seen:
                 backoff.reset()

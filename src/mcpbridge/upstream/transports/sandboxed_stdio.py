@@ -80,7 +80,7 @@ class SandboxedTransport(StdioTransport):
     async def _wrapped(self, runner: Runner) -> Wrapped:
         assert isinstance(runner, Isolation), "only the real sandbox starts programs that live long"
         if runner.is_off:
-            log.warning("the sandbox is switched off: the server runs outside of it", upstream=self._upstream)
+            log.warning("the sandbox is off: the server runs without it", upstream=self._upstream)
         if (missing := await why_none(runner)) is not None:
             raise UpstreamUnavailable(self._upstream, f"it is to run in a sandbox, but {missing[0]}. {missing[1]}")
         settings = self._settings

@@ -219,7 +219,7 @@ class SseTransport(RemoteTransport):
     def heard_trouble(self, failure: Failure) -> None:
         """Keep what went wrong with a POST."""
         self._last_words = failure.error.what if isinstance(failure.error, UpstreamError) else str(failure.error)
-        log.debug("HTTP trouble", upstream=self.name, reason=self._last_words)
+        log.debug("HTTP error", upstream=self.name, reason=self._last_words)
 
 
 class _SseChannel:

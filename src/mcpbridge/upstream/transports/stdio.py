@@ -263,7 +263,7 @@ class _StdioChannel:
         self._noise += 1
         self._keep_noise(noise.text)
         if self._noise <= 3:  # more of it says nothing new
-            log.warning("server writes text to stdout that is no message", upstream=self._name, size=len(noise.text))
+            log.warning("server writes text to stdout that is not a message", upstream=self._name, size=len(noise.text))
 
     def _stderr_arrived(self, data: bytes) -> None:
         if self._is_line_too_long:

@@ -416,7 +416,7 @@ class _HttpChannel:
     def _report(self, failure: Failure) -> None:
         text = failure.error.what if isinstance(failure.error, UpstreamError) else str(failure.error)
         self._on_trouble(text)
-        log.debug("HTTP trouble", upstream=self._name, reason=text)
+        log.debug("HTTP error", upstream=self._name, reason=text)
 
 
 def _answer_in(body: bytes, id_: bytes, status: int) -> Frame | None:

@@ -200,7 +200,7 @@ class Upgrade:
         trouble = protocol.handshake_exc
         if trouble is None and answer is not None:
             if protocol.subprotocol is None:
-                log.info("server names no WebSocket subprotocol; taking it for `mcp`", upstream=self._name)
+                log.info("server names no WebSocket subprotocol; assuming `mcp`", upstream=self._name)
             return None
         if answer is None or answer.status_code == 101:
             if trouble is None or isinstance(trouble.__cause__, EOFError):

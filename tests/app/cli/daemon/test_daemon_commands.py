@@ -147,7 +147,7 @@ async def test_up_while_one_ends_starts_the_next(place: Place) -> None:
             call = asyncio.create_task(client.call("gated__pass_gate", gate=str(gate), within=20))
             opened = await asyncio.to_thread(gate.open, "wb")
             ending.process.terminate()
-            await ending.logged("daemon ends")
+            await ending.logged("daemon stopping")
             async with place.started("up", "--json", "--config", str(config)) as up:
                 assert up.process.stdout
 

@@ -94,7 +94,7 @@ async def test_a_damaged_file_is_begun_anew_with_a_warning(tmp_path: Path, conte
             assert await cache.get([one]) == {}
             await cache.put({one: b"\1\2"})
             assert await cache.get([one]) == {one: b"\1\2"}
-    assert [entry["event"] for entry in logs] == ["the cache of vectors was damaged and is begun anew"]
+    assert [entry["event"] for entry in logs] == ["the vector cache was damaged; starting with an empty one"]
 
 
 async def test_damage_that_is_met_later_is_seen_to_as_well(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ async def test_damage_that_is_met_later_is_seen_to_as_well(tmp_path: Path) -> No
             await cache.put({some[0]: b"\2"})
             await cache.put({some[0]: b"\2"})
             assert await cache.get(some[:1]) == {some[0]: b"\2"}
-    assert "the cache of vectors was damaged and is begun anew" in [entry["event"] for entry in logs]
+    assert "the vector cache was damaged; starting with an empty one" in [entry["event"] for entry in logs]
 
 
 async def test_another_programs_file_is_left_alone(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ async def test_another_programs_file_is_left_alone(tmp_path: Path) -> None:
                 await cache.put({keys(1)[0]: b"\1"})
                 assert await cache.get(keys(1)) == {}
     assert path.read_bytes() == before
-    assert [entry["event"] for entry in logs] == ["vectors cannot be kept; they are made anew at each start"]
+    assert [entry["event"] for entry in logs] == ["vectors cannot be stored; they are computed at each start"]
 
 
 def test_the_file_lies_in_the_users_cache(tmp_path: Path) -> None:

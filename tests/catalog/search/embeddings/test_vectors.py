@@ -139,7 +139,7 @@ async def test_a_model_that_fails_is_asked_again_and_complained_of_once() -> Non
             vectors.want(["a dog"])
             await vectors.settled()
             assert vectors.tool("a dog") == direction(ABOUT["dog"])
-    assert [entry["event"] for entry in logs] == ["tools are found without a model"]
+    assert [entry["event"] for entry in logs] == ["searching tools without the embedding model"]
 
 
 async def test_a_query_that_fails_is_answered_without() -> None:

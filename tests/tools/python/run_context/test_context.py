@@ -349,7 +349,7 @@ async def test_a_value_that_fits_no_more_begins_anew(tmp_path: Path, capsys: pyt
 
     async with bridge_with(given(counting(Context[Other])), tmp_path / "s.db") as bridge:
         assert [await result(bridge, "count") for _ in range(2)] == [11, 12]
-    assert "a kept context does not fit its type" in capsys.readouterr().out
+    assert "a stored context does not match its type" in capsys.readouterr().out
 
 
 def test_what_cannot_be_a_context_is_refused_where_the_tool_is_made() -> None:
@@ -626,7 +626,7 @@ async def test_a_store_that_takes_nothing_costs_no_call_its_result(
     bridge.contexts._store = store  # pyright: ignore[reportPrivateUsage] - in the place of a disk that is full
     async with bridge:
         assert [await result(bridge, "count") for _ in range(2)] == [1, 1]
-    assert capsys.readouterr().out.count("a context could not be kept") == 2
+    assert capsys.readouterr().out.count("a context could not be stored") == 2
 
 
 async def test_a_handler_that_fails_and_leaves_what_does_not_fit_is_told_of_its_failure() -> None:

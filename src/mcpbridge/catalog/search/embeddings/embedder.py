@@ -246,7 +246,7 @@ class VectorCache:
 
     async def _failed(self, error: StoreFailed) -> None:
         if getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
-            log.warning("the cache of vectors was damaged and is begun anew", file=str(self._path))
+            log.warning("the vector cache was damaged; starting with an empty one", file=str(self._path))
             await self._database.close()
             for path in (self._path, *(self._path.with_name(self._path.name + end) for end in ("-wal", "-shm"))):
                 try:
@@ -256,7 +256,7 @@ class VectorCache:
             self._database = Database(self._path, _SCHEMA)
         elif not self._has_complained:
             self._has_complained = True
-            log.warning("vectors cannot be kept; they are made anew at each start", file=error.file, reason=error.what)
+            log.warning("vectors cannot be stored; they are computed at each start", file=error.file, reason=error.what)
 
 
 def _parts(keys: Sequence[bytes]) -> Iterator[Sequence[bytes]]:

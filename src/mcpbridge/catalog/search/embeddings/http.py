@@ -163,10 +163,10 @@ class HttpEmbedder:
             finally:
                 await response.aclose()
         except (httpx2.UnsupportedProtocol, httpx2.LocalProtocolError, httpx2.InvalidURL, UnicodeError) as error:
-            log.warning("an embedding service cannot be asked", error=type(error).__name__)
+            log.warning("embedding service cannot be called", error=type(error).__name__)
             raise EmbedderFailed("`search.embedder` has an address or a key that cannot be used") from error
         except (httpx2.HTTPError, OSError) as error:
-            log.debug("an embedding service is out of reach", error=self._redactor(str(error)))
+            log.debug("embedding service unreachable", error=self._redactor(str(error)))
             raise _Passing("the embedding service cannot be reached") from error
         if is_good:
             return said
@@ -177,7 +177,7 @@ class HttpEmbedder:
         from mcpbridge.protocol.http.responses import excerpt, seconds_to_wait
 
         status = response.status_code
-        log.debug("an embedding service refused", status=status, answer=excerpt(said, self._redactor))
+        log.debug("embedding service refused the request", status=status, answer=excerpt(said, self._redactor))
         reason = f"the embedding service answered with HTTP status {status}"
         if status in (400, 413, 422):
             return _TooMuch(f"{reason}; is `search.embedder.model` right?")

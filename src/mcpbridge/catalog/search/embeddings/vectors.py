@@ -213,7 +213,7 @@ class Vectors:
     def _complain(self, error: EmbedderFailed) -> None:
         self._failures += 1
         if self._failures == 1:
-            log.warning("tools are found without a model", model=self.name, reason=str(error))
+            log.warning("searching tools without the embedding model", model=self.name, reason=str(error))
 
 
 def _directions(vectors: Iterable[Sequence[float] | Vector]) -> Iterator[Vector]:

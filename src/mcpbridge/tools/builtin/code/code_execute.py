@@ -162,7 +162,7 @@ class CodeExecute:
         except ToolInactive as inactive:
             self._why_not = inactive.why
         except Exception as error:  # whatever it is, it must not end what else runs
-            log.error("it cannot be found out whether there is a sandbox", exc_info=error)
+            log.error("the check for a sandbox failed", exc_info=error)
             self._why_not = f"it could not be found out whether there is a sandbox ({type(error).__name__})"
         else:
             self._why_not = ""

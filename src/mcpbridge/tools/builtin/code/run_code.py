@@ -254,7 +254,7 @@ class _Tools:
         except CallFailed as failed:
             raise CallFailed(str(failed)[:_LONGEST_ERROR], failed.kind) from None
         except Exception as error:
-            log.error("a call of a program failed unexpectedly", tool=callee.wire, exc_info=error)
+            log.error("a call made by a program failed unexpectedly", tool=callee.wire, exc_info=error)
             raise CallFailed(f"{callee.wire} failed in the bridge; its log has the details") from None
         return value
 

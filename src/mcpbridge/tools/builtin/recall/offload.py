@@ -75,7 +75,7 @@ class Apart:
             async with self._processes:
                 reply = await _asked(question, list(reading.results.values()))
         except (_Broken, OSError) as error:
-            log.warning("a large result is read in the bridge itself", reason=str(error)[:200])
+            log.warning("no worker process; shortening a large result in the bridge itself", reason=str(error)[:200])
             return None
         if reply.refused:
             raise QueryRefused(text_of(reply.refused))

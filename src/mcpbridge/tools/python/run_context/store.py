@@ -199,7 +199,11 @@ class RunContexts:
                 try:
                     slot.cell.read(data)
                 except Misfit as error:
-                    log.warning("a kept context does not fit its type; it begins anew", tool=tool, reason=str(error))
+                    log.warning(
+                        "a stored context does not match its type; starting with a new one",
+                        tool=tool,
+                        reason=str(error),
+                    )
                 else:
                     slot.stored = data
                     return
@@ -221,11 +225,11 @@ class RunContexts:
                     try:
                         await self._put(slot, held.run, tool)
                     except StoreFailed as error:  # what the handler did is done: its result stands
-                        log.warning("a context could not be kept", tool=tool, reason=str(error))
+                        log.warning("a context could not be stored", tool=tool, reason=str(error))
             if saving.cancelled_caught:
-                log.warning("a context could not be kept", tool=tool, reason="the store does not answer")
+                log.warning("a context could not be stored", tool=tool, reason="the store does not answer")
         if fault is not None and is_failing:
-            log.warning("a handler that failed left a context that does not fit", tool=tool, reason=str(fault))
+            log.warning("a handler that failed left an invalid context", tool=tool, reason=str(fault))
         elif fault is not None:
             raise fault
 
