@@ -1,10 +1,10 @@
-"""See the bridge work: `make run`, or `python examples/show.py` when everything is installed.
+"""See the bridge work on real servers: `make run`, or `python examples/show.py` when everything is installed.
 
-1. starts an MCP server that can be reached at a URL, so that the example has one over HTTP
-2. connects to `mcpbridge serve` with the client of the official SDK, as any program would: over stdio, then over HTTP
-3. lists the merged tools and calls one on each server behind the bridge
+Plays the scenes of `mcpbridge demo` on the servers of servers.toml, with a small repository of its own in a temporary
+directory. Without Node, three of the five are servers of the demo instead, and it says so.
 """
 
+import json
 import os
 import random
 import re
@@ -12,113 +12,152 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import anyio
-from mcp import Client, StdioServerParameters
+import click
+import tomlkit
 
-from mcpbridge import Client as BridgeClient
-from mcpbridge.storage.http_token import http_token
+from mcpbridge.app.cli.demo import demo_options, play_cast
+from mcpbridge.app.demo.cast import Cast, ToolCall
+from mcpbridge.app.demo.own_cast import cast_of, stdio_servers, web_server
+from mcpbridge.app.demo.servers.orders_data import all_orders
 
 ROOT = Path(__file__).resolve().parent.parent
+SERVERS = ROOT / "servers.toml"
 EVERYTHING = ROOT / "examples/node_modules/.bin/mcp-server-everything"
 
-SERVE = ["-m", "mcpbridge", "serve", "--config", str(ROOT / "servers.toml"), "--log-level", "warning"]
 
-CALLS: list[tuple[str, dict[str, Any]]] = [
-    ("time__convert_time", {"source_timezone": "Europe/Berlin", "time": "16:30", "target_timezone": "Asia/Tokyo"}),
-    *([("git__git_branch", {"repo_path": str(ROOT), "branch_type": "local"})] if (ROOT / ".git").exists() else []),
-    ("files__list_directory", {"path": "."}),
-    ("everything__get-sum", {"a": 19, "b": 23}),
-    ("web__echo", {"message": "hello over HTTP"}),
-]
-"""One tool of each server in servers.toml."""
+def time_in_tokyo(said: str) -> str:
+    """What the time is there, of the result of the server; empty: it is not right."""
+    there = json.loads(said)["target"]["datetime"]
+    return f"{there} in Tokyo" if re.search(r"T(23|00):30:00\+09:00$", there) else ""
 
 
-def main() -> int:
+FIND = {
+    "request": "what time is it in Tokyo when it is 16:30 in Berlin",
+    "found": ToolCall(
+        "time__convert_time",
+        {"source_timezone": "Europe/Berlin", "time": "16:30", "target_timezone": "Asia/Tokyo"},
+    ),
+    "answer": time_in_tokyo,
+}
+
+
+@click.command()
+@demo_options
+def main(*, is_paused: bool, price: float, as_json: bool) -> None:
+    """Show what the bridge does, in eight scenes on the servers of servers.toml."""
+    sys.exit(play_cast(real_cast, is_paused=is_paused, price=price, as_json=as_json))
+
+
+@asynccontextmanager
+async def real_cast(directory: Path) -> AsyncGenerator[Cast]:
+    """The servers of servers.toml, as far as they are installed."""
+    repository = make_repository(directory / "repository")
+    if EVERYTHING.exists() and shutil.which("node") is not None:
+        async with everything_over_http() as port:
+            yield with_node(repository, port)
+    else:
+        async with web_server() as url:
+            yield without_node(repository, directory, url)
+
+
+def with_node(repository: Path, port: int) -> Cast:
+    """All servers are real ones."""
+    copy = repository / "backup/orders.json"
+
+    def write(text: object) -> ToolCall:
+        return ToolCall("files__write_file", {"path": str(copy), "content": text})
+
+    return replace(
+        with_git(cast_of(repository, SERVERS), repository),
+        environment={"EXAMPLE_FILES": str(repository), "EVERYTHING_PORT": str(port)},
+        large=ToolCall("files__read_text_file", {"path": str(repository / "orders.json")}),
+        take=write,
+        taken=copy,
+        slow=ToolCall("everything__trigger-long-running-operation", {"duration": 2, "steps": 8}),
+        killed=ToolCall("files__list_directory", {"path": str(repository)}),
+    )
+
+
+def without_node(repository: Path, directory: Path, url: str) -> Cast:
+    """Those on Python are real ones; the others are the demo's own."""
+    document = tomlkit.parse(SERVERS.read_text("utf-8")).unwrap()
+    for server in ("time", "git"):
+        document["servers"][server]["command"] = str(ROOT / document["servers"][server]["command"])
+    own = stdio_servers(directory)
+    document["servers"] = {
+        **{name: document["servers"][name] for name in ("time", "git")},
+        **{name: own[name] for name in ("files", "shop")},
+        "web": {"url": url},
+    }
+    config = directory / "servers.toml"
+    config.write_text(tomlkit.dumps(document), "utf-8")  # pyright: ignore[reportUnknownMemberType]
+    return replace(
+        with_git(cast_of(directory, config), repository),
+        killed=ToolCall("files__list_directory", {}),
+        remark="Node is missing: 'time' and 'git' are real servers, the others small ones that the demo brings.",
+    )
+
+
+def with_git(cast: Cast, repository: Path) -> Cast:
+    """The cast with calls to the servers `time` and `git`."""
+    log = {"repoPath": str(repository), "max_count": "1"}
+    return replace(
+        cast,
+        **FIND,
+        mended=ToolCall("git__git_log", log),
+        refused=ToolCall("git__git_log", {"repo_path": str(repository), "max_count": "two"}),
+        approved=ToolCall("git__git_commit", {"repo_path": str(repository), "message": "The prices of 2027"}),
+        has_happened=lambda: "2027" in git(repository, "log", "--format=%s"),
+    )
+
+
+def make_repository(directory: Path) -> Path:
+    """A repository with the orders of a shop, and a change that waits for its commit."""
+    (directory / "backup").mkdir(parents=True)
+    git(directory, "init", "--quiet")
+    git(directory, "config", "user.name", "Ada Byron")
+    git(directory, "config", "user.email", "ada@example.com")
+    (directory / "orders.json").write_text(json.dumps(all_orders(), indent=2), "utf-8")
+    git(directory, "add", ".")
+    git(directory, "commit", "--quiet", "--message", "The orders of 2026")
+    (directory / "prices.csv").write_text("product,price\ndesk lamp,41.90\n", "utf-8")
+    git(directory, "add", ".")
+    return directory
+
+
+def git(directory: Path, *arguments: str) -> str:
+    """What a git command prints. No settings of the user have a part in it."""
+    environment = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
+        environment.pop(name, None)
+    command = ["git", "-C", str(directory), *arguments]
+    return subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+@asynccontextmanager
+async def everything_over_http() -> AsyncGenerator[int]:
+    """The example's server at a URL, for the time of the context; gives its port."""
     port = free_port()
-    with web_server(port):
-        environment = {**os.environ, "EVERYTHING_PORT": str(port)}
-        # In a process of its own, so that nothing is left behind; clients share one in the background.
-        alone = [*SERVE, "--standalone"]
-        stdio = StdioServerParameters(command=sys.executable, args=alone, env=environment)
-        print("== mcpbridge serve (stdio) ==\n")
-        failed = anyio.run(visit, Client(stdio))
-        with http_bridge(environment) as url:
-            print(f"\n== mcpbridge serve --http ({url}) ==\n")
-            failed += anyio.run(visit, BridgeClient(url, token=http_token(os.environ)))
-    return 1 if failed else 0
-
-
-async def visit(bridge: Client) -> int:
-    """List all tools and call one on each server; returns how many of those calls failed."""
-    failed = 0
-    async with bridge as client:
-        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        width = max(map(len, tools), default=0)
-        print(f"{len(tools)} tools, as one server:")
-        for name, tool in tools.items():
-            print(f"  {name:{width}}  {shorten(tool.description or tool.title or '', 76)}")
-        print("\nOne call to each server:")
-        for name, arguments in CALLS:
-            if name not in tools:
-                print(f"  {name}: not there, because its server is not running")
-                failed += not is_optional(name)
-                continue
-            result = await client.call_tool(name, arguments)
-            failed += bool(result.is_error)
-            text = " ".join(getattr(part, "text", f"[{part.type}]") for part in result.content)
-            print(f"  {name} {'FAILED' if result.is_error else '->'} {shorten(text, 100)}")
-    return failed
-
-
-@contextmanager
-def web_server(port: int) -> Generator[None]:
-    """The example's server at a URL: runs meanwhile, if Node is there."""
-    if not EVERYTHING.exists() or shutil.which("node") is None:
-        print("Node is missing, so the servers 'files', 'everything' and 'web' are left out.\n")
-        yield
-        return
-    with program([str(EVERYTHING), "streamableHttp"], {**os.environ, "PORT": str(port)}) as server:
-        wait_until(lambda: accepts(port), server)
-        yield
-
-
-@contextmanager
-def http_bridge(environment: dict[str, str]) -> Generator[str]:
-    """`mcpbridge serve --http`: runs meanwhile. Gives the URL to connect to."""
-    port = free_port()
-    with program([sys.executable, *SERVE, "--http", f"127.0.0.1:{port}"], environment) as bridge:
-        wait_until(lambda: accepts(port), bridge)
-        yield f"http://127.0.0.1:{port}/mcp"
-
-
-@contextmanager
-def program(command: list[str], environment: dict[str, str]) -> Generator[subprocess.Popen[bytes]]:
-    """A program that runs meanwhile and is asked to end, then made to."""
-    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    try:
-        yield process
-    finally:
-        process.terminate()
+    environment = {**os.environ, "PORT": str(port)}
+    command = [str(EVERYTHING), "streamableHttp"]
+    with Path(os.devnull).open("wb") as nowhere:  # noqa: ASYNC230
+        process = await anyio.open_process(command, env=environment, stdin=None, stdout=nowhere, stderr=nowhere)
+    async with process:
         try:
-            process.wait(15)
-        except subprocess.TimeoutExpired:
+            with anyio.fail_after(30):
+                while not accepts(port):
+                    if process.returncode is not None:
+                        raise OSError("the server 'web' did not start")
+                    await anyio.sleep(0.05)
+            yield port
+        finally:
             process.kill()
-            process.wait()
-
-
-def wait_until(ready: Any, process: subprocess.Popen[bytes], seconds: float = 30) -> None:
-    """Wait for a program to be ready. Ends this one if the other ends, or takes too long."""
-    until = time.monotonic() + seconds
-    while not ready():
-        if process.poll() is not None or time.monotonic() > until:
-            sys.exit(f"{process.args!r} did not start")
-        time.sleep(0.05)
 
 
 def accepts(port: int) -> bool:
@@ -135,15 +174,5 @@ def free_port() -> int:
             return port
 
 
-def is_optional(name: str) -> bool:
-    """The tool belongs to a server that needs Node, and Node is missing."""
-    return not name.startswith(("time__", "git__")) and shutil.which("node") is None
-
-
-def shorten(text: str, width: int) -> str:
-    text = re.sub(r"\s+", " ", text).strip()
-    return text if len(text) <= width else f"{text[: width - 1]}…"
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

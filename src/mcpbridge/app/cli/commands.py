@@ -13,6 +13,7 @@ from mcpbridge.base.version import __version__
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "serve": ("serve", "Serve all configured servers as one, on stdio or over HTTP."),
+    "demo": ("demo", "Show what a bridge does, on servers that it brings."),
     # -- setting up
     "init": ("clients.init", "Set up: find servers, write servers.toml, put the bridge into your clients."),
     "import": ("clients.import_servers", "Take over the servers that your clients have in their files."),
