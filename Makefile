@@ -19,7 +19,7 @@ run: .venv/.ready example ## start the bridge on servers.toml and show it work
 
 # Types are checked while the rest is being set up; the tests have the machine to themselves, since they have deadlines.
 test: ## all that CI runs: format, lint, types, tests, the official suite
-	@$(MAKE) --no-print-directory --jobs=5 lint types compiled example $(SUITE)
+	@$(MAKE) --no-print-directory --jobs=5 lint types compiled example $(SUITE) .venv-site/.ready
 	@$(MAKE) --no-print-directory unit
 	@$(MAKE) --no-print-directory conformance
 
@@ -56,7 +56,7 @@ conformance: .venv/.ready $(SUITE) ## run the official conformance suite through
 conformance-all: .venv/.ready $(SUITE) ## the same, over SSE and WebSocket upstreams as well
 	$(if $(filter no-suite,$(SUITE)),,PYTHONPATH=tests $(BIN)/python -m conformance --all)
 
-matrix: .venv/.ready ## write the table of what is bridged into the README, from a run of the matrix test
+matrix: .venv/.ready ## write the table of what is bridged into docs/reference/matrix.md, from a run of the matrix test
 	PYTHONPATH=tests $(BIN)/python -m matrix --write
 
 bench: .venv/.ready ## measure, side by side with the floor relay and other bridges
@@ -66,18 +66,20 @@ bench: .venv/.ready ## measure, side by side with the floor relay and other brid
 mutants: .venv/.ready ## change modules a line at a time, and list what no test notices (ARGS="--seed 7 --most 100")
 	$(BIN)/python scripts/mutants.py $(ARGS)
 
-docs: .venv/.ready ## write anew what is written from docstrings: pages of the docs, and the methods of SyncBridge
+docs: .venv/.ready .venv-site/.ready ## write the generated pages anew, and build the site of the docs into site/
 	$(BIN)/python scripts/sync_methods.py
 	$(BIN)/python scripts/reference.py
 	$(BIN)/python scripts/api_reference.py
+	$(BIN)/python scripts/errors_reference.py
 	PYTHONPATH=tests $(BIN)/python -m support.client_frames --write
+	$(BIN)/python scripts/site.py
 
 format: .venv/.ready ## put the code into its form
 	$(BIN)/ruff format --quiet .
 	$(BIN)/ruff check --quiet --fix .
 
 clean: ## remove everything that make has set up
-	rm -rf .venv .venv-servers .venv-clients .venv-sql .bench examples/node_modules tests/clients/node/node_modules tests/conformance/node/node_modules
+	rm -rf .venv .venv-servers .venv-clients .venv-site site .venv-sql .bench examples/node_modules tests/clients/node/node_modules tests/conformance/node/node_modules
 
 # An environment is made anew when what it is made from changes. The stamp comes last, so that an interrupted
 # installation does not count.
@@ -97,6 +99,13 @@ example: .venv-servers/.ready $(if $(shell command -v npm),examples/node_modules
 	@echo "Installing the example's Python servers into .venv-servers (once) ..." >&2
 	$(PYTHON) -m venv .venv-servers
 	.venv-servers/bin/python $(PIP) --requirement examples/requirements.txt
+	@touch $@
+
+# The generator of the site has an environment of its own: nothing of the bridge is needed to run it.
+.venv-site/.ready: scripts/site-requirements.txt
+	@echo "Installing the site generator into .venv-site (once) ..." >&2
+	$(PYTHON) -m venv .venv-site
+	.venv-site/bin/python $(PIP) --requirement scripts/site-requirements.txt
 	@touch $@
 
 examples/node_modules/.ready: examples/package-lock.json

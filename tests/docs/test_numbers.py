@@ -135,8 +135,9 @@ CLIENTS = {traits.names[0]: traits for traits in TRAITS}
 VS_CODE = CLIENTS["visual studio code*"]
 
 SAID = {
-    "README.md": [
-        *REVISIONS,
+    "README.md": [*REVISIONS[:1], *REVISIONS[-1:], f"{len(KNOWN_CLIENTS)} clients"],
+    "docs/reference/matrix.md": [*REVISIONS],
+    "docs/reference/limits.md": [
         f"| largest message, either way | {show_bytes(Settings().limits.max_frame)} |",
         f"| largest HTTP request of a client | {show_bytes(HTTP.max_body)} |",
         f"says so | {show_bytes(HTTP.max_event)} | `http.max_event` |",
@@ -160,11 +161,13 @@ SAID = {
         f"| {ASKING.timeout / 60:g} min | `questions.timeout` |",
         f"| {SERVER.max_instances}, {SERVER.instance_idle / 60:g} min | `max_instances`, `instance_idle` |",
         f"| {offers.MOST:,}; {show_bytes(definitions.LARGEST)} |",
-        f"at most {Settings().bridge.name_length} characters",
-        f"more than {AUTO_TOKENS:,} tokens",
         f"by itself | {AUTO_TOKENS:,} | `expose.auto_tokens` |",
         f"| {SEARCH.limit}; {SEARCH.tokens} | `search.limit`, `search.tokens` |",
         f"| {CODE.timeout:g} s; {CODE.total_timeout / 60:g} min; {CODE.max_memory} MiB; {CODE.max_calls} |",
+    ],
+    "docs/explanation/promises.md": [f"at most {Settings().bridge.name_length} characters"],
+    "docs/how-to/cut-the-token-bill.md": [f"more than {AUTO_TOKENS:,} tokens"],
+    "docs/how-to/find-out-why-a-call-failed.md": [
         errors.UpstreamUnavailable.advice,
         str(errors.UpstreamTimeout("db", SERVER.timeouts.idle)) + ". " + errors.UpstreamTimeout.advice,
         errors.UpstreamGone.advice,
@@ -197,10 +200,6 @@ SAID = {
         f"at most {late.MAX_LATE} calls of one user",
         f"at most {backoff.SHARE:.0%} of its calls of the last minute, and {backoff.AT_LEAST} more".replace("%", " %"),
         f"{show_bytes(CACHE.max_bytes)} (`cache.max_bytes`), {show_bytes(CACHE.max_result)} a result",
-        f"at most {programs.MAX_RUNNING} of one hook at a time",
-        f"at most `call_log.max_content` of each ({show_bytes(CALL_LOG.max_content)})",
-        f"keeps {CALL_LOG.keep / 86400:g} days (`call_log.keep`)",
-        f"At most {OBSERVE.max_tools:,} tools and {OBSERVE.max_clients} client names",
         errors.NotPermitted.advice,
     ],
     "docs/explanation/results.md": [
@@ -287,12 +286,26 @@ SAID = {
     "docs/explanation/architecture.md": [f"at most {exposing.MOST} are kept"],
     "docs/how-to/tools.md": [
         f"`max_concurrent` ({TOOL.max_concurrent})",
-        f"`max_response` ({show_bytes(TOOL.max_response)})",
-        f"The last {local_agent.MOST_CONVERSATIONS} conversations are remembered, {local_agent.MOST_TURNS} turns",
         f"first after a second, at last every {openapi.LONGEST_WAIT / 60:g} min",
-        f"it has {extra_tools._SECONDS:g} s",
         f"may take {LOCAL_SECONDS:g} s without progress",
         f"with `endpoint`, `openapi`, `grpc` and `agent` {CALL_SECONDS:g} s",
+    ],
+    "docs/how-to/hooks.md": [
+        f"at most {programs.MAX_RUNNING} of one hook at a time",
+    ],
+    "docs/how-to/call-log.md": [
+        f"at most `call_log.max_content` of each ({show_bytes(CALL_LOG.max_content)})",
+        f"keeps {CALL_LOG.keep / 86400:g} days (`call_log.keep`)",
+        f"At most {OBSERVE.max_tools:,} tools and {OBSERVE.max_clients} client names",
+    ],
+    "docs/how-to/tool-http.md": [
+        f"`max_response` ({show_bytes(TOOL.max_response)})",
+    ],
+    "docs/how-to/tool-agent.md": [
+        f"The last {local_agent.MOST_CONVERSATIONS} conversations are remembered, {local_agent.MOST_TURNS} turns",
+    ],
+    "docs/how-to/tool-packs.md": [
+        f"it has {extra_tools._SECONDS:g} s",
     ],
     "docs/reference/builtin.md": [
         *(f"`{name}`" for name in NAMES),

@@ -1,4 +1,4 @@
-"""The matrix as text: after a run of the tests, and in the README."""
+"""The matrix as text: after a run of the tests, and in docs/reference/matrix.md."""
 
 import re
 from collections import defaultdict
@@ -9,9 +9,9 @@ from matrix.cells import CELLS, ERAS, REVISIONS, TRANSPORTS, Cell, impossible
 from matrix.operations import HEAVY_OPERATIONS, LAST_OPERATIONS, OPERATIONS
 from matrix.running import Outcome
 
-__all__ = ["README", "in_readme", "shown", "table"]
+__all__ = ["PAGE", "in_markdown", "shown", "table"]
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs/reference/matrix.md"
 
 _BLOCK = re.compile(r"(<!-- matrix:begin -->\n).*?(<!-- matrix:end -->)", re.DOTALL)
 _FRONTS = {"stdio": "stdio", "http": "HTTP", "sse": "SSE", "ws": "WebSocket"}
@@ -48,8 +48,8 @@ def _count(outcome: Outcome | None, cell: Cell) -> str:
     return f"{len(outcome.passed)}/{len(outcome.passed) + len(outcome.failed)}"
 
 
-def in_readme() -> str:
-    """What stands in the README. It is no record of a run: the tests hold every ✓ of it."""
+def in_markdown() -> str:
+    """The table of the page. It is no record of a run: the tests hold every ✓ of it."""
     servers = [(era, reached) for era in ERAS for reached in TRANSPORTS]
     heads = [f"{_FRONTS[reached]}, {era}" for era, reached in servers]
     lines = [f"| client \\ server | {' | '.join(heads)} |", f"|---|{':-:|' * len(heads)}"]
@@ -63,4 +63,4 @@ def in_readme() -> str:
 
 def shown(page: str) -> str:
     """The page with the table between its marks as it must be."""
-    return _BLOCK.sub(lambda block: f"{block[1]}\n{in_readme()}\n{block[2]}", page)
+    return _BLOCK.sub(lambda block: f"{block[1]}\n{in_markdown()}\n{block[2]}", page)

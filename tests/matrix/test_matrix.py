@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from matrix.cells import CELLS, Cell, Transport, impossible
-from matrix.report import README, shown, table
+from matrix.report import PAGE, shown, table
 from matrix.running import LANES, Outcomes, clients_on, run_matrix
 from support.run_summary import WORDS
 
@@ -84,7 +84,7 @@ def test_a_cell_is_left_out_for_a_reason(cell: Cell) -> None:
     assert (cell.front == "sse" and cell.revision == "2026-07-28") or (cell.reached, cell.era) == ("sse", "modern")
 
 
-def test_the_readme_shows_the_matrix() -> None:
-    page = README.read_text("utf-8")
+def test_the_page_shows_the_matrix() -> None:
+    page = PAGE.read_text("utf-8")
     assert "<!-- matrix:begin -->" in page
     assert shown(page) == page, "run `make matrix`"
