@@ -170,6 +170,8 @@ class Call(Struct, eq=False):
     """What is the same for all calls of the bridge that it is in."""
     upstream_seconds: float = 0.0
     """Seconds that the server took for it so far, over all tries."""
+    running: int = 0
+    """Its number among the calls under way in the call log; 0: it has none there."""
     trace: object = None
     """The span of the client's request, if calls are traced."""
     existing_context: CallContext | None = None

@@ -217,6 +217,8 @@ class Engine(Reloading, ProgramRequests, EngineStatus):
             ):
                 await stack.enter_async_context(part)
             self._background.spawn(self._load_registry())
+            if self.settings.call_log.enabled:
+                self.audit.recover()
             try:
                 yield self
             finally:

@@ -33,6 +33,7 @@ from mcpbridge.pipeline.stages.hooks import Hooks
 from mcpbridge.pipeline.stages.observe import Observe, Record
 from mcpbridge.pipeline.stages.permission import DecideByArguments, DenyByTool
 from mcpbridge.pipeline.stages.rate_limit import Buckets, RateLimit
+from mcpbridge.pipeline.stages.record_running import RecordRunning, RunningLog
 from mcpbridge.pipeline.stages.references import References
 from mcpbridge.pipeline.stages.retry import Retry
 from mcpbridge.pipeline.stages.validate_arguments import ValidateArguments
@@ -58,6 +59,8 @@ class StageParts(Struct, frozen=True):
     events: EventBus
     record: Record | None
     """Gets the record of each call; None: nobody does."""
+    running: RunningLog | None
+    """Gets to know of each call before it is sent; None: nobody does."""
     policy: Policy
     asks: Callable[[Tool], Asks | None]
     """What says of a call by its arguments whether a person must agree; None: the arguments do not matter."""
@@ -91,7 +94,8 @@ def call_stages(parts: StageParts) -> list[StageFactory]:
         parts.cache,  # a hit needs the same permission; above retries: it keeps only what came of them
         Deadline(parts.idle_timeout),  # its time counts from here on: waiting and retries are part of it
         Retry(),  # above the limits: a call that waits for its next try holds no slot
-        ConcurrencyLimit(calls, parts.idle_timeout, slots=parts.slots),  # the last thing before the server
+        ConcurrencyLimit(calls, parts.idle_timeout, slots=parts.slots),  # the last that a call waits for
+        RecordRunning(parts.running),  # a row in the log says that the server gets it now
         *([TraceSent(tracing)] if tracing else []),  # one span for each try, without the waiting
     ]
 

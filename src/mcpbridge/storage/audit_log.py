@@ -1,25 +1,31 @@
 """The audit log: which tool was called, by whom and with what outcome, in a file that only grows.
 
 Appending never waits: sizes, digests and encoding are the database thread's work, a tenth of a second later and many
-records at a time. A killed process loses what the thread did not have yet, never the file. If the disk cannot follow,
-records are dropped and counted. The row is decided in `audit_log_format.py`, rotation in `audit_log_retention.py`.
+records at a time. A call that is about to be sent goes to the thread at once (`begin`), so what a killed process had
+under way is found there later: what SQLite has written survives the process, though not a loss of power. If the disk
+cannot follow, records are dropped and counted. The row is decided in `audit_log_format.py`, calls under way in
+`audit_log_running.py`, rotation in `audit_log_retention.py`.
 """
 
 import asyncio
 import time
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from mcpbridge.base.log import get_logger
 from mcpbridge.storage.settings import CallLogSettings
-from mcpbridge.storage.sqlite.database import Database, give_back_room
+from mcpbridge.storage.sqlite.database import Database, give_back_room, may_exist
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 from mcpbridge.storage.audit_log_format import SCHEMA, CallRecord, insert_calls, insert_event
 from mcpbridge.storage.audit_log_retention import RETENTION_INTERVAL, forget
+from mcpbridge.storage.audit_log_running import RunningCalls, recover
 
 log = get_logger("mcpbridge.storage")
 
@@ -27,6 +33,8 @@ _GATHER = 0.1
 """Seconds in which records are gathered into one transaction."""
 _MOST_WAITING = 10_000
 """Records that wait at most while the disk is slow."""
+_ENDED_SECONDS = 60.0
+"""Seconds after which a call that ended without a record of its own, such as a shared run, is under way no more."""
 _MOST_BYTES = 64 * 1024**2
 """Bytes of arguments and results that wait with them; one record may be larger."""
 
@@ -51,6 +59,10 @@ class CallLog:
         self._locate = locate
         self._waiting: list[CallRecord] = []
         self._bytes = self._events = 0
+        self._running = RunningCalls()
+        self._begun = self._beginning = 0
+        self._ended: dict[int, float] = {}
+        """Calls that are over and whose record is still to come; when they ended."""
         self._timer: asyncio.TimerHandle | None = None
         self._is_writing = False
         self._retention: asyncio.TimerHandle | None = None
@@ -80,8 +92,48 @@ class CallLog:
             return
         self._bytes = size
         waiting.append(record)
+        self._ended.pop(record.running, None)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_GATHER, self._hand_over)
+
+    def begin(self, record: CallRecord, written: Callable[[], object]) -> int:
+        """Have the database's thread write, at once, that a call is about to be sent; returns its number.
+
+        `record` is what would be known of it if the process were killed. `written` is called when it is in the file, or
+        cannot be. The call's own record, which has this number as `running`, takes its place. 0: it has no row, since
+        too many wait, and `written` is not called.
+        """
+        if self._is_closed or self._beginning >= _MOST_WAITING:
+            return 0
+        self._begun += 1
+        self._beginning += 1
+        numbered = replace(record, running=self._begun)
+
+        def write(connection: "Connection") -> None:
+            self._running.insert(connection, numbered, self._redact, self._settings.max_content)
+
+        def then() -> None:
+            self._beginning -= 1
+            written()
+
+        self._post(write, 0, then)
+        return self._begun
+
+    def ended(self, number: int) -> None:
+        """A call with this number is over. Its record follows soon, if it has one of its own."""
+        self._ended[number] = self._clock()
+
+    def resumed(self, number: int) -> None:
+        """A call with this number is sent again."""
+        self._ended.pop(number, None)
+
+    def recover(self) -> None:
+        """Make records, some time soon, of the calls that processes had under way that were killed.
+
+        That is done with the first record in any case, and every hour.
+        """
+        if not self._is_closed and may_exist(self._locate()):
+            self._post(recover, 0)
 
     def append_event(self, kind: str, facts: Mapping[str, object]) -> None:
         """Log what is no call, such as an approval that was asked for or granted.
@@ -104,23 +156,32 @@ class CallLog:
         for timer in (self._timer, self._retention):
             if timer is not None:
                 timer.cancel()
-        if self._waiting:
-            self._write()
+        if self._waiting or self._ended:
+            self._write(ended_before=inf)
         self._is_closed = True
         if "_database" in self.__dict__:
             await self._database.close()
+            self._running.close()
 
     def _hand_over(self) -> None:
         self._timer = None
         if self._waiting and not self._is_writing:  # else they wait, bounded, until the disk is through
             self._write()
 
-    def _write(self) -> None:
+    def _write(self, *, ended_before: float | None = None) -> None:
         records, self._waiting, self._bytes = self._waiting, [], 0
         self._is_writing = True
+        numbers = [record.running for record in records if record.running]
+        before = self._clock() - _ENDED_SECONDS if ended_before is None else ended_before
+        left = [number for number, at in self._ended.items() if at <= before]
+        for number in left:
+            del self._ended[number]
+        numbers += left
 
         def write(connection: "Connection") -> None:
             insert_calls(connection, records, self._redact, self._settings.max_content)
+            if numbers:
+                self._running.delete(connection, numbers)
 
         self._post(write, len(records), self._written)
 
@@ -132,7 +193,7 @@ class CallLog:
         if self._waiting and self._timer is None and not self._is_closed:
             self._timer = asyncio.get_running_loop().call_later(_GATHER, self._hand_over)
 
-    def _post(self, work: "Callable[[Connection], None]", count: int, then: Callable[[], None] | None = None) -> None:
+    def _post(self, work: "Callable[[Connection], object]", count: int, then: Callable[[], None] | None = None) -> None:
         def done(error: Exception | None) -> None:
             if error is not None:
                 self._lost(count, getattr(error, "what", "") or repr(error))
@@ -154,6 +215,7 @@ class CallLog:
 
     def _keep_retention(self) -> None:
         self._retention = asyncio.get_running_loop().call_later(RETENTION_INTERVAL, self._keep_retention)
+        self._database.post(recover)
         self._forget()
 
     def _forget(self) -> None:

@@ -1,9 +1,10 @@
 """The format of the audit log: the record of a call, the tables of the file, and how a record becomes a row.
 
-A row has sizes and digests; content only where the configuration asks for it. Rows are never changed: triggers refuse
-that, and refuse to delete rows that the table `forgotten` does not name first, as retention does
-(`audit_log_retention.py`). So a reader of the file sees how far retention went, and numbers missing elsewhere were
-taken out. This guards against accidents, not against somebody who has the file and means to change it.
+A row has sizes and digests; content only where the configuration asks for it. Calls under way have theirs in `running`
+(`audit_log_running.py`). Rows of calls and events are never changed: triggers refuse that, and refuse to delete rows
+that the table `forgotten` does not name first, as retention does (`audit_log_retention.py`). So a reader of the file
+sees how far retention went, and numbers missing elsewhere were taken out. This guards against accidents, not against
+somebody who has the file and means to change it.
 """
 
 import json
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 
-Outcome = Literal["ok", "tool_error", "refused", "failed", "cancelled", "asked"]
+Outcome = Literal["ok", "tool_error", "refused", "failed", "cancelled", "asked", "interrupted"]
 """`tool_error`: a result with `isError`; `refused`: by the bridge, unsent; `failed`: at the server or on the way;
-`asked`: the answer was a question, the call goes on with another request."""
+`asked`: the answer was a question, the call goes on with another request; `interrupted`: the bridge was killed after it
+sent the call, so nobody knows whether that took effect."""
 
 
 class CallRecord(Struct, frozen=True):
@@ -56,9 +58,21 @@ class CallRecord(Struct, frozen=True):
     """Bytes of the arguments; also where they themselves are left out, as in events."""
     received: int = 0
     """Bytes of the result; likewise."""
+    running: int = 0
+    """Its number among the calls under way of this process (`CallLog.begin`); 0: it has no row there."""
 
 
 Redact = Callable[[str], str]
+
+CALL_COLUMNS = (
+    "at, seconds, method, server, tool, client, principal, session, run, outcome, error, arguments_size,"
+    " arguments_digest, result_size, result_digest, arguments, result, facts"
+)
+"""What the tables `call` and `running` have in common, in the order of `call_row`."""
+
+_MARKS = "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?"
+_INSERT_CALL = f"INSERT INTO call ({CALL_COLUMNS}) VALUES ({_MARKS})"  # noqa: S608 - constants
+INSERT_RUNNING = f"INSERT INTO running (owner, number, {CALL_COLUMNS}) VALUES (?, ?, {_MARKS})"  # noqa: S608 - constants
 
 SCHEMA = Schema(
     0x6D63706C,  # "mcpl"
@@ -100,7 +114,19 @@ SCHEMA = Schema(
             WHEN OLD.id > (SELECT through FROM forgotten WHERE log = 'event')
             BEGIN SELECT raise(ABORT, 'the call log is append-only'); END
             """,
-        ]
+        ],
+        [
+            """
+            CREATE TABLE running (
+                owner TEXT NOT NULL, number INTEGER NOT NULL, at REAL NOT NULL, seconds REAL NOT NULL,
+                method TEXT NOT NULL, server TEXT NOT NULL, tool TEXT NOT NULL, client TEXT NOT NULL,
+                principal TEXT NOT NULL, session TEXT NOT NULL, run TEXT NOT NULL, outcome TEXT NOT NULL,
+                error TEXT NOT NULL, arguments_size INTEGER NOT NULL, arguments_digest BLOB NOT NULL,
+                result_size INTEGER NOT NULL, result_digest BLOB NOT NULL, arguments BLOB, result BLOB, facts TEXT,
+                PRIMARY KEY (owner, number)
+            ) WITHOUT ROWID
+            """,
+        ],
     ],
 )
 
@@ -114,13 +140,8 @@ _MARGIN = 4096
 
 def insert_calls(connection: "Connection", records: Sequence[CallRecord], redact: Redact, max_content: int) -> None:
     """Append calls. `max_content`: bytes of arguments, and of the result, that are kept where they are."""
-    rows = [_row(record, redact, max_content) for record in records]
-    connection.executemany(
-        "INSERT INTO call (at, seconds, method, server, tool, client, principal, session, run, outcome, error,"
-        " arguments_size, arguments_digest, result_size, result_digest, arguments, result, facts)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        rows,
-    )
+    rows = [call_row(record, redact, max_content) for record in records]
+    connection.executemany(_INSERT_CALL, rows)
 
 
 def insert_event(connection: "Connection", at: float, kind: str, facts: Mapping[str, object], redact: Redact) -> None:
@@ -137,7 +158,8 @@ def insert_event(connection: "Connection", at: float, kind: str, facts: Mapping[
     )
 
 
-def _row(record: CallRecord, redact: Redact, max_content: int) -> tuple[object, ...]:
+def call_row(record: CallRecord, redact: Redact, max_content: int) -> tuple[object, ...]:
+    """What is kept of a call, in the order of `CALL_COLUMNS`."""
     keeps, known = record.keeps_content, known_only(redact)
     return (
         record.at,

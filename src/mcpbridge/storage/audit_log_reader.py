@@ -3,13 +3,14 @@
 import json
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcpbridge.base.errors import StoreFailed
-from mcpbridge.storage.audit_log_format import SCHEMA
+from mcpbridge.storage.audit_log_format import SCHEMA, Outcome
+from mcpbridge.storage.audit_log_running import live_owners
 from mcpbridge.storage.sqlite.database import BUSY_SECONDS
 
 if TYPE_CHECKING:  # the standard library's; loaded with the first file
@@ -18,6 +19,10 @@ if TYPE_CHECKING:  # the standard library's; loaded with the first file
 
 Row = dict[str, Any]
 """A record as JSON values; what is not known is left out."""
+
+RUNNING = "running"
+"""The outcome of a call that has none yet."""
+INTERRUPTED: Outcome = "interrupted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,19 @@ def read_calls(path: Path, which: Filter, *, limit: int, after: int = 0, content
     return [_call(row, content=content) for row in _rows(path, _CALLS, which, limit, after)]
 
 
+def read_running(path: Path, which: Filter, *, limit: int, content: bool = False) -> list[Row]:
+    """The newest calls that have no record yet, oldest first; they have no `id`.
+
+    Their outcome is `running`, or `interrupted` if their process was killed and no bridge made a record of it since.
+
+    Raises:
+        StoreFailed: the file cannot be read, or is no call log.
+    """
+    wanted = replace(which, outcome=None)
+    rows = [_call(row, content=content) for row in _rows(path, _RUNNING, wanted, limit, 0)]
+    return [row for row in rows if which.outcome in (None, row["outcome"])]
+
+
 def read_events(path: Path, which: Filter, *, limit: int, after: int = 0) -> list[Row]:
     """The newest events, as `read_calls`; client and outcome of the filter mean nothing here.
 
@@ -52,14 +70,14 @@ def read_events(path: Path, which: Filter, *, limit: int, after: int = 0) -> lis
     return [_event(row) for row in _rows(path, _EVENTS, which, limit, after)]
 
 
-_CALLS = """
-    SELECT * FROM call
-    WHERE id > :after AND (:since IS NULL OR at >= :since)
+_WANTED = """
+    (:since IS NULL OR at >= :since)
         AND (:tool IS NULL OR tool GLOB :tool OR substr(tool, length(server) + 2) GLOB :tool)
         AND (:server IS NULL OR server GLOB :server) AND (:client IS NULL OR client GLOB :client)
         AND (:principal IS NULL OR principal GLOB :principal) AND (:outcome IS NULL OR outcome = :outcome)
-    ORDER BY id DESC LIMIT :limit
 """
+_CALLS = f"SELECT * FROM call WHERE id > :after AND {_WANTED} ORDER BY id DESC LIMIT :limit"  # noqa: S608 - constants
+_RUNNING = f"SELECT * FROM running WHERE {_WANTED} ORDER BY at DESC, number DESC LIMIT :limit"  # noqa: S608 - constants
 _EVENTS = """
     SELECT * FROM event
     WHERE id > :after AND (:since IS NULL OR at >= :since)
@@ -77,8 +95,15 @@ def _rows(path: Path, query: str, which: Filter, limit: int, after: int) -> Sequ
     try:
         with closing(_open(path)) as connection:
             connection.row_factory = sqlite3.Row
+            if query == _RUNNING and not _has_running(connection):
+                return []
             wanted = {**asdict(which), "limit": limit, "after": after}
-            return [dict(row) for row in connection.execute(query, wanted)][::-1]
+            rows = [dict(row) for row in connection.execute(query, wanted)][::-1]
+            if query == _RUNNING:
+                alive = live_owners(connection)
+                for row in rows:
+                    row["outcome"] = RUNNING if row["owner"] in alive else row["outcome"]
+            return rows
     except sqlite3.Error as error:
         raise StoreFailed(str(error), file=str(path)) from error
 
@@ -102,11 +127,19 @@ def _open(path: Path) -> "Connection":
     return connection
 
 
+def _has_running(connection: "Connection") -> bool:
+    """An older bridge may have made the file, and none of this version has opened it yet."""
+    return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'running'").fetchone() is not None
+
+
 def _call(row: Row, *, content: bool) -> Row:
-    call = {key: row[key] for key in ("id", "at", "seconds", "method", "server", "tool", "client")}
+    has_ended = row["outcome"] not in (RUNNING, INTERRUPTED)
+    unknown = () if has_ended else ("seconds",)
+    names = ("id", "at", "seconds", "method", "server", "tool", "client")
+    call = {key: row[key] for key in names if key in row and key not in unknown}
     call["at"] = _iso(row["at"])
     call |= {key: row[key] for key in ("principal", "session", "run", "outcome", "error") if row[key]}
-    for side in ("arguments", "result"):
+    for side in ("arguments", "result") if has_ended else ("arguments",):
         call[side] = {"size": row[f"{side}_size"], "sha256": row[f"{side}_digest"].hex()}
         if content and row[side] is not None:
             call[side]["content"] = row[side].decode("utf-8", errors="replace")

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -48,13 +48,48 @@ def locked(path: Path) -> Generator[None]:
         yield
 
 
-def _try_lock(descriptor: int) -> bool:
+class OwnedFile:
+    """A file that shows that its process lives: locked from the beginning to the end, whatever that is."""
+
+    def __init__(self, path: Path) -> None:
+        """Make the file, which nobody else has, and lock it.
+
+        Raises:
+            OSError: it cannot be made.
+        """
+        self._path = path
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+        self._descriptor = os.open(path, flags, 0o600)
+        _try_lock(self._descriptor)
+
+    def close(self) -> None:
+        """Remove the file and free the lock."""
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
+        os.close(self._descriptor)
+
+
+def is_owned(path: Path) -> bool:
+    """Whether a process lives that holds this `OwnedFile`."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0))
+    except FileNotFoundError:
+        return False
+    except OSError:  # it cannot be known; to say that it died would be worse
+        return True
+    try:
+        return not _try_lock(descriptor, is_shared=True)  # several may look at a time
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int, *, is_shared: bool = False) -> bool:
     try:
         import fcntl
     except ImportError:  # Windows
         return _try_lock_there(descriptor)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

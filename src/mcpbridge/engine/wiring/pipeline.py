@@ -201,6 +201,7 @@ class CallPipeline:
                 metrics=context.metrics if observe.metrics else None,
                 events=context.events,
                 record=record,
+                running=context.audit if settings.call_log.enabled else None,
                 policy=inputs.policy,
                 asks=inputs.asks,
                 compress=inputs.results.compress,

@@ -283,7 +283,7 @@ class _Cached:
             run.cancelled()
             raise
         finally:
-            call.runs_as = None
+            call.runs_as, call.running = None, run.running
         call.instance, call.progress_token, call.upstream_seconds = (
             run.instance,
             run.progress_token,

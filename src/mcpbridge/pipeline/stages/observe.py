@@ -12,9 +12,9 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from mcpbridge.core.call_options import CallOptions
-from mcpbridge.core.context import run_of
 from mcpbridge.core.events import EventBus
 from mcpbridge.core.model import Call, CallHandler, Tool
+from mcpbridge.pipeline.observability.call_records import arguments_of, record_of
 from mcpbridge.pipeline.observability.metrics import (
     KNOWN_METHODS,
     OTHER,
@@ -95,7 +95,7 @@ class _Observe:
             series = self._series.get(client)
             if series is None:
                 series = self._series_of(self._metrics, call, client)
-            series.ended(outcome, seconds, call.upstream_seconds, len(_arguments(call)), len(result))
+            series.ended(outcome, seconds, call.upstream_seconds, len(arguments_of(call)), len(result))
             if error is not None:
                 series.went_wrong(outcome, error_name(error))
             if call.facts is not None:
@@ -113,26 +113,15 @@ class _Observe:
     def _tell(
         self, call: Call, seconds: float, outcome: Outcome, result: bytes | Raw, error: BaseException | None
     ) -> None:
-        session = call.caller.session
         context = call.existing_context
-        record = CallRecord(
+        record = record_of(
+            call,
             at=time.time() - seconds,
             seconds=seconds,
-            method=call.method,
-            server=call.upstream,
-            tool=call.tool.id if call.tool is not None else call.target,
-            client=call.caller.name,
-            principal=call.caller.principal,
-            session=session.id,
-            run=context.run if context is not None else run_of(call.meta),
             outcome=outcome,
             error=error_name(error) if error is not None else TOOL_ERROR if outcome == "tool_error" else "",
-            sent=len(_arguments(call)),
-            received=len(result),
-            arguments=bytes(_arguments(call)),
-            result=bytes(result),
+            result=result,
             keeps_content=self._keeps_content,
-            facts=call.facts,
         )
         if self._record is not None:
             self._record(record)
@@ -164,8 +153,3 @@ class _ObserveRest(_Observe):
     def _series_of(self, metrics: Metrics, call: Call, client: str) -> Series:
         method = call.method if call.method in KNOWN_METHODS else OTHER
         return metrics.series(call.upstream, "", method, client)  # not kept: this stage serves all servers
-
-
-def _arguments(call: Call) -> bytes | Raw:
-    """What the call says beside its name, as far as it got."""
-    return call.params.data if call.tool is None else call.params.get("arguments") or b""

@@ -23,7 +23,7 @@ from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.units import parse_seconds, show_seconds
 from mcpbridge.config.load import Loaded
 from mcpbridge.storage.audit_log_format import Outcome
-from mcpbridge.storage.audit_log_reader import Filter, Row, read_calls, read_events
+from mcpbridge.storage.audit_log_reader import INTERRUPTED, RUNNING, Filter, Row, read_calls, read_events, read_running
 from mcpbridge.storage.settings import call_log_path
 from mcpbridge.storage.sqlite.database import may_exist
 
@@ -42,7 +42,7 @@ Read = Callable[[int, int], list[Row]]
 @click.option("--server", metavar="GLOB", help="Only calls to these servers.")
 @click.option("--client", metavar="GLOB", help="Only calls of these clients.")
 @click.option("--principal", metavar="GLOB", help="Only calls of these users; '' is the local one.")
-@click.option("--outcome", type=click.Choice(get_args(Outcome)), help="Only calls that went like this.")
+@click.option("--outcome", type=click.Choice([*get_args(Outcome), RUNNING]), help="Only calls that went like this.")
 @click.option("--since", metavar="TIME", help='Only what began since then: "1h", 2026-07-28T12:00.')
 @click.option("-n", "--limit", type=click.IntRange(0), metavar="N", default=50, help="The N newest (default: 50).")
 @click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until interrupted.")
@@ -86,8 +86,13 @@ def log_command(
                 return read_events(path, which, limit=limit, after=after)
             return read_calls(path, which, limit=limit, after=after, content=content)
 
+        def read_unfinished() -> list[Row]:
+            if events or follow or not may_exist(path):  # what is followed are records: these will be some
+                return []
+            return read_running(path, which, limit=limit, content=content)
+
         printed = _print_json if as_json else partial(_print_rows, events=events, content=content, aligned=not follow)
-        await _show(read, printed, limit, follow=follow)
+        await _show(read, read_unfinished, printed, limit, follow=follow)
         return OK
 
     return run(show, config, as_json=as_json, load=load_only_to_look)
@@ -115,11 +120,18 @@ def _tell_of_absence(path: Path, *, is_logged: bool) -> None:
     note(f"nothing was logged yet: {path}")
 
 
-async def _show(read: Read, printed: Callable[[Sequence[Row]], None], limit: int, *, follow: bool) -> None:
+async def _show(
+    read: Read,
+    read_unfinished: Callable[[], list[Row]],
+    printed: Callable[[Sequence[Row]], None],
+    limit: int,
+    *,
+    follow: bool,
+) -> None:
     rows = read(max(limit, 1), 0)  # one at least: it tells where what follows begins
     last = rows[-1]["id"] if rows else 0
     if limit:
-        printed(rows)
+        printed((rows + read_unfinished())[-limit:])
     while follow:
         sys.stdout.flush()
         await anyio.sleep(_LOOK)
@@ -154,11 +166,12 @@ def _print_content(row: Row) -> None:
             print_text(f"    {side}: {kept}")
 
 
+_LOST = "the bridge was killed meanwhile; it may have taken effect"
 _TITLES = ["Time", "Tool", "Client", "Outcome", "Took", "Arguments", "Result", "Told"]
 
 
 def _cells(row: Row) -> list[str]:
-    told = [row.get("error", ""), _facts(row.get("facts", {}))]
+    told = [_LOST if row["outcome"] == INTERRUPTED else row.get("error", ""), _facts(row.get("facts", {}))]
     who = row["client"] or "-"
     if row.get("principal"):
         who += f" ({row['principal']})"
@@ -167,9 +180,9 @@ def _cells(row: Row) -> list[str]:
         row["tool"] if row["method"] == "tools/call" else f"{row['method']} {row['tool']}",
         who,
         row["outcome"].replace("_", " "),
-        _duration(row["seconds"]),
+        _duration(row["seconds"]) if "seconds" in row else "-",
         _size(row["arguments"]),
-        _size(row["result"]),
+        _size(row["result"]) if "result" in row else "-",
         first_line("; ".join(filter(None, told)), 120),
     ]
 

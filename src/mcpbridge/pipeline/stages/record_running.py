@@ -1,0 +1,84 @@
+"""Write down in the call log that a call is about to be sent.
+
+Were the bridge killed now, the row would say so: only of a call that was sent does nobody know whether it took effect.
+So this comes after all waiting, and a call that may change something is sent when the row is in the file. One that only
+reads does not wait. The record that `observe.py` makes at the end takes the row's place.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Protocol
+
+from mcpbridge.core.call_options import CallOptions
+from mcpbridge.core.model import Call, CallHandler, Tool
+from mcpbridge.pipeline.observability.call_records import record_of
+from mcpbridge.pipeline.stage import Stage
+from mcpbridge.protocol.body import Body
+from mcpbridge.storage.audit_log_format import CallRecord
+
+_PATIENCE = 0.5
+"""Seconds that a call waits for its row: a disk that hangs, or another process that writes, must not hold up calls."""
+
+
+class RunningLog(Protocol):
+    """Where calls under way are written down; see `CallLog`."""
+
+    def begin(self, record: CallRecord, written: Callable[[], object]) -> int:
+        """Have it written; returns its number, 0 if it is not. `written` is called when it is in the file."""
+        ...
+
+    def resumed(self, number: int) -> None:
+        """It is sent again."""
+        ...
+
+    def ended(self, number: int) -> None:
+        """It is over."""
+        ...
+
+
+class RecordRunning:
+    """Makes the stage of each tool, and the one of other requests."""
+
+    def __init__(self, log: RunningLog | None) -> None:
+        """`log` None: calls are not logged."""
+        self._log = log
+
+    def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
+        """See `StageFactory`."""
+        if self._log is None:
+            return None
+        may_change = tool is not None and options.effect != "read"
+        return _Recorded(self._log, may_change=may_change, keeps_content=tool is not None and options.log_content)
+
+
+class _Recorded:
+    """The stage of one tool."""
+
+    def __init__(self, log: RunningLog, *, may_change: bool, keeps_content: bool) -> None:
+        self._log, self._may_change, self._keeps_content = log, may_change, keeps_content
+
+    def __call__(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
+        return proceed(call) if call.method.startswith("tasks/") else self._run(call, proceed)
+
+    async def _run(self, call: Call, proceed: CallHandler) -> Body:
+        log = self._log
+        try:
+            if call.running:
+                log.resumed(call.running)
+            else:
+                await self._begin(call)
+            return await proceed(call)
+        finally:
+            if call.running:
+                log.ended(call.running)
+
+    async def _begin(self, call: Call) -> None:
+        record = record_of(call, at=time.time(), outcome="interrupted", keeps_content=self._keeps_content)
+        written = asyncio.Event()
+        call.running = self._log.begin(record, written.set)
+        if call.running and self._may_change:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE):
+                    await written.wait()

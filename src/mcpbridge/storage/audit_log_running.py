@@ -1,0 +1,92 @@
+"""Calls under way in the audit log: a row from before a call is sent until its record is written.
+
+A process that is killed leaves these rows behind: calls of which nobody knows whether they took effect. `recover` makes
+records of them, with the outcome `interrupted`. Several bridges share one file, so each row names its owner, and an
+owner holds a lock for as long as it lives, on a file beside the log. The system frees the lock when the process dies,
+whatever killed it; a process id would not do, as it is given out again, and means nothing in another container.
+"""
+
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from mcpbridge.storage.audit_log_format import CALL_COLUMNS, INSERT_RUNNING, CallRecord, Redact, call_row
+from mcpbridge.storage.file_locks import OwnedFile, is_owned
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+
+_MOVE = (
+    f"INSERT INTO call ({CALL_COLUMNS}) SELECT {CALL_COLUMNS} FROM running"  # noqa: S608 - constants
+    " WHERE owner = ? ORDER BY number"
+)
+
+
+class RunningCalls:
+    """The rows of one process's calls under way. Used on the database's thread; `close` is for the end."""
+
+    def __init__(self) -> None:
+        self._owner = uuid4().hex
+        self._file: OwnedFile | None = None
+
+    def insert(self, connection: "Connection", record: CallRecord, redact: Redact, max_content: int) -> None:
+        """Add a call that is about to be sent; `record.running` is its number."""
+        self._own(connection)
+        row = (self._owner, record.running, *call_row(record, redact, max_content))
+        connection.execute(INSERT_RUNNING, row)
+
+    def delete(self, connection: "Connection", numbers: Sequence[int]) -> None:
+        """Remove calls that have ended, in the transaction that adds their records."""
+        rows = [(self._owner, number) for number in numbers]
+        connection.executemany("DELETE FROM running WHERE owner = ? AND number = ?", rows)
+
+    def close(self) -> None:
+        """From now on, what is left counts as interrupted."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _own(self, connection: "Connection") -> None:
+        path = _owner_file(_path_of(connection), self._owner)
+        if self._file is None or not path.exists():  # somebody may have removed it, and the log with it
+            self.close()
+            self._file = OwnedFile(path)
+
+
+def recover(connection: "Connection") -> int:
+    """Make records of the calls whose process is no more; says how many there were."""
+    path, count = _path_of(connection), 0
+    for owner in _owners(connection):
+        file = _owner_file(path, owner)
+        if not is_owned(file):
+            moved = connection.execute(_MOVE, (owner,))
+            count += moved.rowcount
+            connection.execute("DELETE FROM running WHERE owner = ?", (owner,))
+            with suppress(OSError):
+                file.unlink(missing_ok=True)
+    return count
+
+
+def live_owners(connection: "Connection") -> list[str]:
+    """The processes that have calls under way, without those that died."""
+    path = _path_of(connection)
+    return [owner for owner in _owners(connection) if is_owned(_owner_file(path, owner))]
+
+
+def _owners(connection: "Connection") -> list[str]:
+    with closing(connection.cursor()) as cursor:
+        cursor.row_factory = None
+        return [owner for (owner,) in cursor.execute("SELECT DISTINCT owner FROM running")]
+
+
+def _path_of(connection: "Connection") -> Path:
+    with closing(connection.cursor()) as cursor:
+        cursor.row_factory = None
+        return Path(cursor.execute("PRAGMA database_list").fetchone()[2])
+
+
+def _owner_file(path: Path, owner: str) -> Path:
+    return path.with_name(f"{path.name}.{owner}.running")

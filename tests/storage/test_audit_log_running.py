@@ -1,0 +1,183 @@
+"""Calls under way in the call log: what is left of them when a bridge is killed (issue 18)."""
+
+import asyncio
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from msgspec.structs import replace
+
+from mcpbridge.storage.audit_log import CallLog
+from mcpbridge.storage.audit_log_format import SCHEMA, CallRecord
+from mcpbridge.storage.audit_log_reader import Filter, read_calls, read_running
+from mcpbridge.storage.settings import CallLogSettings
+from mcpbridge.storage.sqlite.database import Schema, open_file
+
+ALL = Filter()
+RECORD = CallRecord(
+    1.8e9, 0, "tools/call", "files", "files/write", "ear", "ann", "s1", "r1", "interrupted", "", b'{"a":1}', b""
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "calls.db"
+
+
+def log_in(path: Path) -> CallLog:
+    return CallLog(lambda: path, CallLogSettings())
+
+
+async def begun(log: CallLog, record: CallRecord = RECORD) -> int:
+    """Begin a call, and wait until it is in the file."""
+    written = asyncio.Event()
+    number = log.begin(record, written.set)
+    with anyio.fail_after(60):
+        await written.wait()
+    return number
+
+
+def running(path: Path, **which: Any) -> list[tuple[str, str]]:
+    return [(row["tool"], row["outcome"]) for row in read_running(path, Filter(**which), limit=100)]
+
+
+def ended(path: Path) -> list[tuple[str, str]]:
+    return [(row["tool"], row["outcome"]) for row in read_calls(path, ALL, limit=100)]
+
+
+def owner_files(path: Path) -> list[Path]:
+    return list(path.parent.glob("*.running"))
+
+
+async def test_a_call_is_under_way_until_its_record_is_written(path: Path) -> None:
+    log = log_in(path)
+    number = await begun(log)
+    assert running(path) == [("files/write", "running")]
+    assert running(path, outcome="interrupted") == running(path, tool="x") == ended(path) == []
+    log.ended(number)
+    log.append(replace(RECORD, outcome="ok", running=number))
+    await log.close()
+    assert running(path) == []
+    assert ended(path) == [("files/write", "ok")]
+    assert owner_files(path) == [], "a bridge that ended in order leaves nothing beside the log"
+
+
+async def test_a_call_without_a_record_of_its_own_is_over_at_the_end(path: Path) -> None:
+    """Calls that several clients share run as another one, of which there is no record."""
+    log = log_in(path)
+    log.ended(await begun(log))
+    again = await begun(log, replace(RECORD, tool="files/again"))
+    log.ended(again)
+    log.resumed(again)
+    await log.close()
+    assert running(path) == [("files/again", "interrupted")], "this one was sent again, and not over"
+
+
+async def test_a_bridge_leaves_the_calls_of_living_ones_alone(path: Path) -> None:
+    one, two = log_in(path), log_in(path)
+    await begun(one)
+    two.recover()
+    two.append(replace(RECORD, tool="files/other", outcome="ok"))
+    await two.close()
+    assert running(path) == [("files/write", "running")]
+    assert ended(path) == [("files/other", "ok")]
+    await one.close()
+    three = log_in(path)
+    three.recover()
+    await three.close()
+    assert running(path) == []
+    assert ended(path) == [("files/other", "ok"), ("files/write", "interrupted")]
+
+
+async def test_a_log_that_is_not_there_is_not_made_by_looking_for_interrupted_calls(path: Path) -> None:
+    log = log_in(path)
+    log.recover()
+    await log.close()
+    assert not path.exists()
+
+
+BEGIN_AND_WAIT = """
+import sys, asyncio
+from pathlib import Path
+from mcpbridge.storage.audit_log import CallLog
+from mcpbridge.storage.audit_log_format import CallRecord
+from mcpbridge.storage.settings import CallLogSettings
+
+async def main():
+    log = CallLog(lambda: Path(sys.argv[1]), CallLogSettings())
+    for number in range(3):
+        written = asyncio.Event()
+        record = CallRecord(1.8e9, 0, "tools/call", "s", f"s/{number}", "", "", "", "", "interrupted", "", b"", b"")
+        log.begin(record, written.set)
+        await written.wait()
+    print("written", flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+async def test_calls_of_a_killed_process_are_interrupted_even_before_a_bridge_makes_records_of_them(path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", BEGIN_AND_WAIT, str(path), stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert process.stdout
+        assert (await process.stdout.readline()).strip() == b"written"
+        assert running(path) == [(f"s/{number}", "running") for number in range(3)]
+    finally:
+        process.kill()
+        await process.wait()
+    expected = [(f"s/{number}", "interrupted") for number in range(3)]
+    assert running(path) == running(path, outcome="interrupted") == expected
+    log = log_in(path)
+    log.recover()
+    await log.close()
+    assert ended(path) == expected
+    assert running(path) == []
+    assert owner_files(path) == []
+    [first, *_] = read_calls(path, ALL, limit=10)
+    assert "seconds" not in first, "nobody knows how long it took"
+    assert "result" not in first
+
+
+async def test_a_file_of_an_older_version_is_read_and_then_brought_up_to_date(path: Path) -> None:
+    with closing(open_file(path, Schema(SCHEMA.id, SCHEMA.steps[:1]))) as connection:
+        connection.execute(
+            "INSERT INTO call VALUES (7, 1.8e9, 0.5, 'tools/call', 'old', 'old/tool', '', '', '', '', 'ok', '',"
+            " 0, x'', 0, x'', NULL, NULL, NULL)"
+        )
+    assert ended(path) == [("old/tool", "ok")]
+    assert running(path) == []
+    log = log_in(path)
+    number = await begun(log)
+    log.append(replace(RECORD, outcome="ok", running=number))
+    await log.close()
+    assert ended(path) == [("old/tool", "ok"), ("files/write", "ok")]
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (len(SCHEMA.steps),)
+        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+            connection.execute("DELETE FROM call")
+
+
+async def test_a_log_that_cannot_be_written_lets_calls_pass(tmp_path: Path) -> None:
+    path = tmp_path / "calls.db"
+    path.write_bytes(b"this was a database once. " * 100)
+    log = log_in(path)
+    assert await begun(log) == 1
+    await log.close()
+    assert log.begin(RECORD, lambda: None) == 0
+
+
+async def test_calls_that_begin_faster_than_the_disk_takes_them_are_bounded(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcpbridge.storage.audit_log._MOST_WAITING", 5)
+    log = log_in(path)
+    assert [log.begin(RECORD, lambda: None) for _ in range(7)] == [1, 2, 3, 4, 5, 0, 0]
+    await log.close()
+    assert len(running(path)) == 5
