@@ -11,6 +11,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
+from mcpbridge.base.errors import StoreFailed
 from mcpbridge.storage.audit_log import CallLog
 from mcpbridge.storage.audit_log_format import SCHEMA, CallRecord
 from mcpbridge.storage.audit_log_reader import Filter, read_calls, read_running
@@ -47,6 +48,13 @@ def running(path: Path, **which: Any) -> list[tuple[str, str]]:
 
 def ended(path: Path) -> list[tuple[str, str]]:
     return [(row["tool"], row["outcome"]) for row in read_calls(path, ALL, limit=100)]
+
+
+def ended_if_any(path: Path) -> list[tuple[str, str]]:
+    try:
+        return ended(path)
+    except StoreFailed:  # it is being made
+        return []
 
 
 def owner_files(path: Path) -> list[Path]:
@@ -91,6 +99,21 @@ async def test_a_bridge_leaves_the_calls_of_living_ones_alone(path: Path) -> Non
     await three.close()
     assert running(path) == []
     assert ended(path) == [("files/other", "ok"), ("files/write", "interrupted")]
+
+
+async def test_a_call_that_ends_at_once_has_no_row_if_it_need_not_wait_for_one(path: Path) -> None:
+    log = log_in(path)
+    short, lasting = log.begin(RECORD), log.begin(replace(RECORD, tool="files/search"))
+    log.ended(short)
+    log.append(replace(RECORD, outcome="ok", running=short))
+    with anyio.fail_after(60):
+        while not ended_if_any(path):
+            await anyio.sleep(0.02)
+    assert running(path) == [("files/search", "running")]
+    log.append(replace(RECORD, tool="files/search", outcome="ok", running=lasting))
+    await log.close()
+    assert ended(path) == [("files/write", "ok"), ("files/search", "ok")]
+    assert running(path) == []
 
 
 async def test_a_log_that_is_not_there_is_not_made_by_looking_for_interrupted_calls(path: Path) -> None:

@@ -1,10 +1,10 @@
 """The audit log: which tool was called, by whom and with what outcome, in a file that only grows.
 
 Appending never waits: sizes, digests and encoding are the database thread's work, a tenth of a second later and many
-records at a time. A call that is about to be sent goes to the thread at once (`begin`), so what a killed process had
-under way is found there later: what SQLite has written survives the process, though not a loss of power. If the disk
-cannot follow, records are dropped and counted. The row is decided in `audit_log_format.py`, calls under way in
-`audit_log_running.py`, rotation in `audit_log_retention.py`.
+records at a time. A call that may change something goes to the thread before it is sent (`begin`), so what a killed
+process had under way is found there later: what SQLite has written survives the process, though not a loss of power.
+If the disk cannot follow, records are dropped and counted. The row is decided in `audit_log_format.py`, calls under way
+in `audit_log_running.py`, rotation in `audit_log_retention.py`.
 """
 
 import asyncio
@@ -61,6 +61,8 @@ class CallLog:
         self._bytes = self._events = 0
         self._running = RunningCalls()
         self._begun = self._beginning = 0
+        self._gathered: dict[int, CallRecord] = {}
+        """Calls under way that are to be written with the next records."""
         self._ended: dict[int, float] = {}
         """Calls that are over and whose record is still to come; when they ended."""
         self._timer: asyncio.TimerHandle | None = None
@@ -93,24 +95,29 @@ class CallLog:
         self._bytes = size
         waiting.append(record)
         self._ended.pop(record.running, None)
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_GATHER, self._hand_over)
+        self._gathered.pop(record.running, None)
+        self._gather()
 
-    def begin(self, record: CallRecord, written: Callable[[], object]) -> int:
-        """Have the database's thread write, at once, that a call is about to be sent; returns its number.
+    def begin(self, record: CallRecord, written: Callable[[], object] | None = None) -> int:
+        """Write that a call is about to be sent; returns its number.
 
-        `record` is what would be known of it if the process were killed. `written` is called when it is in the file, or
-        cannot be. The call's own record, which has this number as `running`, takes its place. 0: it has no row, since
-        too many wait, and `written` is not called.
+        `record` is what would be known of it if the process were killed. The call's own record, which has this number
+        as `running`, takes its place. With `written` the row goes to the database's thread at once, and `written` is
+        called when it is in the file, or cannot be. Without, it is gathered as records are: a call that ends before
+        costs nothing. 0: it has no row, since too many wait, and `written` is not called.
         """
-        if self._is_closed or self._beginning >= _MOST_WAITING:
+        if self._is_closed or self._beginning + len(self._gathered) >= _MOST_WAITING:
             return 0
         self._begun += 1
-        self._beginning += 1
         numbered = replace(record, running=self._begun)
+        if written is None:
+            self._gathered[self._begun] = numbered
+            self._gather()
+            return self._begun
+        self._beginning += 1
 
         def write(connection: "Connection") -> None:
-            self._running.insert(connection, numbered, self._redact, self._settings.max_content)
+            self._running.insert(connection, [numbered], self._redact, self._settings.max_content)
 
         def then() -> None:
             self._beginning -= 1
@@ -121,7 +128,8 @@ class CallLog:
 
     def ended(self, number: int) -> None:
         """A call with this number is over. Its record follows soon, if it has one of its own."""
-        self._ended[number] = self._clock()
+        if self._gathered.pop(number, None) is None:
+            self._ended[number] = self._clock()
 
     def resumed(self, number: int) -> None:
         """A call with this number is sent again."""
@@ -156,20 +164,27 @@ class CallLog:
         for timer in (self._timer, self._retention):
             if timer is not None:
                 timer.cancel()
-        if self._waiting or self._ended:
+        if self._waiting or self._ended or self._gathered:
             self._write(ended_before=inf)
         self._is_closed = True
         if "_database" in self.__dict__:
             await self._database.close()
             self._running.close()
 
+    def _gather(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_GATHER, self._hand_over)
+
     def _hand_over(self) -> None:
         self._timer = None
-        if self._waiting and not self._is_writing:  # else they wait, bounded, until the disk is through
+        if (
+            self._waiting or self._gathered
+        ) and not self._is_writing:  # else they wait, bounded, until the disk is through
             self._write()
 
     def _write(self, *, ended_before: float | None = None) -> None:
         records, self._waiting, self._bytes = self._waiting, [], 0
+        begun, self._gathered = [*self._gathered.values()], {}
         self._is_writing = True
         numbers = [record.running for record in records if record.running]
         before = self._clock() - _ENDED_SECONDS if ended_before is None else ended_before
@@ -182,6 +197,8 @@ class CallLog:
             insert_calls(connection, records, self._redact, self._settings.max_content)
             if numbers:
                 self._running.delete(connection, numbers)
+            if begun:
+                self._running.insert(connection, begun, self._redact, self._settings.max_content)
 
         self._post(write, len(records), self._written)
 
@@ -190,8 +207,8 @@ class CallLog:
 
     def _written(self) -> None:
         self._is_writing = False
-        if self._waiting and self._timer is None and not self._is_closed:
-            self._timer = asyncio.get_running_loop().call_later(_GATHER, self._hand_over)
+        if (self._waiting or self._gathered) and not self._is_closed:
+            self._gather()
 
     def _post(self, work: "Callable[[Connection], object]", count: int, then: Callable[[], None] | None = None) -> None:
         def done(error: Exception | None) -> None:

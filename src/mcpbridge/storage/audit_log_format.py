@@ -70,9 +70,8 @@ CALL_COLUMNS = (
 )
 """What the tables `call` and `running` have in common, in the order of `call_row`."""
 
-_MARKS = "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?"
-_INSERT_CALL = f"INSERT INTO call ({CALL_COLUMNS}) VALUES ({_MARKS})"  # noqa: S608 - constants
-INSERT_RUNNING = f"INSERT INTO running (owner, number, {CALL_COLUMNS}) VALUES (?, ?, {_MARKS})"  # noqa: S608 - constants
+CALL_MARKS = ", ".join("?" * len(CALL_COLUMNS.split(",")))
+_INSERT_CALL = f"INSERT INTO call ({CALL_COLUMNS}) VALUES ({CALL_MARKS})"  # noqa: S608 - constants
 
 SCHEMA = Schema(
     0x6D63706C,  # "mcpl"

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from mcpbridge.storage.audit_log_format import CALL_COLUMNS, INSERT_RUNNING, CallRecord, Redact, call_row
+from mcpbridge.storage.audit_log_format import CALL_COLUMNS, CALL_MARKS, CallRecord, Redact, call_row
 from mcpbridge.storage.file_locks import OwnedFile, is_owned
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
 
+_INSERT = f"INSERT INTO running (owner, number, {CALL_COLUMNS}) VALUES (?, ?, {CALL_MARKS})"  # noqa: S608 - constants
 _MOVE = (
     f"INSERT INTO call ({CALL_COLUMNS}) SELECT {CALL_COLUMNS} FROM running"  # noqa: S608 - constants
     " WHERE owner = ? ORDER BY number"
@@ -31,12 +32,15 @@ class RunningCalls:
     def __init__(self) -> None:
         self._owner = uuid4().hex
         self._file: OwnedFile | None = None
+        self._connection: Connection | None = None
 
-    def insert(self, connection: "Connection", record: CallRecord, redact: Redact, max_content: int) -> None:
-        """Add a call that is about to be sent; `record.running` is its number."""
-        self._own(connection)
-        row = (self._owner, record.running, *call_row(record, redact, max_content))
-        connection.execute(INSERT_RUNNING, row)
+    def insert(self, connection: "Connection", records: Sequence[CallRecord], redact: Redact, max_content: int) -> None:
+        """Add calls that are about to be sent; `running` is the number of each."""
+        if self._connection is not connection:  # the file may have been removed and made anew, and ours with it
+            self.close()
+            self._file, self._connection = OwnedFile(_owner_file(_path_of(connection), self._owner)), connection
+        rows = [(self._owner, record.running, *call_row(record, redact, max_content)) for record in records]
+        connection.executemany(_INSERT, rows)
 
     def delete(self, connection: "Connection", numbers: Sequence[int]) -> None:
         """Remove calls that have ended, in the transaction that adds their records."""
@@ -47,13 +51,7 @@ class RunningCalls:
         """From now on, what is left counts as interrupted."""
         if self._file is not None:
             self._file.close()
-            self._file = None
-
-    def _own(self, connection: "Connection") -> None:
-        path = _owner_file(_path_of(connection), self._owner)
-        if self._file is None or not path.exists():  # somebody may have removed it, and the log with it
-            self.close()
-            self._file = OwnedFile(path)
+        self._file = self._connection = None
 
 
 def recover(connection: "Connection") -> int:

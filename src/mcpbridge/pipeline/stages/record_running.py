@@ -2,7 +2,7 @@
 
 Were the bridge killed now, the row would say so: only of a call that was sent does nobody know whether it took effect.
 So this comes after all waiting, and a call that may change something is sent when the row is in the file. One that only
-reads does not wait. The record that `observe.py` makes at the end takes the row's place.
+reads does not wait, and has a row only if it lasts. The record that `observe.py` makes at the end replaces the row.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ _PATIENCE = 0.5
 class RunningLog(Protocol):
     """Where calls under way are written down; see `CallLog`."""
 
-    def begin(self, record: CallRecord, written: Callable[[], object]) -> int:
-        """Have it written; returns its number, 0 if it is not. `written` is called when it is in the file."""
+    def begin(self, record: CallRecord, written: Callable[[], object] | None = None) -> int:
+        """Have it written, at once if `written` is to be called then; returns its number, 0 if it has none."""
         ...
 
     def resumed(self, number: int) -> None:
@@ -76,9 +76,12 @@ class _Recorded:
 
     async def _begin(self, call: Call) -> None:
         record = record_of(call, at=time.time(), outcome="interrupted", keeps_content=self._keeps_content)
+        if not self._may_change:
+            call.running = self._log.begin(record)
+            return
         written = asyncio.Event()
         call.running = self._log.begin(record, written.set)
-        if call.running and self._may_change:
+        if call.running:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_PATIENCE):
                     await written.wait()
