@@ -8,14 +8,14 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 # Compiled files are kept, whatever the environment says: the tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test quick lint types compiled unit conformance conformance-all matrix bench mutants docs format clean
+.PHONY: help run test quick lint types compiled unit conformance conformance-all matrix bench mutants docs screenshots format clean
 .DELETE_ON_ERROR:
 
 help: ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
-run: .venv/.ready example ## start the bridge on servers.toml and show it work
-	$(BIN)/python examples/show.py
+run: .venv/.ready example ## show in eight scenes what the bridge does (ARGS=--pause waits for a key between them)
+	@$(BIN)/python examples/show.py $(ARGS)
 
 # Types are checked while the rest is being set up; the tests have the machine to themselves, since they have deadlines.
 test: ## all that CI runs: format, lint, types, tests, the official suite
@@ -74,6 +74,11 @@ docs: .venv/.ready .venv-site/.ready ## write the generated pages anew, and buil
 	PYTHONPATH=tests $(BIN)/python -m support.client_frames --write
 	$(BIN)/python scripts/site.py
 
+# Both pictures are drawn of a run, by scripts of ours, so nothing is installed for them.
+screenshots: .venv/.ready example ## draw the pictures of the docs anew: a recording of the demo, and the overview
+	$(BIN)/python scripts/pictures/record_demo.py docs/images/demo.svg
+	$(BIN)/python scripts/pictures/draw_overview.py docs/images/overview.svg
+
 format: .venv/.ready ## put the code into its form
 	$(BIN)/ruff format --quiet .
 	$(BIN)/ruff check --quiet --fix .
@@ -124,4 +129,4 @@ no-suite:
 
 .PHONY: no-node
 no-node:
-	@echo "Node (npm) is not installed: the servers 'files', 'everything' and 'web' of the example will be missing." >&2
+	@echo "Node (npm) is not installed: of the example's servers, three will be small ones of the demo." >&2

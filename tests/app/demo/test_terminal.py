@@ -71,7 +71,7 @@ class Terminal:
 
 async def test_a_person_says_yes_and_sees_colours(environment: dict[str, str], place: Path) -> None:
     async with asyncio.timeout(LONGEST), Terminal(environment) as terminal:
-        await terminal.shows("May it? [y/n]")
+        await terminal.shows("Approve? [y/n]")
         terminal.type("y")
         assert await terminal.ends() == 0, terminal.shown
     assert "\x1b[" in terminal.shown
@@ -86,7 +86,7 @@ async def test_a_person_says_no_and_presses_keys_between_scenes(environment: dic
     async with asyncio.timeout(LONGEST), terminal:
         for number in range(2, len(SCENES) + 1):
             if number == 7:
-                await terminal.shows("May it? [y/n]")
+                await terminal.shows("Approve? [y/n]")
                 terminal.type("n")
             await terminal.shows("Press a key")
             assert f"{number} of {len(SCENES)}" not in terminal.shown
@@ -107,7 +107,7 @@ async def test_an_end_in_the_middle_leaves_nothing_behind(
     environment: dict[str, str], place: Path, number: signal.Signals, code: int
 ) -> None:
     async with asyncio.timeout(LONGEST), Terminal(environment) as terminal:
-        await terminal.shows("May it? [y/n]")
+        await terminal.shows("Approve? [y/n]")
         terminal.process.send_signal(number)
         assert await terminal.ends() == code, terminal.shown
     assert left_behind(place) == []

@@ -31,6 +31,8 @@ class Bill:
     price: float = PRICE
     """Dollars for a million tokens."""
     items: list[Item] = field(default_factory=list[Item])
+    facts: dict[str, int] = field(default_factory=dict[str, int])
+    """Other numbers of the run, such as how many tools there are."""
 
     def add(self, what: str, *, without: int, through: int) -> Item:
         """Count one thing."""

@@ -22,7 +22,7 @@ _NOTES = {
 PROGRAMS = ("calendar", "files", "notes", "shop", "web")
 """The servers; `web` is reached over HTTP."""
 
-_REFUND = {"amount": 39.9, "reason": "it arrived damaged"}
+_REFUND = {"amount": 39.9, "reason": "damaged"}
 
 
 @asynccontextmanager

@@ -76,6 +76,7 @@ class Played:
             "scenes": list(self.scenes),
             "tokens": {"items": items, "without": total.without, "with": total.through, "counted": "estimate"},
             "price_per_million": self.bill.price,
+            "facts": self.bill.facts,
         }
 
 

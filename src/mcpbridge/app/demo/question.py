@@ -27,7 +27,7 @@ class Question:
     async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
         """Answer a form of the bridge."""
         self.asked += 1
-        self._screen.pair("the bridge asks", _in_short(params.message), "yellow")
+        self._screen.pair("bridge asks", _in_short(params.message), "yellow")
         is_yes = await self._is_yes()
         self.happened_before_answer = self.effect()
         self.is_declined = not is_yes
@@ -39,7 +39,7 @@ class Question:
         if not self._asks_person:
             self._screen.pair("answer", "yes, by this demo's own client: there is no terminal to ask at")
             return True
-        self._screen.prompt(f"May it? [y/n] ({self._seconds:g} s, then this demo says yes)")
+        self._screen.prompt(f"Approve? [y/n] ({self._seconds:g} s, then this demo says yes)")
         key = (await pressed_key(self._seconds)).lower()
         if not key:
             self._screen.end_line("…")

@@ -73,13 +73,15 @@ async def one_list(show: Show) -> str:
     item = show.bill.add(
         "list of tools", without=definition_tokens(before), through=definition_tokens(show.bridge.tools)
     )
+    show.bill.facts.update(tools_without=len(before), tools_with=len(show.bridge.tools))
     names = ", ".join(tool.name for tool in show.bridge.tools)
     show.screen.pair("servers", f"{sizes} tools")
-    show.screen.pair("without bridge", f"{len(before)} tools in the list   {item.without:>7,} tokens (estimated)")
-    show.screen.pair(
-        "with bridge", f"{len(show.bridge.tools)} tools in the list   {item.through:>8,} tokens (estimated)"
-    )
-    show.screen.pair("", names, "dim")
+    for name, tools, tokens in (
+        ("without bridge", len(before), item.without),
+        ("with bridge", len(show.bridge.tools), item.through),
+    ):
+        show.screen.pair(name, f"{tools:>3} tools in the list, {tokens:>6,} tokens (estimated)", "bold")
+    show.screen.pair("the list", names)
     expect(show.cast.found.server in show.without, f"the server {show.cast.found.server} is missing")
     expect({"find_tools", "call_tool", "recall"} <= {tool.name for tool in show.bridge.tools}, "the list is not short")
     expect(item.through < item.without, "the bridge's list is the longer one")
@@ -90,7 +92,8 @@ async def find(show: Show) -> str:
     """A tool is found by what it does."""
     show.screen.pair("find", f'"{show.cast.request}"', "bold")
     found = text_of(await show.bridge.call(ToolCall("find_tools", {"query": show.cast.request, "limit": 3})))
-    show.bill.add("a search", without=0, through=count_tokens(found))
+    item = show.bill.add("a search", without=0, through=count_tokens(found))
+    show.bill.facts["search_tokens"] = item.through
     first = found.partition("\n")[0]
     show.screen.pair("first of them", first)
     expect(first.startswith(f"{show.cast.found.tool}("), f"{show.cast.found.tool} is not the first that is found")
@@ -122,6 +125,7 @@ async def large_result(show: Show) -> str:
     item = show.bill.add(
         "a large result", without=count_tokens(original), through=count_tokens(preview) + asked + count_tokens(answer)
     )
+    show.bill.facts.update(result_characters=len(original), preview_characters=len(preview))
     lines = preview.splitlines()
     show.screen.pair("call", _shown(show.cast.large))
     show.screen.pair("result", f"{len(original):,} characters of JSON, which arrive as {len(preview):,}:", "bold")
@@ -166,9 +170,9 @@ async def arguments(show: Show) -> str:
     expect(refused.is_error, "a wrong argument was accepted")
     expect(show.cast.fix in said, f"the refusal does not say what fits: {said}")
     show.screen.pair("call", _shown(show.cast.refused))
-    for line in said.splitlines()[:3]:
-        show.screen.pair("refused", line, "bold" if line.startswith("-") else "")
-    return "What can only mean one thing is mended. The rest is refused with what fits, and not sent."
+    for name, line in zip(("refused", "", ""), said.splitlines(), strict=False):
+        show.screen.pair(name, line, "bold" if line.startswith("-") else "")
+    return "What can only mean one thing is mended; the rest is refused with what fits."
 
 
 async def approval(show: Show) -> str:
@@ -239,9 +243,7 @@ async def bill(show: Show) -> str:
         show.screen.pair(item.what, f"{item.without:>7,} tokens without, {item.through:>6,} with the bridge", style)
     expect(total.through < total.without, "nothing was saved")
     saved = total.without - total.through
-    show.screen.pair(
-        "price", f"${show.bill.price:g} for a million tokens, an assumption (--price sets it); tokens are estimated"
-    )
+    show.screen.pair("price", f"${show.bill.price:g} a million tokens, assumed (--price sets it); tokens are estimated")
     return (
         f"Saved in this run: {saved:,} tokens ({_share(total.without, total.through)}), "
         f"${price(total.without):.3f} became ${price(total.through):.3f}."
