@@ -64,6 +64,15 @@ class BridgeError(Exception):
     tries: int = 1
     """How often the call was tried before it came to this."""
 
+    docs_page: str = "reference/errors.md"
+    """The page of the docs that explains the error, with its anchor. People are shown it, models are not."""
+
+    def __init_subclass__(cls) -> None:
+        """Each class has its place on the page."""
+        super().__init_subclass__()
+        if cls.__module__ == __name__:
+            cls.docs_page = f"{BridgeError.docs_page}#{cls.__name__.lower()}"
+
     def full_message(self) -> str:
         """The message, then the advice: what the caller of a tool reads."""
         text = f"{self} (tried {self.tries} times)" if self.tries > 1 else str(self)

@@ -38,6 +38,7 @@ _REDACT = Redactor()
 def report(error: BaseException, *, as_json: bool, redact: Callable[[str], str] = _REDACT) -> int | None:
     """Say on standard error why the command ends, and return its exit code. None: not an error that people make."""
     error = only_error(error)
+    page = ""
     if isinstance(error, CommandFailed):
         code, message, advice = error.code, str(error), error.advice
     elif isinstance(error, ConfigError):
@@ -48,6 +49,7 @@ def report(error: BaseException, *, as_json: bool, redact: Callable[[str], str] 
             str(error),
             error.advice,
         )
+        page = error.docs_page
     elif isinstance(error, KeyboardInterrupt):
         code, message, advice = INTERRUPTED, "interrupted", ""
     else:
@@ -56,7 +58,7 @@ def report(error: BaseException, *, as_json: bool, redact: Callable[[str], str] 
     if as_json:
         line = json.dumps({"error": {"code": code, "message": message, "advice": advice}}, ensure_ascii=False)
     else:
-        line = f"mcpbridge: {message}" + (f"\n  {advice}" if advice else "")
+        line = "\n  ".join(filter(None, (f"mcpbridge: {message}", advice, page and f"docs: {page}")))
     print(line, file=sys.stderr)
     return code
 
