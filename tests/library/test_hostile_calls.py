@@ -319,7 +319,7 @@ async def test_a_paused_call_that_nobody_answered_in_time_ends_its_run(tmp_path:
         await bridge.store.drop("paused", paused.paused[0].id, principal="")
         done = await gone_on(bridge, paused)
     assert (done.status, done.results[0].is_error) == ("done", True)
-    assert "nobody answered it in time" in told(done)[0]
+    assert "nobody answered in time" in told(done)[0]
 
 
 async def test_those_who_go_on_with_one_run_at_once_take_turns(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ async def test_a_client_without_a_directory_is_told_what_to_do(tmp_path: Path, p
     servers = Servers(tmp_path, 'args = ["${PROJECT_ROOT}"]')
     async with servers.pool.running():
         servers.pool.expect(NO_CAPABILITIES, project=project)
-        with pytest.raises(UpstreamUnavailable, match=r"this client told none: open a folder.*serve --project DIR"):
+        with pytest.raises(UpstreamUnavailable, match=r"this client named none: open a folder.*serve --project DIR"):
             await servers.served(Someone(project=project))
     assert not servers.started
 

@@ -147,7 +147,7 @@ class AlreadyResumed(CallRefused):
 class BudgetSpent(Overloaded):
     """This conversation has made as many calls as it may."""
 
-    advice = "Nothing was sent. Go on without further calls, or tell the user that the limit is reached."
+    advice = "Nothing was sent. Continue without further calls, or tell the user that the limit is reached."
 
 
 class ArgumentsRefused(CallRefused):
@@ -230,7 +230,7 @@ class UpstreamUnavailable(UpstreamError):
         if start_in is not None:
             wait = max(1, ceil(start_in))
             self.facts = {RETRY_AFTER: wait}
-            self.advice = f"Nothing was sent; other servers still work. A call in {wait} s or later starts it anew."
+            self.advice = f"Nothing was sent; other servers still work. A call in {wait} s or later starts it again."
 
 
 class UpstreamResting(UpstreamUnavailable):
@@ -258,7 +258,7 @@ class UpstreamGone(UpstreamError):
 class UpstreamTimeout(UpstreamError, TimeoutError):
     """An upstream did not answer in time. The call may still take effect there."""
 
-    advice = "It was told to cancel. Check whether the action took effect before you repeat it."
+    advice = "It was asked to cancel. Check whether the action took effect before you repeat it."
 
     def __init__(self, upstream: str, seconds: float) -> None:
         super().__init__(upstream, f"no answer within {seconds:g} s")
@@ -282,7 +282,7 @@ class UpstreamHttpError(UpstreamError):
             self.facts = {RETRY_AFTER: ceil(retry_after)}
         if status == 401:
             self.advice = (
-                "The server wants credentials: set `headers.Authorization` of this server in the configuration."
+                "The server requires credentials: set `headers.Authorization` of this server in the configuration."
             )
         elif status == 403:
             self.advice = "The server knows the credentials and refuses them this action."
@@ -340,7 +340,7 @@ class UrlRequired(UpstreamError):
     """The upstream wants pages visited before it runs the call, and the client opens none."""
 
     def __init__(self, upstream: str, urls: list[str]) -> None:
-        super().__init__(upstream, f"it wants the user to visit {', '.join(urls)} first")
+        super().__init__(upstream, f"it asks the user to visit {', '.join(urls)} first")
         self.urls = urls
         self.advice = "Nothing was run. Ask the user to open the page, then call again."
 
@@ -349,7 +349,7 @@ class AnswerTooLarge(BridgeError):
     """The call ran, but its answer is larger than an event that its client takes. Sizes in bytes."""
 
     advice = (
-        "It ran, so do not repeat it as it is: ask for less (fewer items, a smaller range, a filter). "
+        "The call ran, so do not repeat it unchanged: ask for less (fewer items, a smaller range, a filter). "
         "If the client takes larger events, whoever runs the bridge can raise `http.max_event`."
     )
 

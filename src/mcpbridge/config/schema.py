@@ -143,5 +143,7 @@ class Settings(BaseModel):
         for where, profile in named:
             if profile is not None and profile not in self.profiles:
                 known = ", ".join(self.profiles) or "none"
-                raise ValueError(f"`{where}.profile` names the profile '{profile}', which is not there; known: {known}")
+                raise ValueError(
+                    f"`{where}.profile` names the profile '{profile}', which does not exist; known: {known}"
+                )
         return self

@@ -62,7 +62,7 @@ def read_tools(
         path = expansion.directory / Path(named).expanduser()
         for one in _spec(path, place(file, line_of(["spec", str(number)])), expansion.files):
             if one.name in found:
-                what = f"a tool of this name is there already ({origins[one.name]})"
+                what = f"a tool of this name exists already ({origins[one.name]})"
                 raise ConfigError(what, file=one.file, key=one.key, hint="Give one of them another name.")
             found[one.name], origins[one.name] = _of_spec(one, expansion), f"{one.file}: {one.key}"
             warnings += one.warnings

@@ -85,7 +85,7 @@ class TrustStore:
         """Why a content is not trusted; completes "PATH: …"."""
         decision = self.find(path)
         if decision is None:
-            return "it was found in the working directory and says what programs to start; nobody has trusted it yet"
+            return "it was found in the working directory and says which programs to start; nobody has trusted it yet"
         names = ", ".join(changed_files(decision, content)[:5])
         return f"it has changed since it was trusted at {decision.at} ({names}), and waits for a new yes"
 

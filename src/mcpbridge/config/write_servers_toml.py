@@ -92,7 +92,7 @@ def _write(change: Change, environ: Mapping[str, str]) -> None:
         replace_file(change.path, change.data, change.written, private=True)
     except ChangedMeanwhile:
         hint = "Nothing was written; do it once more."
-        raise ConfigError("somebody else changed it meanwhile", file=str(change.path), hint=hint) from None
+        raise ConfigError("it was changed by somebody else in the meantime", file=str(change.path), hint=hint) from None
 
 
 def undo(change: Change, environ: Mapping[str, str]) -> None:

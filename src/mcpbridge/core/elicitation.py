@@ -222,7 +222,7 @@ class _NobodyToAsk:
     relays = False
 
     async def ask(self, question: Question) -> Raw:
-        raise QuestionRefused(f"There is nobody to ask: {question.method[:100]}", METHOD_NOT_FOUND)
+        raise QuestionRefused(f"Nobody can be asked: {question.method[:100]}", METHOD_NOT_FOUND)
 
     def finished(self, question: Question) -> None:
         pass

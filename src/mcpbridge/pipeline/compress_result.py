@@ -193,7 +193,7 @@ class Rewriter:
         )
         job = _Job(call, data, original, contents, how, HeaderLine(transforms=how.transforms), is_app)
         if expression and contents.is_error:
-            expression, problem = "", "it is not run on a result that tells of a failure"
+            expression, problem = "", "it is not run on the result of a failed call"
         if not job.is_over and not expression and not problem and not media:
             return None
         if how.stores:

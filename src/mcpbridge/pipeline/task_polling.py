@@ -105,7 +105,7 @@ def read_task(server: str, task: Body) -> TaskState:
     try:
         state = _decode(task.data)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise UpstreamGarbled(server, f"what it says of a task cannot be read: {error}") from error
+        raise UpstreamGarbled(server, f"its task status cannot be read: {error}") from error
     if state.status not in _STATES:
         raise UpstreamGarbled(server, f"its task has the unknown status {state.status[:40]!r}")
     return state

@@ -57,7 +57,7 @@ def _refuse(constant: str) -> Any:
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise NotReadable("a name stands twice in one object")
+        raise NotReadable("a name occurs twice in one object")
     return members
 
 

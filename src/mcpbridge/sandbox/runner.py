@@ -265,7 +265,7 @@ def prepared(
     """All of a start but the folder; `temporary` is where that will be. Raises as `execute`."""
     for path in (*access.read_only, *access.read_write):
         if not Path(path).is_absolute() or not Path(path).exists():
-            raise ToolInactive("the sandbox", f"'{path}' of `allow_fs` is not there", "Make it, or take it out.")
+            raise ToolInactive("the sandbox", f"'{path}' of `allow_fs` does not exist", "Make it, or take it out.")
     program = _find_program(argv, env, cwd)
     readable = [*reads(access), *access.read_write]
     added = [path for path in {program, str(Path(program).resolve())} if not _is_in(path, readable)]

@@ -48,7 +48,7 @@ class KeyFile:
         except (OSError, binascii.Error) as error:
             raise ConfigError(f"the key of the stored sign-ins cannot be used: {error}", file=str(path)) from error
         if len(key) != KEY_BYTES:
-            hint = "Remove it; every server has to be signed in to anew then."
+            hint = "Remove it; you then have to sign in to every server again."
             raise ConfigError("this is not the key of the stored sign-ins", file=str(path), hint=hint)
         return key
 

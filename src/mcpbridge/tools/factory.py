@@ -47,7 +47,7 @@ def read_settings(value: object) -> object:
             close for key in table for close in nearest(key, KEYS, limit=1) if key not in BackendSettings.model_fields
         ]
         hint = f" (did you mean `{near[0]}`?)" if near else ""
-        raise ValueError(f"a tool needs one of {', '.join(f'`{key}`' for key in KEYS)}, which tells its kind{hint}")
+        raise ValueError(f"a tool needs one of {', '.join(f'`{key}`' for key in KEYS)}, which says its kind{hint}")
     settings = _load(_KINDS[given[0]].settings).model_validate(dict(table))
     refuse_unused(settings, several=has_several(settings))
     return settings

@@ -19,7 +19,7 @@ PROJECT_ROOT = "PROJECT_ROOT"
 PROJECT_FIELDS = frozenset({"command", "args", "env", "cwd", "url", "headers"})
 """Where of a server it may stand."""
 WAITS_FOR_PROJECT = (
-    "it works in a project, and no client has told one yet (of what clients over HTTP tell, that counts which "
+    "it works in a project, and no client has named one yet (of what clients over HTTP tell, that counts which "
     "`http.projects` allows)"
 )
 """Why a server is not started that needs one."""

@@ -131,7 +131,7 @@ async def test_a_status_that_cannot_be_told_ends_nothing(wrong: Callable[[Docume
     async with publish({"status": wrong}, tmp_path / "run"):
         for _ in range(2):
             [told] = await ask(tmp_path / "run")
-            assert told == {"pid": os.getpid(), "error": "it cannot tell how it is; see its log"}
+            assert told == {"pid": os.getpid(), "error": "it cannot report its status; see its log"}
 
 
 async def cancelled_itself(_: Document) -> Document:
@@ -152,7 +152,7 @@ async def cancels_its_task(_: Document) -> Document:
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (cancelled_itself, "it cannot tell how it is; see its log"),
+        (cancelled_itself, "it cannot report its status; see its log"),
         (cancels_its_task, "it ended before it had answered"),
     ],
 )

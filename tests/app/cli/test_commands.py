@@ -53,7 +53,7 @@ async def test_list_can_show_one_server(place: Place, config: str) -> None:
 async def test_servers_of_a_project_are_started_for_the_one_that_the_command_runs_in(place: Place) -> None:
     config = str(place.config({"one": {**python_server("plain"), "cwd": "${PROJECT_ROOT}"}}))
     finished = await place.run("list", "--config", config)
-    assert "no client has told one yet" in finished.err, "it runs in the home directory"
+    assert "no client has named one yet" in finished.err, "it runs in the home directory"
     project = place.folder / "project"
     project.mkdir()
     place.env["MCPBRIDGE_PROJECT"] = str(project)

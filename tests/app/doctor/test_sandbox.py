@@ -75,7 +75,7 @@ def test_where_none_is_ready_property_and_fix_are_told() -> None:
         "sandbox-missing": "note",
         "sandbox-net": "warn",
     }
-    assert found["sandbox-none"].what == "the tool `lint` cannot run: no sandbox here keeps every promise"
+    assert found["sandbox-none"].what == "the tool `lint` cannot run: no sandbox here passes every check"
     assert "net (UDP)" in found["sandbox-none"].why
     assert "Install bubblewrap." in found["sandbox-none"].fix
     assert found["sandbox-net"].what == "the sandbox `launcher` does not keep programs from the network"

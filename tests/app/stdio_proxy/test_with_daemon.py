@@ -190,5 +190,5 @@ async def test_without_a_daemon_the_bridge_is_in_the_process(shared: Place, tmp_
         await ready(client)
         assert (await client.call("one__echo", text="alone")).text == "alone"
         assert processes(shared, DAEMON) == []
-        await client.command.logged("mcpbridge: goes on without a daemon: ")
+        await client.command.logged("mcpbridge: continuing without a daemon: ")
     assert processes(shared, SERVER) == []

@@ -35,14 +35,14 @@ def test_what_fits_is_told_as_signatures() -> None:
         'state?: "open"|"closed"="open")… - Create a new issue in a GitHub repository. The token needs the scope '
         "`repo`\n"
         "mail__list_folders() - List all folders\n"
-        "3 more fit: ask again with limit=5, or narrower words. … = left out; describe_tools tells all."
+        "3 more fit: ask again with limit=5, or narrower words. … = left out; describe_tools shows all."
     )
     assert answer(found(tools[1:])) == "mail__list_folders() - List all folders"
 
 
 def test_names_are_shorter() -> None:
     assert answer(found([GITHUB]), "names") == (
-        "github__create_issue(…) - Create a new issue in a GitHub repository…\n… = left out; describe_tools tells all."
+        "github__create_issue(…) - Create a new issue in a GitHub repository…\n… = left out; describe_tools shows all."
     )
 
 
@@ -101,7 +101,7 @@ def test_malformed_definitions_are_told_as_far_as_they_can_be_read() -> None:
         published = b"\xff[[["  # type: ignore[assignment]
 
     text = answer(found([Broken("a", "b"), Garbage("c", "d")]))
-    assert text == "a__b(…)\nc__d(…)\n… = left out; describe_tools tells all."
+    assert text == "a__b(…)\nc__d(…)\n… = left out; describe_tools shows all."
 
 
 def test_nothing_fits() -> None:

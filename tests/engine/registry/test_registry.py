@@ -298,7 +298,7 @@ async def test_a_file_that_cannot_be_written_stays_and_nothing_changes(tmp_path:
     async with registering(tmp_path) as at:
         registry, before = at.bridge.registry, at.bridge.settings
         await registry.put("tools", "weather", WEATHER)
-        with pytest.raises(RegistryProblem, match="does not stand in the configuration file"):
+        with pytest.raises(RegistryProblem, match="is not in the configuration file"):
             await registry.switch("tools", "weather", on=False, keep="file")
         await registry.remove("tools", "weather")
         at.path.write_text(f"{at.text}\n[broken\n")

@@ -184,7 +184,7 @@ def takes(x: int, context: CallContext | None = None) -> int:
     [
         (lambda: ToolBuilder("x").build(), r"x: this tool has no handler\n.*`\.manual\(\)`"),
         (lambda: ToolBuilder("x y").handler(takes).build(), "'x y' is no name for a tool"),
-        (lambda: ToolBuilder("x").param("a").param("a"), "x: a: this parameter is there already"),
+        (lambda: ToolBuilder("x").param("a").param("a"), "x: a: this parameter exists already"),
         (lambda: ToolBuilder("x").param("a", required=True, default=1), "what has a default can be left out"),
         (lambda: ToolBuilder("x").param("a", enum=[]), "`enum` is empty"),
         (lambda: ToolBuilder("x").param("a", "int").handler(takes).build(), "'int' is no type\n.*'integer'"),
@@ -202,7 +202,7 @@ def takes(x: int, context: CallContext | None = None) -> int:
             "the handler needs 'x', which may be left out",
         ),
         (lambda: ToolBuilder("x").handler(lambda *many: 1).build(), r"takes `\*many`"),
-        (lambda: ToolBuilder("x").handler(takes).manual(), "who does the work was said before"),
+        (lambda: ToolBuilder("x").handler(takes).manual(), "the executor was set before"),
         (lambda: ToolBuilder("x").handler(3), "a handler is a function, not int"),  # type: ignore[arg-type]
         (lambda: ToolBuilder("x").manual().events("string").build(), "what has no handler yields no events"),
         (lambda: ToolBuilder("x").options(tag=["a"]).manual().build(), "no option `tag` of tools"),

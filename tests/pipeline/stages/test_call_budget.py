@@ -109,7 +109,7 @@ async def test_so_many_calls_follow_one_another_until_the_conversation_pauses() 
     clock.now += 59
     told = await calls.make(ann)
     assert told == (
-        "As many calls have followed one another in this run as may: 2 (`calls.max_chain`). Nothing was sent. Go on "
+        "As many calls have followed one another in this run as may: 2 (`calls.max_chain`). Nothing was sent. Continue "
         "without further calls, or tell the user that the limit is reached. A new run begins after 1m without a call."
     )
     clock.now += 59  # not 60: whoever goes on asking does not pause

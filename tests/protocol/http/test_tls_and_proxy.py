@@ -346,7 +346,7 @@ async def test_a_proxy_that_refuses_or_is_not_there_is_told(kind: str) -> None:
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (b"\x05\xff", "wants a user and a password"),
+        (b"\x05\xff", "requires a user and a password"),
         (b"\x05\x00\x05\x05\x00\x01", "refused: connection refused"),
         (b"\x04\x00", "does not speak SOCKS5"),
         (b"", "closed the connection"),

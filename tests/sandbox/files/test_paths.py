@@ -267,17 +267,17 @@ def test_a_root_that_is_made_anew_is_taken_up_and_a_link_in_its_place_is_not(tre
     root = Root(top)
     assert read(root, "a.txt") == b"alpha"
     top.rename(tree / "old")
-    with pytest.raises(PathRefused, match="the root is not there"):
+    with pytest.raises(PathRefused, match="the root does not exist"):
         read(root, "a.txt")
     top.mkdir()
     (top / "a.txt").write_text("anew")
     assert read(root, "a.txt") == b"anew"
     top.rename(tree / "older")
     top.symlink_to(tree / "outside")
-    with pytest.raises(PathRefused, match="the root is not there"):
+    with pytest.raises(PathRefused, match="the root does not exist"):
         read(root, "secret.txt")
     root.close()
-    with pytest.raises(PathRefused, match="the root is not there"):
+    with pytest.raises(PathRefused, match="the root does not exist"):
         read(root, "secret.txt")
 
 

@@ -53,7 +53,7 @@ async def test_a_conversation_goes_on_by_its_id_for_who_began_it(tmp_path: Path)
     async with agent(REMEMBERS, tmp_path) as backend:
         first = await result(backend, "helper", {"message": "one"})
         context_id = first["_meta"]["mcpbridge/agent"]["contextId"]
-        assert text_of(first) == f'|one\nTo go on in this conversation: context_id "{context_id}".'
+        assert text_of(first) == f'|one\nTo continue this conversation: context_id "{context_id}".'
         second = await result(backend, "helper", {"message": "two", "context_id": context_id})
         assert text_of(second).startswith("u:one a:|one|two\n")
         other = await result(backend, "helper", {"message": "three"})
@@ -119,7 +119,7 @@ async def test_its_context_comes_by_annotation_and_schemas_by_hand(tmp_path: Pat
         ("def agent(*messages): ...", "its first parameter must take the message"),
         ("def agent(message, model): ...", "nothing is known for its parameter `model`"),
         ("agent = 3", "it is no function but int"),
-        ("agent = max", "its parameters cannot be told"),
+        ("agent = max", "its parameters cannot be read"),
         ("#", "has no 'agent'"),
     ],
 )

@@ -188,7 +188,7 @@ async def test_a_missing_program_is_said_at_once() -> None:
 
 
 async def test_a_missing_directory_is_said(tmp_path: Path) -> None:
-    with pytest.raises(ToolInactive, match="`cwd` is not there"):
+    with pytest.raises(ToolInactive, match="`cwd` does not exist"):
         await called(made(tmp_path, command=["ls"], cwd="gone"))
 
 
@@ -276,7 +276,7 @@ async def test_it_has_one_tool_and_no_management_commands() -> None:
         ({"command": ["{program}"]}, "the program is fixed"),
         ({"command": []}, "at least 1 item"),
         ({"command": ["ls", "-{how}"]}, "choose the option"),
-        ({"command": ["ls"], "options": ["x"]}, "stands in no word"),
+        ({"command": ["ls"], "options": ["x"]}, "is in no word"),
         ({"command": ["ls"], "sandbox": False}, 'sandbox = "off"'),
         ({"command": ["ls"], "sandbox": {"allow_fs": {"read_only": ["here"]}}}, "not an absolute path"),
         ({"command": ["ls", "{a}"], "input_schema": {"type": "object", "properties": {}}}, "no such property"),

@@ -646,7 +646,7 @@ async def test_a_refresh_that_fails_is_told_as_a_failure(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("settings", "what"),
     [
-        ({"grpc": "http://localhost:1"}, "TLS is told by"),
+        ({"grpc": "http://localhost:1"}, "switches TLS on"),
         ({"grpc": "localhost"}, "host:port"),
         ({"grpc": "user:pw@host:1"}, "host:port"),
         ({"grpc": "unix:80"}, "host:port"),  # a socket in the working directory, were it passed on

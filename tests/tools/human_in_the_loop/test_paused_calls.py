@@ -504,7 +504,7 @@ async def test_a_call_that_may_not_be_made_any_more_stays_paused(tmp_path: Path)
     async with running(tmp_path, by_hand()) as bridge:
         waiting = await paused(bridge, "ask", question="?")
         await bridge.set_backend("ask", None)
-        with pytest.raises(CallFailed, match="cannot be gone on with"):
+        with pytest.raises(CallFailed, match="cannot be continued"):
             await bridge.resume(waiting.id, 1)
         await bridge.set_backend("ask", by_hand(permission="deny")["ask"])
         with pytest.raises(CallFailed, match="stays paused"):

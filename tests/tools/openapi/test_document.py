@@ -263,7 +263,7 @@ def test_documents_that_multiply_or_nest_are_bounded() -> None:
     offered = operations("\n".join(lines), base_url="https://h.example")
     assert "too large" in offered.dropped[0].reason
     circle = "openapi: 3.1.0\npaths: {/x: {post: {requestBody: {content: {a/json: {schema: &a {items: *a}}}}}}}"
-    with pytest.raises(Broken, match="part of"):
+    with pytest.raises(Broken, match="contains it"):
         operations(circle, base_url="https://h.example")
 
 
@@ -334,7 +334,7 @@ def test_aliases_that_stand_for_more_than_the_document_could_say_are_refused() -
     bomb = "\n".join(["openapi: 3.1.0", "x-a0: &a0 {p: 1}", *lines, "paths: {}"])
     with pytest.raises(Broken, match="aliases"):
         value_of(bomb.encode())
-    with pytest.raises(Broken, match="part of"):
+    with pytest.raises(Broken, match="contains it"):
         value_of(b"openapi: 3.1.0\nx: &x {y: *x}\npaths: {}\n")
     shared = value_of(b"openapi: 3.1.0\nx: &x {y: 1}\nz: [*x, *x, {w: *x}]\npaths: {}\n")
     assert shared["z"] == [{"y": 1}, {"y": 1}, {"w": {"y": 1}}]

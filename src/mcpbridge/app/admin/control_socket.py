@@ -170,7 +170,7 @@ async def _document(answers: Answers, line: bytes) -> bytes:
         if isinstance(error, asyncio.CancelledError) and is_asked_to_end():
             raise
         get_logger().exception("a command cannot be answered", do=str(request.get("do"))[:40])
-        return json.dumps({"pid": os.getpid(), "error": "it cannot tell how it is; see its log"}).encode()
+        return json.dumps({"pid": os.getpid(), "error": "it cannot report its status; see its log"}).encode()
 
 
 def _error(code: str, message: str) -> bytes:

@@ -79,4 +79,4 @@ def _number(text: str, name: str, most: int) -> int:
 
 def _unknown(request: Request) -> Problem:
     handle: Any = request.path_params["handle"]
-    return Problem("unknown", f"no result is kept as {str(handle)[:40]!r}, or not any more")
+    return Problem("unknown", f"no result is kept under {str(handle)[:40]!r}, or not any more")

@@ -38,8 +38,8 @@ def about_daemon(running: Status) -> Iterator[Finding]:
         return
     where = f"process {running.get('pid')}"
     if error := running.get("config_error"):
-        what = f"the daemon goes on with an older configuration, since the file is broken: {_first_line(error)}"
-        yield Finding("daemon-config-error", "warn", what, "", where, fix="Correct the file; it is read by itself.")
+        what = f"the daemon keeps running the previous configuration, since the file has an error: {_first_line(error)}"
+        yield Finding("daemon-config-error", "warn", what, "", where, fix="Correct the file; the daemon reloads it.")
     if running.get("version") != __version__:
         what = f"the daemon is of version {running.get('version')}, and this is {__version__}"
         yield Finding("daemon-version", "warn", what, "", where, fix="Run `mcpbridge restart`.")

@@ -85,9 +85,9 @@ def _of_command(boot: Boot, settings: ServerSettings, source: Source, seconds: f
     if isinstance(boot.error, UpstreamGone) and "without answering" in what:
         edit = with_input(server, settings)
         if edit is not None:
-            why = "A container without `-i` has no standard input, so it hears nothing."
+            why = "A container without `-i` has no standard input, so it receives nothing."
             return Finding("docker-no-input", "fail", what, server, where, why, "Write `docker run -i …`.", edit)
-        fix = "Look whether it wants an argument such as `stdio`, `serve` or `--transport stdio`."
+        fix = "Check whether it needs an argument such as `stdio`, `serve` or `--transport stdio`."
         return Finding("ended-at-once", "fail", what, server, where, "It thinks that nothing went wrong.", fix)
     why = f"It wrote to standard output: {boot.noise}" if boot.noise else ""
     fix = f"Run it by hand to see more: {_by_hand(settings)}"

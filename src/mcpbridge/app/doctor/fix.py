@@ -109,7 +109,9 @@ class Repair:
                 replace_file(self._path, encoded(before, data), encoded(after, data), private=True)
         except ChangedMeanwhile as error:
             hint = "Run `mcpbridge doctor` once more."
-            raise ConfigError("somebody else changed it meanwhile", file=str(self._path), hint=hint) from error
+            raise ConfigError(
+                "it was changed by somebody else in the meantime", file=str(self._path), hint=hint
+            ) from error
 
     def forget_backup(self) -> None:
         """Everything was taken back, so that the copy is of no use."""

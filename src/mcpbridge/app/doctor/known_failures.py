@@ -82,7 +82,7 @@ KNOWN: tuple[Known, ...] = (
     Known(
         "npm-no-program",
         _pattern(r"could not determine executable to run"),
-        "the package has no program of its own, or several",
+        "the package has no program, or several",
         "npx does not know which one to start.",
         'Name it: args = ["-y", "-p", "PACKAGE", "PROGRAM"].',
         frozenset({"npx"}),
@@ -103,7 +103,7 @@ KNOWN: tuple[Known, ...] = (
         ),
         "what npx has installed earlier is broken",
         "An installation was interrupted, or two ran at the same time.",
-        "Remove it, it is made anew: `rm -rf ~/.npm/_npx`.",
+        "Remove it; it is created again: `rm -rf ~/.npm/_npx`.",
         frozenset({"npx"}),
     ),
     Known(
@@ -124,7 +124,7 @@ KNOWN: tuple[Known, ...] = (
         "npm-network",
         _pattern(r"npm (?:error|ERR!) (?:code (?:ENOTFOUND|EAI_AGAIN|ETIMEDOUT|ECONNREFUSED|ECONNRESET)|network)\b"),
         "npm cannot reach its registry",
-        "There is no connection, or a proxy stands between.",
+        "There is no connection, or a proxy is in between.",
         'Check the connection; behind a proxy hand over its variables: inherit_env = ["HTTPS_PROXY", "NO_PROXY"].',
         frozenset({"npx"}),
     ),
@@ -152,7 +152,7 @@ KNOWN: tuple[Known, ...] = (
         _pattern(r"permission denied while trying to connect to the [Dd]ocker"),
         "this user may not use Docker",
         "Its socket belongs to the group `docker`.",
-        "Add yourself to it (`sudo usermod -aG docker $USER`, then sign in anew), or use a rootless Docker.",
+        "Add yourself to it (`sudo usermod -aG docker $USER`, then sign in again), or use a rootless Docker.",
         frozenset({"docker"}),
     ),
     Known(
@@ -180,7 +180,7 @@ KNOWN: tuple[Known, ...] = (
     Known(
         "docker-no-image",
         _pattern(r"pull access denied", r"manifest (?:for \S+ not found|unknown)", r"repository does not exist"),
-        "there is no such image, or it wants a sign-in",
+        "there is no such image, or it requires a sign-in",
         "",
         "Look at its name in args; for a private one run `docker login`.",
         frozenset({"docker"}),
@@ -226,7 +226,7 @@ KNOWN: tuple[Known, ...] = (
         "pypi-network",
         _pattern(r"error sending request for url", r"Failed to fetch: ", r"Failed to download "),
         "uv cannot load what it needs",
-        "There is no connection, or a proxy stands between.",
+        "There is no connection, or a proxy is in between.",
         'Check the connection; behind a proxy hand over its variables: inherit_env = ["HTTPS_PROXY", "NO_PROXY"].',
         frozenset({"uvx", "uv run"}),
     ),
@@ -235,7 +235,7 @@ KNOWN: tuple[Known, ...] = (
         _pattern(r"No solution found when resolving"),
         "uv finds no versions of the packages that fit together",
         "",
-        "Its message on standard error says what contradicts what; `--with` and `--python` in args choose versions.",
+        "Its message on standard error names the conflicting packages; choose versions with `--with` and `--python`.",
         frozenset({"uvx", "uv run"}),
     ),
     Known(
@@ -269,8 +269,8 @@ KNOWN: tuple[Known, ...] = (
         _pattern(
             r"EADDRINUSE[^\n]*?:(\d+)?$", r"Address already in use", r"\[Errno (?:98|48|10048)\]", flags=_ANY_CASE
         ),
-        "the port that it wants to listen on is in use",
-        "Another copy of it may be running, under a client of its own.",
+        "the port that it listens on is already in use",
+        "Another copy of it may be running, started by a client.",
         "End the other one, or give this one another port.",
     ),
     Known(
@@ -292,7 +292,7 @@ KNOWN: tuple[Known, ...] = (
             rf"\b{_NAME}",
             rf"KeyError: '{_NAME}'",
         ),
-        "it wants the environment variable {it}",
+        "it needs the environment variable {it}",
         "Servers get a small, clean environment: what their `env` says, and PATH, HOME and the like.",
         "",
     ),
@@ -406,11 +406,11 @@ def _filled(text: str, it: str) -> str:
 def _variable(server: str, settings: ServerSettings, name: str, environ: Mapping[str, str]) -> tuple[str, Edit | None]:
     """A variable that a program wants: it is handed over if the bridge has it."""
     if name in settings.env:
-        fix = f"`env.{name}` of the server is set, so perhaps it is empty, or the program wants another one too."
+        fix = f"`env.{name}` of the server is set, so it may be empty, or the program needs another one too."
         return fix, None
     line = f'env = {{ {name} = "${{{name}}}" }}'
     if environ.get(name):
-        return f"The bridge has it, but hands over only what it is told to: {line}", Edit(
+        return f"The bridge has it, but passes only variables that are configured: {line}", Edit(
             server, key=("env", name), value=f"${{{name}}}"
         )
     return f"Set it where the bridge starts, and hand it over: {line}", None

@@ -179,8 +179,8 @@ def about_way(name: str, settings: ServerSettings, source: Source) -> Iterator[F
         url = next((found[0] for word in settings.args if (found := _URL.match(word))), "")
         if url:
             shown = url.partition("?")[0]  # what follows may hold a secret
-            what = f"{package or settings.command} stands between the bridge and {shown}"
-            fix = f'Write url = "{shown}" instead of command and args; if it wants a sign-in: `mcpbridge login {name}`.'
+            what = f"{package or settings.command} is an unnecessary step between the bridge and {shown}"
+            fix = f'Write url = "{shown}" instead of command and args; to sign in: `mcpbridge login {name}`.'
             why = "The bridge speaks to URLs itself: one process less, and nothing is lost on the way."
             yield Finding("front-not-needed", "note", what, name, where, why, fix)
     if package in _ARCHIVED:

@@ -84,7 +84,7 @@ def about_machine(machine: Machine) -> Iterator[Finding]:
             what = f"the extra `{extra}` is not installed: no {EXTRAS[extra][1]}"
             yield Finding("extra-missing", "note", what, fix=f"pip install 'mcpbridge[{extra}]'")
     if (version := _major(machine.launchers.get("node", ""))) is not None and version < _OLDEST_NODE:
-        why = "Newer servers want 20 or 22, and npm quietly installs older releases of them instead."
+        why = "Newer servers need 20 or 22, and npm quietly installs older releases of them instead."
         fix = "Install Node.js 22 or later."
         yield Finding("node-old", "warn", f"Node.js {machine.launchers['node']} is old", why=why, fix=fix)
     if layers.runs_as_root():

@@ -113,7 +113,7 @@ def _texts(server: str, tools: Sequence[ToolRef], boot: Boot, where: str) -> Ite
         yield Finding("description-cut", "warn", what, server, where, "Claude Code cuts what is longer.", fix)
     if silent:
         what = f"{len(silent)} {'tools' if len(silent) > 1 else 'tool'} without a description ({few(silent)})"
-        yield Finding("description-missing", "note", what, server, where, "Models cannot tell what they are for.")
+        yield Finding("description-missing", "note", what, server, where, "Models cannot know what they are for.")
     if len(boot.instructions) > _DESCRIPTION:
         what = f"its instructions have {len(boot.instructions):,} characters"
         yield Finding("instructions-cut", "note", what, server, where, "Claude Code cuts what is over 4,096.")

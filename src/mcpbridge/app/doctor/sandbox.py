@@ -1,4 +1,4 @@
-"""The sandbox: who needs one, which of those there are here keeps every promise, and what is wrong with the others.
+"""The sandbox: who needs one, which of those there are here passes every check, and what is wrong with the others.
 
 Each is tried out anew, with programs that attempt what must not work, but only if something that is configured needs
 one: that takes seconds. What this machine offers (Linux) is only looked at: a program that is there may still be
@@ -60,7 +60,7 @@ def about_sandboxes(settings: Settings, found: Readiness | None, source: Source)
         what = f"programs run in the sandbox `{found.chosen}`, which stopped every attempt to get out"
         yield Finding("sandbox-ready", "ok", what, "", "", f"It is needed by {_enumerated(needed)}.")
     elif (missing := found.why_none()) is not None:
-        what = f"{_enumerated(needed)} cannot run: no sandbox here keeps every promise"
+        what = f"{_enumerated(needed)} cannot run: no sandbox here passes every check"
         yield Finding("sandbox-none", "fail", what, "", source.where("sandbox"), missing[0], missing[1])
     for report in found.tiers:
         yield from _tier(report, found)

@@ -84,7 +84,7 @@ def serve(arguments: "Sequence[str]", standalone: "Callable[[Sequence[str], byte
         _say(str(refused))
         return USAGE
     except Alone as alone:
-        _say(f"goes on without a daemon: {alone}")
+        _say(f"continuing without a daemon: {alone}")
         for number, handler in before.items():
             signal.signal(number, handler)
         head = alone.head
@@ -122,7 +122,7 @@ def _relay(
 def _start_standalone(
     arguments: "Sequence[str]", environ: "Mapping[str, str]", reason: str
 ) -> "tuple[socket.socket, Popen[bytes]]":
-    _say(f"goes on without a daemon: {reason}")
+    _say(f"continuing without a daemon: {reason}")
     return start_standalone(arguments, environ)
 
 

@@ -71,7 +71,7 @@ UNKNOWN_EFFECT = (
     "The bridge ended during the call, and its server with it: it is not known whether the tool had its effect. "
     "Check that before you call it again."
 )
-_NO_EFFECT = "The bridge was restarted before it read this call, which is too large to be kept. Call it again."
+_NO_EFFECT = "The bridge restarted before it read this call, and the call is too large to be kept. Call again."
 _LOST = "The bridge ended before the answer was there; ask again"
 
 _INTERNAL_ERROR = -32603

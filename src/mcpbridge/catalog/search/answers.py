@@ -44,7 +44,7 @@ _FORMS: Mapping[Detail, tuple[Form, ...]] = {
     "signatures": FORMS,
     "schemas": (_NAMES, *FORMS[-2:]),
 }
-_LEGEND = f"{MARK} = left out; describe_tools tells all."
+_LEGEND = f"{MARK} = left out; describe_tools shows all."
 _DOUBTFUL = 3
 _DROPPED_TOKENS = 20
 """Tokens for saying that there was no room for all."""

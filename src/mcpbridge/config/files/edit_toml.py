@@ -197,7 +197,7 @@ class TomlEditor:
             for number, member in enumerate(members):
                 if member.path[: len(wanted)] == wanted:
                     return (_out_of_inline(text, members, number),)
-        raise NotEditable("the entry stands where it cannot be taken out by itself")
+        raise NotEditable("the entry is in a place from which it cannot be removed alone")
 
 
 Region = tuple[int, int, bool, int]

@@ -30,7 +30,7 @@ def compose(text: str) -> yaml.Node | None:
     except yaml.YAMLError as error:
         at = getattr(error, "position", None)
         line = text.count("\n", 0, at) + 1 if isinstance(at, int) else None
-        raise NotEditable("not valid YAML: a character that may not stand there", line) from error
+        raise NotEditable("not valid YAML: a character that is not allowed there", line) from error
     except RecursionError as error:
         raise NotEditable("nested too deeply") from error
 

@@ -250,7 +250,9 @@ class Parking:
     def _park(self, parked: _ParkedCall) -> Body:
         if parked not in self._parked:
             if not self._parked.has_room(parked.owner):
-                self._refuse(parked, f"{MAX_PARKED} calls of this client wait for answers; more are not kept")
+                self._refuse(
+                    parked, f"{MAX_PARKED} calls of this client wait for answers already; no more are accepted"
+                )
                 raise BadRequest(INVALID_PARAMS, f"{MAX_PARKED} of your calls wait for answers; answer those first")
             self._parked.add(parked)
         parked.round += 1

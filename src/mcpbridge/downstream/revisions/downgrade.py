@@ -225,7 +225,7 @@ def pages_first(error: UpstreamAnswered, client: Client) -> BridgeError:
         for page in pages:
             checked_page(page.text("url"))
     except QuestionRefused as refused:
-        return UpstreamGarbled(error.upstream, f"it wants a page opened first. {refused}")
+        return UpstreamGarbled(error.upstream, f"it asks to open a page first. {refused}")
     if client.modern or not client.capabilities.url or client.version < URL_SINCE:
         return UrlRequired(error.upstream, [page.text("url") for page in pages])
     for page in pages:

@@ -165,7 +165,7 @@ def read_entries(data: bytes, file: str) -> list[Entry]:
     return found
 
 
-_ANEW = "Delete the file to record it anew."
+_ANEW = "Delete the file to record it again."
 
 
 def _read_line(line: bytes, where: str) -> Entry:

@@ -146,7 +146,7 @@ def nothing_of_server(file: str, servers: Sequence[str]) -> str:
 
 def how_to_record(file: str) -> str:
     """What to do."""
-    return f'To record anew, delete {file} or open it with mode="record".'
+    return f'To record again, delete {file} or open it with mode="record".'
 
 
 def _described(server: str, method: str, params: Raw) -> str:

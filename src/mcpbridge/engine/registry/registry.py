@@ -212,7 +212,7 @@ class Registry:
                 from mcpbridge.config.edit_servers_toml import switch
 
                 if parsed is not None:
-                    raise RegistryProblem("invalid", f"{name!r} does not stand in the configuration file")
+                    raise RegistryProblem("invalid", f"{name!r} is not in the configuration file")
                 return await self._write(before, lambda text: switch(text, section, name, on=on, tool=tool))
             below = parsed or section_of(self._base(), section).get(name)
             said = switched(before, below, on=on, tool=tool)

@@ -33,7 +33,7 @@ class CallbackFailed(BridgeError):
     advice = "The calls were made, and `results` is what came of them: do not make them again."
 
     def __init__(self, error: Exception, results: Sequence[CallResult[Any]]) -> None:
-        super().__init__(f"A function that hears of calls failed: {type(error).__name__}: {error}")
+        super().__init__(f"An event callback failed: {type(error).__name__}: {error}")
         self.results = results
 
 

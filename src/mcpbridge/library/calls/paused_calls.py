@@ -274,7 +274,7 @@ class PausedCalls:
         if id:
             record = await self._record(id, user)
             if record is None:
-                return failed("The call was paused and is not known any more: nobody answered it in time.")
+                return failed("The call was paused and is not known any more: nobody answered in time.")
             if (record.run, record.tenant) != (short(run), short(tenant)):
                 return None
         else:
@@ -401,7 +401,7 @@ class PausedCalls:
             raw = await self._requests.request("tools/call", params, user=record.principal, session=session)
         except BridgeError as error:
             raise CallFailed(
-                f"The paused call of {record.tool} cannot be gone on with: {error.full_message()}. {STAYS}"
+                f"The paused call of {record.tool} cannot be continued: {error.full_message()}. {STAYS}"
             ) from error
         finally:
             pauses.resuming.forget(resuming)

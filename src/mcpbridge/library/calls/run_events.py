@@ -111,7 +111,7 @@ class RunFailed(BridgeError):
     """The model, or a function of the program, failed; `__cause__` is how. `outcome` is what came of the run so far."""
 
     advice = (
-        "What was called has had its effect: go on from `outcome.messages` and in the same run, to repeat none of it."
+        "The calls have had their effect: continue from `outcome.messages` in the same run, so that none is repeated."
     )
 
     def __init__(self, what: str, outcome: RunOutcome) -> None:

@@ -87,7 +87,7 @@ class ToolBuilder(Struct, Generic[R], frozen=True):
         """
         key = f"{self.name}: {name}"
         if name in self.params:
-            raise ConfigError("this parameter is there already", key=key)
+            raise ConfigError("this parameter exists already", key=key)
         if required and default is not UNSET:
             hint = "Leave out `required` or `default`."
             raise ConfigError("what has a default can be left out, so it is not required", key=key, hint=hint)
@@ -166,7 +166,7 @@ class ToolBuilder(Struct, Generic[R], frozen=True):
         self, kind: str, function: Callable[..., Any] | None, options: Mapping[str, Any] | None = None
     ) -> "ToolBuilder[R]":
         if self.function is not None or self.kind != "function":
-            raise ConfigError("who does the work was said before", key=self.name)
+            raise ConfigError("the executor was set before", key=self.name)
         if kind != "manual" and not callable(function):
             raise ConfigError(f"a handler is a function, not {type(function).__name__}", key=self.name)
         return replace(self, kind=kind, function=function, people=dict(options or {}))

@@ -89,7 +89,7 @@ def _refused(tool: str, error: Exception) -> NotPermitted:
     where = "".join(traceback.format_tb(error.__traceback__))
     log.error("the function that decides about approval failed", tool=tool, error=type(error).__name__, trace=where)
     return NotPermitted(
-        f"Whether a person has to approve this call of {tool} cannot be told: its `requires_approval` failed "
+        f"Whether a person has to approve this call of {tool} is unknown: its `requires_approval` failed "
         f"({type(error).__name__})"
     )
 

@@ -265,7 +265,7 @@ class PendingApprovals:
             was_gone = True  # a yes is kept after the record is taken: look once more
 
     def _too_many(self) -> Overloaded:
-        return Overloaded(f"{self._settings.max_pending} calls wait for approval already; more are not kept")
+        return Overloaded(f"{self._settings.max_pending} calls wait for approval already; no more are accepted")
 
     async def _record(self, request: ApprovalRequest) -> None:
         lasts = request.lasts or self._settings.grant_lifetime

@@ -31,7 +31,7 @@ from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT
 
 log = get_logger("mcpbridge.hooks")
 
-_RAN = "The call ran, and what it did stands: do not repeat it. Tell the user that its result is withheld."
+_RAN = "The call ran and had its effect: do not repeat it. Tell the user that its result is withheld."
 
 
 class _Seer(Struct, frozen=True):

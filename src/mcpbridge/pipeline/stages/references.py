@@ -108,7 +108,7 @@ class References:
             loaded += len(kept)
             if loaded > MOST_LOADED:
                 most = f"{MOST_LOADED // 1024**2} MiB"
-                raise ArgumentsRefused(f"The results that the references stand in have more than {most} together")
+                raise ArgumentsRefused(f"The results that the references are in have more than {most} together")
             counted = [(reference, uses[reference]) for reference in references]
             found = await self._workers.run(_stand_for, kept, counted, MOST - size, size=len(kept))
             size += sum(len(found[reference].text) * count for reference, count in counted)
@@ -220,10 +220,10 @@ def _stand_for(kept: bytes, uses: Sequence[tuple[_Reference, int]], room: int) -
         try:
             answer = _answer(value)
         except NotReadable as error:
-            raise ArgumentsRefused(f"What a reference stands for cannot be sent: {error}") from error
+            raise ArgumentsRefused(f"The value of a reference cannot be sent: {error}") from error
         room -= len(answer.text) * count
         if room < 0:
-            raise ArgumentsRefused(f"The references stand for more than {MOST // 1024**2} MiB together")
+            raise ArgumentsRefused(f"The references refer to more than {MOST // 1024**2} MiB together")
         answers[reference] = answer
     return answers
 
@@ -287,6 +287,6 @@ def _unknown(handle: str) -> ArgumentsRefused:
 
 def _malformed(reference: _Reference) -> ArgumentsRefused:
     handle, path = reference.handle, reference.path[:200]
-    error = ArgumentsRefused(f"{handle}{path} is no reference: a # stands before the path, as in {handle}#{path}")
+    error = ArgumentsRefused(f"{handle}{path} is no reference: write a # before the path, as in {handle}#{path}")
     error.advice = f"Nothing was sent. {handle} alone is the text of that result, {handle}# its whole value."
     return error

@@ -311,7 +311,7 @@ def _demand(keyword: str, facts: Schema, found: Any, path: Path) -> str:
         case "anyOf" | "oneOf":
             return "fits none of its alternatives" if facts.get("count") else "fits more than one of its alternatives"
         case "schema":
-            return "does not fit; it is too large to tell where"
+            return "does not match the schema; it is too large to say where"
         case "propertyNames":
             return "has a name in it that is not allowed"
         case _:

@@ -83,7 +83,7 @@ async def _socks5(sock: socket.socket, user: str, password: str, host: str, port
         if (await _exactly(sock, 2))[1]:
             raise TunnelError("the proxy refused user and password")
     elif method:
-        raise TunnelError("the proxy wants a user and a password")
+        raise TunnelError("the proxy requires a user and a password")
     name = host.encode("idna")
     await loop.sock_sendall(sock, b"\x05\x01\x00\x03%c%b%b" % (len(name), name, port.to_bytes(2)))
     _, reply, _, kind = await _exactly(sock, 4)

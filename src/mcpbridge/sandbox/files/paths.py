@@ -258,7 +258,7 @@ class Root:
                 return os.dup(self._held)
             except OSError as error:
                 why = error.strerror or "it cannot be opened"
-                raise refused(self.name or str(self.path), f"the root is not there: {why}") from None
+                raise refused(self.name or str(self.path), f"the root does not exist: {why}") from None
 
     def _reached(self) -> int:
         """The directory anew, through no link."""

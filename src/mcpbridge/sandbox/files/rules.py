@@ -94,7 +94,7 @@ def _forms(pattern: str) -> list[str]:
             for either in (found[1].split(",") if found else [""])
         ]
         if len(forms) > MOST_FORMS:
-            raise WrongGlob(f"its braces stand for more than {MOST_FORMS} patterns")
+            raise WrongGlob(f"its braces expand to more than {MOST_FORMS} patterns")
     return forms
 
 
@@ -231,7 +231,7 @@ class Rules:
         if self._runs(parts):
             return "the bridge's own tools are made of it: code, programs or documents that the configuration names"
         if _is_obeyed(parts):
-            return "other programs run or obey what stands in it, so it is never written"
+            return "other programs run or obey its content, so it is never written"
         return next((why for part in parts if (why := _why_odd(part))), "")
 
 

@@ -55,7 +55,7 @@ def write(
 
     Raises:
         PathRefused: tools do not write there.
-        Changed: somebody else changed it meanwhile.
+        Changed: it was changed by somebody else in the meantime.
         FileExistsError, FileNotFoundError: as `creates` and `replaces` have it.
         IsADirectoryError: it is a directory.
         OSError: as open(2) and write(2).

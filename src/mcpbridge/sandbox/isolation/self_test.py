@@ -79,7 +79,7 @@ class Readiness(Struct, frozen=True):
         fixes = [report.fix for report in self.tiers if report.fix]
         if not fixes:
             fixes = ["Run `mcpbridge doctor` to see what each sandbox lets through."]
-        return "no sandbox here keeps every promise: " + "; ".join(missing), " Or: ".join(fixes)
+        return "no sandbox here passes every check: " + "; ".join(missing), " Or: ".join(fixes)
 
 
 def fingerprint(parts: Sequence[str]) -> str:

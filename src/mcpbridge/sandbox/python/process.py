@@ -158,7 +158,7 @@ class ProgramProcess:
             raise ProcessOver("it ended") from None
         except Garbled as error:
             self.kill()
-            raise ProcessOver(f"what it said made no sense: {error}") from None
+            raise ProcessOver(f"its output made no sense: {error}") from None
 
     def kill(self) -> None:
         """End it now, with what it started; `ended` says when it is gone."""

@@ -131,7 +131,7 @@ class RemoteAgent:
         """See `Backend`."""
         card = self._card
         if card is None:
-            raise UpstreamUnavailable(call.upstream, self.condition.reason or "its card is not there yet")
+            raise UpstreamUnavailable(call.upstream, self.condition.reason or "its card has not arrived yet")
         given = call.params.inner("arguments")
         arguments: Mapping[str, Any] = given.value() if given is not None else {}
         task_id, context_id = arguments.get("task_id", ""), arguments.get("context_id", "")

@@ -114,7 +114,7 @@ class AgentCaller(HttpCaller):
         async for piece in response.aiter_raw():
             size += len(piece)
             if size > most:
-                raise UpstreamGarbled(upstream, f"it told more than {most} bytes")
+                raise UpstreamGarbled(upstream, f"it sent more than {most} bytes")
             try:
                 events = parser.feed(piece)
             except EventTooLarge as error:
@@ -152,7 +152,7 @@ def _result_of(upstream: str, answer: Answer, redact: Callable[[str], str]) -> o
     wait = seconds_to_wait(answer.headers.get("retry-after", ""), datetime.now(UTC))
     error = UpstreamHttpError(upstream, answer.status, f"HTTP {answer.status}", retry_after=wait)
     if answer.status == 401:
-        error.advice = "The agent wants credentials: `auth` or `headers` of this tool in the configuration has them."
+        error.advice = "The agent requires credentials: `auth` or `headers` of this tool in the configuration has them."
     raise error
 
 

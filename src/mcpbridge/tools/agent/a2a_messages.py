@@ -262,7 +262,7 @@ def _note(record: Record) -> str:
         )
     if record.state in _FAILED:
         return _FAILED[record.state]
-    return f'To go on in this conversation: context_id "{record.context_id}".' if record.context_id else ""
+    return f'To continue this conversation: context_id "{record.context_id}".' if record.context_id else ""
 
 
 def _block(part: Part, record: Record, redact: Callable[[str], str]) -> dict[str, Any] | None:

@@ -148,7 +148,7 @@ class LocalAgent(PythonBackend[_Agent]):
         self._conversations.move_to_end(key)
         while len(self._conversations) > MOST_CONVERSATIONS:
             self._conversations.popitem(last=False)
-        note = {"type": "text", "text": f'To go on in this conversation: context_id "{key[1]}".'}
+        note = {"type": "text", "text": f'To continue this conversation: context_id "{key[1]}".'}
         result.put("content", [*value["content"], note])
         result.put("_meta", {ABOUT: {"contextId": key[1]}})
         return result
@@ -171,7 +171,7 @@ def _looked_at(name: str, target: object, settings: AgentSettings) -> _Agent:
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError) as error:
-        raise Unusable(f"its parameters cannot be told: {error}") from error
+        raise Unusable(f"its parameters cannot be read: {error}") from error
     hints = hints_of(function)
     context = next((one for one in parameters if is_context(hints.get(one))), "")
     history, context_id = ("history" if "history" in parameters else ""), "context_id" * ("context_id" in parameters)

@@ -78,15 +78,15 @@ def mistakes(template: Template, options: Sequence[str]) -> Iterator[str]:
     if any("\0" in word for word in words):
         yield "a word with a NUL character cannot be passed to a program"
     if any(not isinstance(part, str) and not part for part in template):
-        yield "an empty list of words stands for nothing"
+        yield "a list of words cannot be empty"
     found = placeholders(*words)
     for name in options:
         if name not in found:
-            yield f"`options` names {name!r}, which stands in no word"
+            yield f"`options` names {name!r}, which is in no word"
     for word in words[1:]:
         place = _PLACE.search(word)
         if place and place[2] and place[2] not in options and re.fullmatch("-+", word[: place.start()]):
-            yield f"the word {word!r} lets its caller choose the option: add {place[2]!r} to `options` if that is meant"
+            yield f"the word {word!r} lets its caller choose the option: add {place[2]!r} to `options` if you want that"
 
 
 def filled(template: Template, arguments: Mapping[str, Any], options: Sequence[str]) -> tuple[str, ...]:
@@ -123,7 +123,7 @@ def _is_given(arguments: Mapping[str, Any], word: Word) -> bool:
 def _repeated(word: Word, arguments: Mapping[str, Any], options: Sequence[str], *, is_checked: bool) -> Iterator[str]:
     lists = [name for name in placeholders(word) if isinstance(arguments.get(name), list)]
     if len(lists) > 1:
-        raise ArgumentsRefused(f"`{lists[0]}` and `{lists[1]}` cannot both be lists: they stand in one word")
+        raise ArgumentsRefused(f"`{lists[0]}` and `{lists[1]}` cannot both be lists: they are in one word")
     if not lists:
         yield _word(word, arguments, options, is_checked=is_checked)
         return

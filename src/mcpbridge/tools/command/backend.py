@@ -199,7 +199,7 @@ class CommandBackend:
             return ""
         directory = self._place(self._settings.cwd)
         if not Path(directory).is_dir():
-            raise self._inactive(f"its `cwd` is not there: {directory}", "Whoever runs the bridge has to make it.")
+            raise self._inactive(f"its `cwd` does not exist: {directory}", "Whoever runs the bridge has to make it.")
         return directory
 
     def _program_file(self, program: str) -> str:

@@ -91,7 +91,7 @@ class CommandSettings(BackendSettings, BaseModel):
             known = _names_of(self.input_schema)
             for name in placeholders(*words_of(self.command), self.stdin or ""):
                 if known is not None and name not in known:
-                    raise ValueError(f"`{{{name}}}` stands in the command, but `input_schema` has no such property")
+                    raise ValueError(f"`{{{name}}}` is in the command, but `input_schema` has no such property")
         return self
 
 

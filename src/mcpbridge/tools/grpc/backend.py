@@ -178,7 +178,7 @@ class GrpcBackend:
             return await aside(message.ByteSize(), lambda: masked(shape.value(message), self._redact.known))
         except (TypeError, ValueError, shape.libraries.json.Error, shape.libraries.DecodeError) as error:
             why = self._redact(str(error))[:_MESSAGE_LENGTH]  # an `Any` of a type that nobody told, for example
-            raise UpstreamGarbled(call.upstream, f"its answer cannot be told as JSON: {why}") from error
+            raise UpstreamGarbled(call.upstream, f"its answer cannot be written as JSON: {why}") from error
 
     async def _collect(self, shape: Shape, stream: Any, call: Call) -> dict[str, Any]:
         """All that comes, up to the caps; each message is told as progress."""
@@ -243,7 +243,7 @@ class GrpcBackend:
             return await reflection.types([settings.service] if settings.service is not None else [])
         except NoReflectionError:
             raise ConfigError(
-                "it does not tell its types (no server reflection)",
+                "it does not describe its types (no server reflection)",
                 key="grpc",
                 hint="Name a file with them: `descriptor` (protoc --include_imports --descriptor_set_out=FILE)",
             ) from None

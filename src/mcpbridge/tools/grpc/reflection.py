@@ -257,7 +257,7 @@ async def _answers(server: Server, settings: GrpcSettings) -> tuple[bool, str]:
         return True, "it answers; it has no health service and no reflection"
     except server.libraries.aio.AioRpcError as error:
         return False, why_not(error, settings)
-    return True, f"it tells {len(services)} services; it has no health service"
+    return True, f"it lists {len(services)} services; it has no health service"
 
 
 def why_not(error: Any, settings: GrpcSettings) -> str:

@@ -92,7 +92,7 @@ class GrpcSettings(BackendSettings, BaseModel):
     @classmethod
     def _is_address(cls, value: str) -> str:
         if _TARGET.fullmatch(value) is None:
-            hint = " (TLS is told by `tls`, not by the address)" if "://" in value else ""
+            hint = " (`tls` switches TLS on or off, not the address)" if "://" in value else ""
             raise ValueError(f"expected `host:port` or `unix:/path`, such as localhost:50051{hint}")
         return value
 

@@ -345,7 +345,7 @@ def url_mistake(template: str) -> str:
     if set(_PLACE.sub("", template)) & set("{}"):
         return "a brace that belongs to no placeholder: {name}, of letters, digits, `_` and `-`"
     if any(part in (".", "..") for part in parts.path.split("/")):
-        return "`.` and `..` in the path: write the address that is meant"
+        return "`.` and `..` in the path: write the full address"
     return ""
 
 

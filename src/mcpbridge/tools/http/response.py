@@ -189,7 +189,7 @@ def refusal_of(upstream: str, answer: Answer, redact: Callable[[str], str]) -> B
         text = f"{text[:_ERROR_TEXT_LENGTH]}…"
     advice = ""
     if status in (401, 407):
-        advice = "\nThe service wants credentials: whoever runs the bridge sets `auth` or `headers` of this tool."
+        advice = "\nThe service requires credentials: whoever runs the bridge sets `auth` or `headers` of this tool."
     return failed(f"{_status(status)}{': ' if text else ''}{text}{advice}")
 
 

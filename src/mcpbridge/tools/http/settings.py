@@ -67,7 +67,7 @@ class ApiKey(BaseModel):
     @model_validator(mode="after")
     def _has_one_place(self) -> Self:
         if sum(place is not None for place in (self.header, self.query, self.cookie)) != 1:
-            raise ValueError("a key stands in one of `header`, `query` and `cookie`: name one of them")
+            raise ValueError("a key goes into one of `header`, `query` and `cookie`: name one of them")
         return self
 
 
@@ -221,7 +221,7 @@ class HttpToolSettings(HttpReach, BaseModel):
         try:
             return msgspec.json.decode(value)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise ValueError(f'no JSON: {error}; a place for an argument stands in quotes: "{{name}}"') from error
+            raise ValueError(f'no JSON: {error}; a place for an argument needs quotes: "{{name}}"') from error
 
     @field_validator("input_mapping", "output_mapping")
     @classmethod

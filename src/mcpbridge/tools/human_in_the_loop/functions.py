@@ -172,7 +172,7 @@ def _receiver_of(function: Callable[..., Any]) -> _Receiver:
     try:
         parameters = dict(inspect.signature(function).parameters)
     except (TypeError, ValueError) as error:
-        raise Unusable(f"the parameters of `on_response_received` cannot be told: {error}") from error
+        raise Unusable(f"the parameters of `on_response_received` cannot be read: {error}") from error
     hints = hints_of(function)
     call = next((name for name in parameters if _is_paused_call(hints.get(name))), "")
     call = call or ("call" if "call" in list(parameters)[1:] and "call" not in hints else "")

@@ -129,7 +129,7 @@ class ManualBackend:
         """See `Backend`. That it runs is all that can be known."""
         if self._condition.state != "ready":
             return Health(ok=False, detail=self._condition.reason or "it is starting")
-        return Health(ok=True, detail="its calls wait for somebody to answer")
+        return Health(ok=True, detail="its calls wait for a person to answer")
 
     async def command(self, name: str, data: Mapping[str, Any]) -> Any:
         """See `Backend`. It has none."""

@@ -209,7 +209,7 @@ async def _refuse_too_many(store: Keeping, principal: str, size: int) -> None:
     entries = await store.entries(KIND, principal=principal)
     waiting = [entry for entry in entries if label_of(entry.label).state == "waiting"]
     if len(waiting) >= MOST:
-        raise Overloaded(f"{MOST} calls wait for an answer from outside already; more are not kept")
+        raise Overloaded(f"{MOST} calls wait for an answer from outside already; no more are accepted")
     if sum(entry.size for entry in waiting) + size > MOST_BYTES:
         raise Overloaded(f"calls that wait for an answer from outside take {show_bytes(MOST_BYTES)}; more is not kept")
 
@@ -218,7 +218,7 @@ def _result_of(record: PausedRecord) -> Body:
     why = f": {record.reason}" if record.reason else ""
     end = "" if why.endswith((".", "?", "!")) else "."
     text = f"This call of {record.tool} is paused{why}{end} It waits for an answer from outside (id {record.id})."
-    text += " Do not make it again: its result comes once somebody has answered."
+    text += " Do not repeat it: its result comes when a person has answered."
     about: dict[str, Any] = {
         "id": record.id,
         "tool": record.tool,

@@ -79,10 +79,10 @@ def _check_size(value: Any) -> None:
         if is_counted:
             size = 1 + sum(sizes.get(id(part), 1) for part in parts)
             if size > _MOST_PARTS:
-                raise ValueError(f"its aliases stand for more than {_MOST_PARTS} values")
+                raise ValueError(f"its aliases expand to more than {_MOST_PARTS} values")
             sizes[id(node)] = size
         elif id(node) in sizes:
-            raise ValueError("an alias stands for what it is part of")
+            raise ValueError("an alias refers to a value that contains it")
         else:
             sizes[id(node)] = 0
             waiting.append((node, True))

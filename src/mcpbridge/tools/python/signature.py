@@ -315,7 +315,7 @@ def signature_of(
     except (TypeError, ValueError) as error:
         if input_schema is not None:
             return Signature(documented(function)[0], input_schema, output_schema, _by_name)
-        raise Unusable(f"its parameters cannot be told: {error}. Give it an `input_schema`.") from error
+        raise Unusable(f"its parameters cannot be read: {error}. Give it an `input_schema`.") from error
     hints = hints_of(function)
     described, of_parameters = documented(function)
     contexts = frozenset(name for name in parameters if is_context(hints.get(name)))

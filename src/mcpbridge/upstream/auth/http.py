@@ -25,7 +25,7 @@ _LARGEST_ANSWER = 1 << 20
 class SignInRefused(UpstreamUnavailable):
     """We do not go on with a sign-in: what the server or its authorization server says is not safe, or not whole."""
 
-    advice = "The fault is in what the server says about its sign-in; nothing was sent to it."
+    advice = "The server's sign-in metadata is wrong; nothing was sent to the server."
 
 
 class OAuthHttp:
@@ -76,9 +76,9 @@ def check_page(name: str, url: str) -> None:
     parts = urlsplit(url)
     is_ours = parts.scheme == "http" and is_loopback_host(parts.hostname or "")
     if not (parts.scheme == "https" or is_ours) or not parts.hostname or parts.username is not None:
-        raise SignInRefused(name, f"it wants a page opened that is not https: {parts.scheme}://{parts.hostname}")
+        raise SignInRefused(name, f"it asks to open a page that is not https: {parts.scheme}://{parts.hostname}")
     if not url.isascii() or not url.isprintable() or any(character in url for character in ' "<>\\^`{|}'):
-        raise SignInRefused(name, "it wants a page opened whose address is not a plain URL")
+        raise SignInRefused(name, "it asks to open a page whose address is not a plain URL")
 
 
 def is_loopback_host(host: str) -> bool:

@@ -75,7 +75,7 @@ class Run:
                 answer = await self._sign_in.http.send(request)
                 request = await steps.asend(self._read_issuer(answer))
         except OAuthRegistrationError as error:
-            hint = "it may want `auth.client_id`, or `headers.Authorization`, of this server in the configuration"
+            hint = "it may need `auth.client_id`, or `headers.Authorization`, of this server in the configuration"
             raise UpstreamUnavailable(self._name, f"signing in failed: {_described(error)} ({hint})") from None
         except (OAuthFlowError, ValidationError, ValueError) as error:
             raise UpstreamUnavailable(self._name, f"signing in failed: {_described(error)}") from None

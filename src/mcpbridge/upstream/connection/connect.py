@@ -160,7 +160,7 @@ class ConnectionAttempt:
         await self._listings.first(session)
         if not session.modern and session.profile is not self._declared.for_handshake:
             connection.is_renewing = True  # another profile was adopted after the handshake had begun
-            return "opened anew for what its client can be asked"
+            return "reopened to match what its client can be asked"
         connection.can_begin_anew = self._transport.kind == "streamable-http"
         connection.opened(session)
         tools = len(self._listings.lists.get("tools", ()))

@@ -27,7 +27,7 @@ FREE_SHARE = 0.5
 """Share of the time that a call may wait for its place, after which one more is opened though calls come and go."""
 
 _NO_PROJECT = (
-    "it works in a project, and this client told none: open a folder there, or start `mcpbridge serve --project DIR`"
+    "it works in a project, and this client named none: open a folder there, or start `mcpbridge serve --project DIR`"
 )
 _NOT_ALLOWED = (
     "it works in a project, and what a client over HTTP tells of its own counts only below the directories that "

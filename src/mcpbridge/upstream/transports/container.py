@@ -112,7 +112,7 @@ class ContainerTransport(StdioTransport):
         settings = self._settings
         missing = missing_sources(settings.container)
         if missing:
-            raise UpstreamUnavailable(self._upstream, f"what `container.mounts` names is not there: {missing[0]}")
+            raise UpstreamUnavailable(self._upstream, f"a source in `container.mounts` does not exist: {missing[0]}")
         if self._engine is None:
             self._engine = await find_engine(self._upstream, settings.container.engine)
         engine = self._engine

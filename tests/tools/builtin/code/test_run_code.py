@@ -209,7 +209,7 @@ said
         ["RuntimeError", "github__create_issue failed in the bridge; its log has the details"],
         ["RuntimeError", "no such\nrepository"],
         ["positional", f"arguments need their names: {signature}"],
-        ["unknown", "there is no tool 'nothing'; find_tools tells which there are"],
+        ["unknown", "there is no tool 'nothing'; find_tools lists those that exist"],
     ]
 
 
@@ -325,5 +325,5 @@ def test_what_a_result_is_to_a_program(result: dict[str, Any], data: bytes, *, i
 
 @pytest.mark.parametrize("content", [[], [7], "x", [{"type": "image"}]])
 def test_a_failure_without_a_reason_is_one(content: object) -> None:
-    with pytest.raises(CallFailed, match="not why"):
+    with pytest.raises(CallFailed, match="gave no reason"):
         value_of(Body(encode({"content": content, "isError": True})))

@@ -48,7 +48,7 @@ async def write(top: Path, answer: bool, **arguments: Any) -> tuple[Any, int]:
 
 
 IMPOSSIBLE: dict[str, dict[str, Any]] = {
-    "there already": {"path": "note.txt", "content": "x"},
+    "exists already": {"path": "note.txt", "content": "x"},
     "outside": {"path": "../outside.txt", "content": "x", "mode": "overwrite"},
     "absolute": {"path": "/etc/passwd", "content": "x", "mode": "overwrite"},
     "through a link": {"path": "out/new.txt", "content": "x"},
@@ -129,5 +129,5 @@ async def test_what_changes_while_a_person_thinks_is_looked_at_again(top: Path) 
         with fail_after(30):
             result = await bridge.call_tool("file-write", {"path": "new.txt", "content": "x"})
     assert result.is_error
-    assert "there already" in result.text
+    assert "exists already" in result.text
     assert (top / "new.txt").read_text() == "somebody else's"

@@ -94,7 +94,7 @@ async def test_without_roots_the_tools_are_inactive_and_say_what_to_set() -> Non
 
 
 async def test_a_root_that_is_missing_is_said(tmp_path: Path) -> None:
-    with pytest.raises(PathRefused, match="the root is not there: No such file"):
+    with pytest.raises(PathRefused, match="the root does not exist: No such file"):
         await Tools([str(tmp_path / "none")]).run("file-list")
 
 
@@ -172,7 +172,7 @@ async def test_a_text_is_read_with_what_there_is_of_it(top: Path, tools: Tools) 
     assert await tools.say("file-read", path="a.txt") == [lines, f"[whole file, 100 lines; 792 bytes; sha256 {digest}]"]
     text, note = await tools.say("file-read", path="a.txt", offset=11, limit=2)
     assert text == "line 11\nline 12\n"
-    assert note == f"[lines 11 to 12 of 100; 792 bytes; sha256 {digest}; go on with offset=13]"
+    assert note == f"[lines 11 to 12 of 100; 792 bytes; sha256 {digest}; continue with offset=13]"
     text, note = await tools.say("file-read", path="a.txt", offset=-2)
     assert (text, note[:23]) == ("line 99\nline 100\n", "[lines 99 to 100 of 100")
     assert (await tools.say("file-read", path="a.txt", offset=-500, limit=1))[0] == "line 1\n"
@@ -197,7 +197,7 @@ async def test_long_files_are_read_page_by_page(top: Path) -> None:
     assert seen == lines[: 4 * 1024]
     text, note = await tools.say("file-read", path="big")
     assert text.startswith("000001\n")
-    assert "lines 1 to 146 of more; 14,000 bytes; go on with offset=147" in note
+    assert "lines 1 to 146 of more; 14,000 bytes; continue with offset=147" in note
     text, note = await tools.say("file-read", path="big", offset=-2)
     assert text == "001999\n002000\n"
     assert "the last 2 lines of a large file" in note
@@ -296,7 +296,7 @@ async def test_files_are_made_replaced_and_added_to(top: Path, tools: Tools) -> 
     digest = sha256("é\n".encode()).hexdigest()[:16]
     assert said == f"Created 'a.txt': now 3 bytes, sha256 {digest}."
     told = await tools.fail("file-write", path="a.txt", content="x")
-    assert "is there already; nothing was written. mode=overwrite" in told
+    assert "exists already; nothing was written. mode=overwrite" in told
     assert (top / "a.txt").read_text() == "é\n"
     assert (await tools.say("file-write", path="a.txt", content="b\n", mode="append"))[0].startswith(
         "Appended to 'a.txt'"
@@ -333,9 +333,7 @@ async def test_a_file_that_was_changed_since_it_was_read_is_not_overwritten(top:
     await tools.say("file-write", path="a.txt", sha256=now.upper(), content="three", mode="overwrite")
     assert (top / "a.txt").read_text() == "three"
     (top / "a.txt").unlink()
-    assert "not there any more" in await tools.fail(
-        "file-write", path="a.txt", sha256=now, content="x", mode="overwrite"
-    )
+    assert "no longer exists" in await tools.fail("file-write", path="a.txt", sha256=now, content="x", mode="overwrite")
 
 
 async def test_pieces_are_replaced_and_encoding_and_line_ends_stay(top: Path, tools: Tools) -> None:
@@ -352,7 +350,7 @@ async def test_pieces_are_replaced_and_encoding_and_line_ends_stay(top: Path, to
         result = await tools.run("file-write", path=path, edits=changes)
         return result["content"][0]["text"]
 
-    assert "stands in 2 places (lines 2, 5)" in await edit("a.py", ("    return 1", "x"))
+    assert "occurs in 2 places (lines 2, 5)" in await edit("a.py", ("    return 1", "x"))
     assert "with other spaces" in await edit("a.py", ("def f():\n  return 1", "x"))
     assert "in other case" in await edit("a.py", ("DEF F", "x"))
     assert "read it again" in await edit("a.py", ("def h", "x"))

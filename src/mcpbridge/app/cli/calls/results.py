@@ -158,7 +158,7 @@ async def _whole_handle(kept_results: KeptResults, typed: str, principal: str) -
 
 
 def _fail_unknown(handle: str) -> NoReturn:
-    fail(TOOL_ERROR, f"no result is kept as {handle[:40]!r}, or not any more", "`mcpbridge results` lists them.")
+    fail(TOOL_ERROR, f"no result is kept under {handle[:40]!r}, or not any more", "`mcpbridge results` lists them.")
 
 
 def _text_of(data: bytes, preview: int | None) -> str:

@@ -49,7 +49,7 @@ def value_of(result: Body) -> Value:
     content = result.get("content")
     blocks = _blocks(content)
     if bytes(result.get("isError") or b"") == b"true":
-        raise CallFailed(_text_of(blocks) or "the tool says that it failed, and not why")
+        raise CallFailed(_text_of(blocks) or "the tool failed and gave no reason")
     structured = result.get("structuredContent")
     if structured is not None and bytes(memoryview(structured)[:4]) != _NOTHING:
         return Value(structured)
@@ -235,7 +235,7 @@ class _Tools:
         """See `Toolbox`."""
         callee = self._callee(name)
         if callee is None:
-            raise CallFailed(f"there is no tool {name[:100]!r}; find_tools tells which there are", "NameError")
+            raise CallFailed(f"there is no tool {name[:100]!r}; find_tools lists those that exist", "NameError")
         if positional:
             raise CallFailed(f"arguments need their names: {signature(callee)}", "TypeError")
         if self._call.wants_progress:

@@ -31,7 +31,7 @@ _DEFINITION: dict[str, Any] = {
         "properties": {
             "path": {"type": "string", "default": ".", "description": "left out: where files may be reached"},
             "depth": {"type": "integer", "minimum": 1, "maximum": 20, "default": 1, "description": "levels"},
-            "glob": {"type": "string", "description": "only what is so named, such as *.py or src/**/*.{ts,tsx}"},
+            "glob": {"type": "string", "description": "only files with such names: *.py or src/**/*.{ts,tsx}"},
             "limit": {"type": "integer", "minimum": 1, "default": _LIMIT},
             "hidden": {"type": "boolean", "description": "names that begin with a dot too"},
         },

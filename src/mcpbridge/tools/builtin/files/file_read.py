@@ -125,7 +125,7 @@ def _note(page: Page, size: int, encoding: str, digest: str, piece: str) -> str:
     if page.is_cut:
         said.append(f"line {page.last:,} is longer than what is shown of it; file-search finds text in it")
     if page.last < page.total and page.last >= page.first and piece != "end":
-        said.append(f"go on with offset={page.last + 1}")
+        said.append(f"continue with offset={page.last + 1}")
     elif piece == "begin":
         said.append("the rest is too far in to be read by line; a negative offset reads its end")
     return f"[{'; '.join(said)}]"

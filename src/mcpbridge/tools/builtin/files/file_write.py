@@ -54,7 +54,7 @@ def edited(text: str, edits: Sequence[Edit]) -> str:
 def _edited(text: str, edit: Edit, which: str) -> str:
     old, new = edit.old, edit.new
     if not old:
-        raise Unfit(f"{which}: `old` is empty; to add text give some that stands beside it, in `old` and `new`.")
+        raise Unfit(f"{which}: `old` is empty; to add text give some text beside it, in `old` and `new`.")
     if old == new:
         raise Unfit(f"{which}: `old` and `new` are the same.")
     found = text.count(old)
@@ -62,10 +62,10 @@ def _edited(text: str, edit: Edit, which: str) -> str:
         old, new = old.replace("\n", "\r\n"), new.replace("\r\n", "\n").replace("\n", "\r\n")
         found = text.count(old)
     if not found:
-        raise Unfit(f"{which}: {_clipped(edit.old)} does not stand in the file{_hint(text, edit.old)}.")
+        raise Unfit(f"{which}: {_clipped(edit.old)} is not in the file{_hint(text, edit.old)}.")
     if found > 1 and not edit.all:
         raise Unfit(
-            f"{which}: {_clipped(edit.old)} stands in {found} places (lines {_lines(text, old)}): give more of what is "
+            f"{which}: {_clipped(edit.old)} occurs in {found} places (lines {_lines(text, old)}): give more of what is "
             "around it, or `all`."
         )
     return text.replace(old, new)
@@ -112,7 +112,7 @@ _DEFINITION: dict[str, Any] = {
                 "type": "string",
                 "enum": ["create", "overwrite", "append"],
                 "default": "create",
-                "description": "create: only if it is not there",
+                "description": "create: only if it does not exist",
             },
             "edits": {
                 "type": "array",
@@ -122,7 +122,7 @@ _DEFINITION: dict[str, Any] = {
                 "items": {
                     "type": "object",
                     "properties": {
-                        "old": {"type": "string", "minLength": 1, "description": "exact text that stands there once"},
+                        "old": {"type": "string", "minLength": 1, "description": "exact text that occurs there once"},
                         "new": {"type": "string"},
                         "all": {"type": "boolean", "description": "wherever it stands"},
                     },
@@ -221,7 +221,7 @@ class FileWrite(FileTool):
             ) from None
         except FileExistsError:
             raise FileToolError(
-                f"'{root.path_of(parts)}' is there already; nothing was written. mode=overwrite replaces it whole, "
+                f"'{root.path_of(parts)}' exists already; nothing was written. mode=overwrite replaces it whole, "
                 "mode=append adds to it, edits change pieces of it."
             ) from None
         except FileNotFoundError:
@@ -272,7 +272,7 @@ class _Making:
         if opened is None:
             if wanted.sha256:
                 raise FileToolError(
-                    "The file is not there any more, so it is not the one that was read. Nothing was written."
+                    "The file no longer exists, so it is not the one that was read. Nothing was written."
                 )
             return b""
         if wanted.mode == "overwrite" and wanted.edits is None and not wanted.sha256:

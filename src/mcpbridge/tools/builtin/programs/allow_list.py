@@ -70,7 +70,7 @@ class Program(Struct, frozen=True):
     """Sub-commands that are never run, and why: a clause."""
     never_options: Mapping[str, str] = {}
     """Options that no sub-command takes here, and why."""
-    before: str = "nothing may stand before the sub-command"
+    before: str = "nothing may come before the sub-command"
 
 
 def for_each(names: str, why: str) -> dict[str, str]:
@@ -257,7 +257,7 @@ class _Reading:
         hint = f"did you mean {', '.join(close)}? " if close else ""
         more = "…" if len(known) > _MOST_LISTED else ""
         listed = f"there are {' '.join(known[:_MOST_LISTED])}{more}" if known else "it takes no options here"
-        raise ArgumentsRefused(f"{called} is not among what may be called: {hint}{listed}")
+        raise ArgumentsRefused(f"{called} may not be called: {hint}{listed}")
 
     def _add(self, option: Option, value: str, *written: str) -> None:
         if option.kind and not (option.is_value_optional and not value):
@@ -299,14 +299,12 @@ def _unknown(program: Program, words: Sequence[str]) -> tuple[Command, Sequence[
     inner = [" ".join(one) for one in program.commands if one[0] == words[0]]
     if inner:
         raise ArgumentsRefused(
-            f"`{program.name} {display_command(words[:2], 60)}` is not among what may be called: {', '.join(inner)}"
+            f"`{program.name} {display_command(words[:2], 60)}` may not be called: {', '.join(inner)}"
         )
     close = nearest(words[0], {one[0] for one in program.commands}, limit=1)
     hint = f"did you mean {close[0]}? " if close else ""
     said = display_command(words[:1], 60)
-    raise ArgumentsRefused(
-        f"`{program.name} {said}` is not among what may be called: {hint}there are {_names(program)}"
-    )
+    raise ArgumentsRefused(f"`{program.name} {said}` may not be called: {hint}there are {_names(program)}")
 
 
 def _names(program: Program) -> str:

@@ -164,7 +164,7 @@ def _range(value: str) -> str:
 
 
 def _branch(value: str) -> str:
-    return "" if _NAME.fullmatch(value) and ".." not in value else "the name of a branch or tag is meant"
+    return "" if _NAME.fullmatch(value) and ".." not in value else "expected the name of a branch or tag"
 
 
 def _refspec(value: str) -> str:
@@ -174,7 +174,7 @@ def _refspec(value: str) -> str:
 
 def _url(value: str) -> str:
     if "::" in value or not _URL.fullmatch(value) or ".." in value.split("/"):
-        return "an address with https:// or ssh:// is meant; other ways can run programs or read files"
+        return "expected an address with https:// or ssh://; other forms can run programs or read files"
     return ""
 
 
@@ -185,7 +185,7 @@ def _remote(value: str) -> str:
 
 
 def _folder(value: str) -> str:
-    return "" if re.fullmatch(r"\w[\w.-]{0,100}", value, re.ASCII) else "the plain name of a new directory is meant"
+    return "" if re.fullmatch(r"\w[\w.-]{0,100}", value, re.ASCII) else "expected the plain name of a new directory"
 
 
 def _setting(value: str) -> str:
@@ -202,23 +202,23 @@ def _repository(value: str) -> str:
     return (
         ""
         if re.fullmatch(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+", value) and ".." not in value
-        else ("OWNER/REPO is meant, on the host that gh is signed in to")
+        else ("expected OWNER/REPO, on the host that gh is signed in to")
     )
 
 
 def _item(value: str) -> str:
     """A number, branch, tag or file of a service: nothing that is an address or a path of this machine."""
     if "://" in value or value.startswith(("/", "~", "@", "\\")) or ".." in value.split("/") or not value:
-        return "its number or name is meant, not an address or a file; name the repository with --repo OWNER/REPO"
+        return "expected its number or name, not an address or a file; name the repository with --repo OWNER/REPO"
     return ""
 
 
 def _endpoint(value: str) -> str:
     if not re.fullmatch(r"/?[A-Za-z0-9{][\w./{}?&=%+:,~@*\[\]\"<> -]*", value, re.ASCII) or "//" in value:
-        return "the path of an endpoint is meant, such as repos/OWNER/REPO/issues, not an address"
+        return "expected the path of an endpoint, such as repos/OWNER/REPO/issues, not an address"
     path = value.partition("?")[0].lower().replace("%2e", ".").replace("%2f", "/").strip("/")
     if ".." in path.split("/") or ":" in path.split("/")[0]:
-        return "the path of an endpoint is meant, without `..`"
+        return "expected the path of an endpoint, without `..`"
     if path.split("/")[0] in ("graphql", "applications"):
         return "only endpoints that read; GraphQL is sent with POST"
     return ""
@@ -234,7 +234,7 @@ def _get(value: str) -> str:
 
 def _field(value: str) -> str:
     name, sign, text = value.partition("=")
-    return "" if name and sign and not text.startswith("@") else "name=value is meant, not @file"
+    return "" if name and sign and not text.startswith("@") else "expected name=value, not @file"
 
 
 def _header(value: str) -> str:
@@ -253,7 +253,7 @@ def _json(value: str) -> str:
     try:
         parsed = msgspec.json.decode(value, type=dict[str, object])
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
-        return 'a JSON object is meant, such as {"pageSize": 10}'
+        return 'expected a JSON object, such as {"pageSize": 10}'
     own = next((name for name in parsed if name.lower() in _OWN_PARAMETERS), "")
     if own:
         return f"{own} is not for the caller to set"
@@ -269,7 +269,7 @@ def _version(value: str) -> str:
     return (
         ""
         if re.fullmatch(r"(\w+_)?v\d+(p\d+)?((alpha|beta)\d*)?", value, re.ASCII)
-        else "a version such as v3 is meant"
+        else "expected a version such as v3"
     )
 
 

@@ -119,7 +119,7 @@ NEVER_OPTIONS = {
     "--sanitize": "it sends results to a template that the caller names",
     **dict.fromkeys(("--unmasked", "--account", "--profile", "--credentials-file"), _SIGNED_IN),
     **dict.fromkeys(
-        ("--help", "--version", "-h"), "it is not needed: `schema SERVICE.RESOURCE.METHOD` tells of a method"
+        ("--help", "--version", "-h"), "it is not needed: `schema SERVICE.RESOURCE.METHOD` describes a method"
     ),
 }
 """Options that no command takes here, and why."""
@@ -166,8 +166,7 @@ def _unknown(service: str) -> ArgumentsRefused:
     close = nearest(service, SERVICES, limit=1)
     hint = f"did you mean {close[0]}? " if close else ""
     return ArgumentsRefused(
-        f"`gws {display_command([service], 60)}` is not among what may be called: {hint}"
-        f"there are {', '.join(SERVICES)}, schema"
+        f"`gws {display_command([service], 60)}` may not be called: {hint}there are {', '.join(SERVICES)}, schema"
     )
 
 
@@ -197,8 +196,8 @@ _DEFINITION: dict[str, Any] = {
     "description": (
         "Run one command of Google Workspace's `gws`: SERVICE RESOURCE METHOD, such as `drive files list --params "
         '\'{"pageSize": 10}\'`, `gmail users messages get --params \'{"userId": "me", "id": "…"}\'`; `schema '
-        "drive.files.list` tells of a method. No shell. Methods that list or get run at once; all others ask a person. "
-        "Sign-in, uploads and files are refused. Long output is cut."
+        "drive.files.list` describes a method. No shell. Methods that list or get run at once; all others ask a "
+        "person. Sign-in, uploads and files are refused. Long output is cut."
     ),
     "inputSchema": one_command("The command without `gws`; JSON in single quotes."),
     "annotations": CHANGES_ELSEWHERE,

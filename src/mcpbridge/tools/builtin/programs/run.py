@@ -246,7 +246,7 @@ class Running:
             return await self._plain.run(job)
         except (FileNotFoundError, PermissionError) as error:
             if cwd and not os.path.isdir(cwd):  # noqa: ASYNC240, PTH112 - of a local directory
-                raise ArgumentsRefused(f"{cwd} is not there any more") from error
+                raise ArgumentsRefused(f"{cwd} no longer exists") from error
             raise self._missing() from error
 
     def result(self, ran: JobResult, verdict: Verdict) -> Body:

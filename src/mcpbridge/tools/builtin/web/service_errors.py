@@ -28,7 +28,7 @@ def refusal(who: str, fetched: Fetched, section: str, redact: Callable[[str], st
         text = f"HTTP {status}: {said}" if said else f"HTTP {status}"
     error = UpstreamHttpError(who, status, text, retry_after=retry_after(fetched))
     if status in (401, 403):
-        error.advice = f"Do not retry. The key is not taken: whoever runs the bridge sets `{section}.api_key`."
+        error.advice = f"Do not retry. The service rejects the key: whoever runs the bridge sets `{section}.api_key`."
     elif status == 404 or 300 <= status < 400:
         error.advice = f"Do not retry. Whoever runs the bridge should look at `{section}.url`."
     elif status == 429:

@@ -157,7 +157,9 @@ class GitCli(CliTool[GitCliSettings]):
             output_limit=output_limit,
         )
         if ran.ended != "exit" or ran.code != 0 or ran.cut[0]:
-            raise PathRefused(f"`git {argv[0]}` says nothing of use in {place.directory}: it is broken, or too large")
+            raise PathRefused(
+                f"`git {argv[0]}` gives no usable answer in {place.directory}: it is broken, or too large"
+            )
         return ran.stdout
 
     async def _own_settings(self, verdict: Verdict, keys: Sequence[str]) -> list[tuple[str, str]]:

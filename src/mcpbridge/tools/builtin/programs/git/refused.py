@@ -2,7 +2,11 @@
 
 from mcpbridge.tools.builtin.programs.allow_list import for_each
 
-_RUNS, _OUT, _IN = "it runs another program", "it writes where it is told to", "it reads files that are outside"
+_RUNS, _OUT, _IN = (
+    "it runs another program",
+    "it writes to a path of its caller's choice",
+    "it reads files that are outside",
+)
 _ELSE = "repositories are chosen by `directory` alone"
 _ENTERS = "submodules bring configurations of their own"
 

@@ -115,7 +115,7 @@ def folder_of(given: str, roots: Sequence[str]) -> tuple[Path, Path]:
     known = [Path(os.path.realpath(root)) for root in roots]
     present = [root for root in known if root.is_dir()]
     if not present:
-        why = "none of its directories is there" if known else "it has no directories in which repositories may be"
+        why = "none of its directories exists" if known else "it has no directories in which repositories may be"
         raise ToolInactive("git-cli", why, "Whoever runs the bridge sets `repositories` in `[builtin.git_cli]`.")
     if not given:
         if len(present) > 1:
@@ -144,7 +144,7 @@ def place_of(given: str, roots: Sequence[str]) -> Place:
     try:
         place = _place(directory, root, roots)
     except (OSError, ValueError) as error:
-        raise PathRefused(f"{directory}: what its `.git` says makes no sense") from error
+        raise PathRefused(f"{directory}: its `.git` file makes no sense") from error
     if place is None:
         raise PathRefused(f"{directory} is in no git repository")
     return place
@@ -266,7 +266,7 @@ def _check_number(borrowed: int) -> None:
 
 def _inside(path: Path, allowed: Sequence[Path], what: str) -> None:
     if not any(path.is_relative_to(root) for root in allowed):
-        raise PathRefused(f"{what} lies outside of the directories in which repositories may be used")
+        raise PathRefused(f"{what} is outside the directories in which repositories may be used")
 
 
 Reader = Callable[[tuple[str, ...], Place], Awaitable[bytes]]
