@@ -24,6 +24,7 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.protocol.body import LARGE
 from mcpbridge.protocol.deadlines import Deadlines, Timeouts
 from mcpbridge.protocol.error_codes import INTERNAL_ERROR, METHOD_NOT_FOUND
+from mcpbridge.protocol.flood_brake import FloodBrake
 from mcpbridge.protocol.jsonrpc import (
     EMPTY_OBJECT,
     OBJECT_START,
@@ -99,6 +100,8 @@ class Peer:
         self._deadlines = Deadlines(self._pending, self._late)
         self._flood_second = 0
         self._flood_count = 0
+        self.has_unasked = False
+        self._brake = FloodBrake()
         self.last_heard = self._loop.time()
         """Loop time of the last message from the other side."""
 
@@ -165,6 +168,11 @@ class Peer:
             raise UpstreamGarbled(self._name, f"its answer to {method} has {what}")
         return result
 
+    @property
+    def is_flooding(self) -> bool:
+        """The other side sends so much that it is read with pauses."""
+        return self._brake.is_on(self._loop.time())
+
     def next_id(self) -> bytes:
         """An id that no request of this channel has had."""
         self._last_id += 1
@@ -223,8 +231,10 @@ class Peer:
             if not frame.method:
                 self._answered(frame)
             elif frame.id:
+                self.has_unasked = True
                 self._asked(frame, via)
             else:
+                self.has_unasked = True
                 self._notified(frame.method, frame.params, via)
         except Exception:  # such as a payload nested so deeply that only the envelope could be read
             log.warning("message could not be handled", upstream=self._name, method=frame.method[:100], exc_info=True)
@@ -232,12 +242,21 @@ class Peer:
     def spoiled(self, ids: list[bytes], reason: str, via: bytes) -> None:
         """Fail the call whose answer this was, as far as that can be told."""
         self.last_heard = self._loop.time()
+        self.has_unasked = True
         id_ = next((id_ for id_ in ids if self._key(id_) in self._pending), via if via in self._pending else b"")
         if not id_ and len(self._pending) == 1:
             (id_,) = self._pending  # nobody else can be meant
         log.warning("invalid message", upstream=self._name, reason=reason, found=bool(id_))
         if id_:
             _fail(self._pending[self._key(id_)], UpstreamGarbled(self._name, f"its answer cannot be read: {reason}"))
+
+    def pause_after(self, seconds: float) -> float:
+        """Say how long to leave unread what else the other side sends."""
+        self.has_unasked = False
+        pause = self._brake.took(self._loop.time(), seconds)
+        if pause and self._brake.pauses == 1:
+            log.warning("server sends more than can be handled; reading it with pauses", upstream=self._name)
+        return pause
 
     def failed(self, id_: bytes, error: BridgeError, *, sent: bool) -> None:
         """Fail one call."""

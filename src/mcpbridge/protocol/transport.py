@@ -36,6 +36,11 @@ class Outgoing(Struct, frozen=True):
 class Receiver(Protocol):
     """Who gets what a transport receives. All methods are called on the event loop and return at once."""
 
+    @property
+    def has_unasked(self) -> bool:
+        """Something came that answers no request, since `pause_after` was last called."""
+        ...
+
     def frame(self, frame: Frame, via: bytes) -> None:
         """One message. `via` is the id of the request on whose own stream it came (HTTP), else empty."""
         ...
@@ -46,6 +51,13 @@ class Receiver(Protocol):
 
     def failed(self, id_: bytes, error: BridgeError, *, sent: bool) -> None:
         """The request `id_` gets no answer. `sent` is False when the peer cannot have seen it."""
+        ...
+
+    def pause_after(self, seconds: float) -> float:
+        """To be asked after each chunk with `has_unasked`, which took so many seconds to decode and handle.
+
+        Returns the seconds for which nothing more of this server is to be read.
+        """
         ...
 
     def closed(self, reason: str) -> None:

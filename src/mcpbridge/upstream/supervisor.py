@@ -197,8 +197,14 @@ class Upstream:
 
     @property
     def braked(self) -> str:
-        """What it sends so much of that the bridge reads it at intervals only: `list changes`; empty: nothing."""
-        return "list changes" if self.listings.relisting.is_braked else ""
+        """What it sends so much of that the bridge reads it at intervals only: `list changes`, `messages`, or both.
+
+        Empty: nothing.
+        """
+        peer = self.connection.peer
+        is_flooding = peer is not None and peer.is_flooding
+        kinds = {"list changes": self.listings.relisting.is_braked, "messages": is_flooding}
+        return " and ".join(kind for kind, is_on in kinds.items() if is_on)
 
     async def tried(self) -> None:
         """Start it, though it may be known what it offers; return when it is ready or could not be started.

@@ -33,7 +33,7 @@ class Running:
         self.metrics.series("gone", "", "prompts/get", "").ended("ok", 0.5, 0.5, 1, 1)
 
     def status(self) -> dict[str, Any]:
-        known = {"name": "files", "transport": "stdio", "state": "ready", "running": 1, "restarts": 4}
+        known = {"name": "files", "transport": "stdio", "state": "ready", "running": 1, "braked": "", "restarts": 4}
         return {
             "version": self.version,
             "uptime_s": 3.5,

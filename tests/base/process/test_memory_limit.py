@@ -36,6 +36,11 @@ class Ending:
 
     def spoiled(self, ids: list[bytes], reason: str, via: bytes) -> None: ...
 
+    has_unasked = False
+
+    def pause_after(self, seconds: float) -> float:
+        return 0.0
+
     def failed(self, id_: bytes, error: Exception, *, sent: bool) -> None: ...
 
     def closed(self, reason: str) -> None:

@@ -267,6 +267,11 @@ class Recorder:
         self.failures.append((id_, Failed(error, sent)))
         self._news.set()
 
+    has_unasked = False
+
+    def pause_after(self, seconds: float) -> float:
+        raise AssertionError("nothing came unasked")
+
     def closed(self, reason: str) -> None:
         self.closings.append(reason)
         self._news.set()

@@ -46,6 +46,11 @@ class Heard:
     def spoiled(self, ids: list[bytes], reason: str, via: bytes) -> None:
         self._add((ids, reason))
 
+    has_unasked = False
+
+    def pause_after(self, seconds: float) -> float:
+        raise AssertionError("nothing came unasked")
+
     def failed(self, id_: bytes, error: BridgeError, *, sent: bool) -> None:
         raise AssertionError("stdio fails no single request")
 

@@ -146,6 +146,8 @@ def _add_servers(page: Page, servers: Sequence[Mapping[str, Any]]) -> None:
     up = [(of, int(one["state"] == "ready" or (one["state"] == "idle" and not one["cause"]))) for of, one in own]
     page.gauges("mcpbridge_server_up", "1 while a server is ready, or would start at its next use.", up)
     page.gauges("mcpbridge_server_running_calls", "Calls it works on now.", [(of, one["running"]) for of, one in own])
+    braked = [(of, int(bool(one["braked"]))) for of, one in own]
+    page.gauges("mcpbridge_server_braked", "1 while it sends so much unasked that it is read with pauses.", braked)
     page.counters("mcpbridge_server_restarts", "Connections made anew.", [(of, one["restarts"]) for of, one in own])
 
 

@@ -122,6 +122,15 @@ class Listening:
             self._failed(request, error, sent=sent)
         self._receiver.failed(id_, error, sent=sent)
 
+    def pause_after(self, seconds: float) -> float:
+        """See `Receiver`."""
+        return self._receiver.pause_after(seconds)
+
+    @property
+    def has_unasked(self) -> bool:
+        """See `Receiver`."""
+        return self._receiver.has_unasked
+
     def closed(self, reason: str) -> None:
         """See `Receiver`."""
         words = self._transport.last_words()

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from html import unescape
 from http import HTTPStatus
+from time import perf_counter
 
 import httpx2
 import msgspec
@@ -71,6 +72,11 @@ class Answers:
             self._frame(decode_arriving_frame(one_line(data)))
         except (msgspec.DecodeError, RecursionError):
             self._take_salvaged(salvage(one_line(data)), data, is_whole_body)
+
+    def pause_after(self, began: float) -> float:
+        """Seconds for which nothing more is to be read, after a chunk that came at `began` (of `perf_counter`)."""
+        receiver = self._receiver
+        return receiver.pause_after(perf_counter() - began) if receiver.has_unasked else 0.0
 
     def take_answer(self, frame: Frame) -> None:
         """The answer to this request, whatever id it carries."""

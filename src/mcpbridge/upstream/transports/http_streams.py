@@ -7,6 +7,7 @@ purpose: it sends an id and a `retry`, closes, and answers on a later GET (MCP 2
 import asyncio
 import random
 from collections.abc import AsyncIterable, Callable
+from time import perf_counter
 
 import httpx2
 from msgspec import Struct
@@ -146,6 +147,7 @@ class EventStreams:
         try:
             async with asyncio.timeout(None) as limit:
                 async for chunk in pieces(response):
+                    began = perf_counter()
                     for event in parser.feed(chunk):
                         if event.data and event.type in {b"", b"message"}:
                             answers.take(event.data)
@@ -157,6 +159,8 @@ class EventStreams:
                         place.retry = parser.retry
                     if answers.is_answered and limit.when() is None:
                         limit.reschedule(asyncio.get_running_loop().time() + _TAIL_SECONDS)
+                    if pause := answers.pause_after(began):
+                        await asyncio.sleep(pause)
         except TimeoutError:
             pass  # the answer is there
         except EventTooLarge as error:

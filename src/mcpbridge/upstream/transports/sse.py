@@ -7,6 +7,7 @@ channel, and whoever supervises it connects anew. The handshake of the legacy re
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from time import perf_counter
 from typing import Unpack
 
 import httpx2
@@ -74,7 +75,10 @@ class SseStream:
             self._take(self._early, receiver)
             self._early = []
             async for events in self._events:
+                began = perf_counter()
                 self._take(events, receiver)
+                if receiver.has_unasked and (pause := receiver.pause_after(perf_counter() - began)):
+                    await asyncio.sleep(pause)
         except httpx2.HTTPError as error:
             return f"its event stream was cut{self._where}: {error}"
         return f"its event stream was cut{self._where}" if self._where else "it ended its event stream"

@@ -10,6 +10,7 @@ import warnings
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from time import perf_counter
 
 import anyio
 
@@ -233,6 +234,7 @@ class _StdioChannel:
         self._stderr.close()
 
     def _arrived(self, data: bytes) -> None:
+        began = perf_counter()
         for item in self._lines.feed(data):
             if isinstance(item, Frame):  # as nearly always: one function less for each answer
                 self._has_spoken = True
@@ -243,6 +245,9 @@ class _StdioChannel:
             if self._pretty_timer is not None:
                 self._pretty_timer.cancel()
             self._pretty_timer = self._loop.call_later(_PRETTY_WAIT, self._give_up_pretty)
+        if self._receiver.has_unasked and (pause := self._receiver.pause_after(perf_counter() - began)):
+            self._stdout.pause()
+            self._loop.call_later(pause, self._stdout.resume)
 
     def _give_up_pretty(self) -> None:
         self._deliver(self._lines.give_up())

@@ -139,12 +139,16 @@ class WsChannel(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes came: hand on the messages that they complete."""
-        self._heard = self._loop.time()
+        self._heard = began = self._loop.time()
         self._pinged = None
         self._protocol.receive_data(data)
         self._write()
         self._take_events()
         self._check_protocol()
+        if self._receiver.has_unasked and (pause := self._receiver.pause_after(self._loop.time() - began)):
+            assert self._transport is not None  # it is what the data came through
+            self._transport.pause_reading()
+            self._loop.call_later(pause, self._transport.resume_reading)
 
     def eof_received(self) -> bool:
         """The server sends no more: that ends the connection."""
