@@ -51,8 +51,6 @@ class Table(Struct):
     rows: Sequence[Any]
     columns: list[Column] = field(default_factory=list[Column])
     lists: list[Lists] = field(default_factory=list[Lists])
-    full: bool = False
-    """There are more columns than are looked at."""
 
 
 def joined(path: str, name: str) -> str:
@@ -76,7 +74,6 @@ def _walk(
 ) -> None:
     """Add the columns of the values at a path."""
     if len(table.columns) >= TABLE_COLUMNS:
-        table.full = True
         return
     types = set(map(type, values))
     if depth >= NESTING_DEPTH and types & {dict, list}:
@@ -120,7 +117,6 @@ def _walk_objects(
         if name == leave_out and not depth:
             continue
         if len(table.columns) >= TABLE_COLUMNS:
-            table.full = True
             return
         present = [place for place, value in enumerate(values) if name in value]
         before = len(table.columns)
