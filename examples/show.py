@@ -147,7 +147,9 @@ async def everything_over_http() -> AsyncGenerator[int]:
     environment = {**os.environ, "PORT": str(port)}
     command = [str(EVERYTHING), "streamableHttp"]
     with Path(os.devnull).open("wb") as nowhere:  # noqa: ASYNC230
-        process = await anyio.open_process(command, env=environment, stdin=None, stdout=nowhere, stderr=nowhere)
+        process = await anyio.open_process(
+            command, env=environment, stdin=None, stdout=nowhere, stderr=nowhere, start_new_session=True
+        )
     async with process:
         try:
             with anyio.fail_after(30):

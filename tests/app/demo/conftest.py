@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +28,12 @@ def environment(place: Path) -> dict[str, str]:
 
 
 def left_behind(place: Path) -> list[str]:
-    """Files and processes that a run has left."""
-    files = [path.name for path in place.iterdir() if path.name != "home"]
-    listed = subprocess.run(["ps", "-eo", "args"], check=True, capture_output=True, text=True).stdout
-    return files + [line for line in listed.splitlines() if str(place) in line]
+    """Files that a run has left, and processes: their environment names the place."""
+    found = [path.name for path in place.iterdir() if path.name != "home"] + list(map(str, (place / "home").iterdir()))
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if str(place).encode() in (process / "environ").read_bytes():
+                found.append((process / "cmdline").read_text().replace("\0", " "))
+        except OSError:  # it has ended, or is somebody else's
+            continue
+    return found

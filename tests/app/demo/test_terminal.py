@@ -27,7 +27,13 @@ class Terminal:
         self._ours, theirs = pty.openpty()
         os.set_blocking(self._ours, False)
         self.process = await asyncio.create_subprocess_exec(
-            *DEMO, *self.options, stdin=theirs, stdout=theirs, stderr=theirs, env=self._environment
+            *DEMO,
+            *self.options,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=self._environment,
+            start_new_session=True,
         )
         os.close(theirs)
         return self
@@ -108,8 +114,9 @@ async def test_an_end_in_the_middle_leaves_nothing_behind(
 ) -> None:
     async with asyncio.timeout(LONGEST), Terminal(environment) as terminal:
         await terminal.shows("Approve? [y/n]")
-        terminal.process.send_signal(number)
+        os.killpg(terminal.process.pid, number)  # as Ctrl-C does: all of its group get it
         assert await terminal.ends() == code, terminal.shown
+    assert "Traceback" not in terminal.shown
     assert left_behind(place) == []
 
 
@@ -125,6 +132,21 @@ async def test_without_a_terminal_it_says_who_answers_and_what_to_type_next(envi
         assert 2 <= len(lines) <= 6 or "The bill" in scene, scene
         assert happened.startswith("  ✓ "), scene
     assert [line.split("#")[0].split()[-1] for line in after.strip().splitlines()[1:]] == ["init", "doctor", "tokens"]
+
+
+async def test_whoever_reads_only_its_beginning_ends_it(environment: dict[str, str], place: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *DEMO, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    async with asyncio.timeout(LONGEST):
+        await process.stdout.readline()
+        process._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined] # as `head -1` does
+        said = await process.stderr.read()
+        assert await process.wait() == 0, said.decode()
+    assert said == b""
+    assert left_behind(place) == []
 
 
 async def test_keys_cannot_be_awaited_without_a_terminal(environment: dict[str, str]) -> None:

@@ -123,11 +123,9 @@ def _started(server: ServerSettings, environment: Mapping[str, str]) -> StdioSer
 
 
 def _environment(directory: Path) -> dict[str, str]:
-    """Variables by which all files of a bridge are below this directory. Others of the user are not handed on."""
-    home = directory / "home"
-    home.mkdir(exist_ok=True)
+    """Variables by which all files of a bridge are below this directory. Most others of the user are not handed on."""
     run = directory / "r"  # short, since a path of a socket has 104 characters at most
     run.mkdir(mode=0o700, exist_ok=True)
-    places = {name: str(home / name.lower()) for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME")}
+    places = {f"XDG_{kind}_HOME": str(directory / kind.lower()) for kind in ("STATE", "CACHE", "CONFIG", "DATA")}
     kept = {name: os.environ[name] for name in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE") if name in os.environ}
-    return {"HOME": str(home), "XDG_RUNTIME_DIR": str(run), "XDG_DATA_HOME": str(home / "data"), **places, **kept}
+    return {**kept, **places, "XDG_RUNTIME_DIR": str(run)}

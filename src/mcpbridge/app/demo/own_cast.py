@@ -92,7 +92,9 @@ def program(name: str) -> list[str]:
 @asynccontextmanager
 async def web_server() -> AsyncGenerator[str]:
     """The server over HTTP, for the time of the context; gives its URL. It ends with us, however that comes about."""
-    async with await anyio.open_process([sys.executable, *program("web")], stderr=None) as process:
+    # In a session of its own: Ctrl-C at the terminal is for us, and we end it.
+    command = [sys.executable, *program("web")]
+    async with await anyio.open_process(command, stderr=None, start_new_session=True) as process:
         assert process.stdout is not None
         assert process.stdin is not None
         try:

@@ -84,6 +84,9 @@ async def play(make_cast: MakeCast, options: Options) -> Played:
     """Play all scenes; the first that does not hold is the last. Cancelling ends all processes and removes all files.
 
     A terminal is needed for `is_paused`.
+
+    Raises:
+        BrokenPipeError: nobody reads what is printed; maybe in a group.
     """
     screen = Screen(is_quiet=options.is_quiet)
     played = Played(Bill(options.price))
@@ -114,7 +117,8 @@ async def _failure(
                 screen.rule(f"{number} of {len(SCENES)} · {title}")
                 await _play_scene(title, show, screen, played)
     except Exception as error:
-        if not isinstance(first := _first(error), _FAILURES):
+        first = _first(error)
+        if not isinstance(first, _FAILURES) or isinstance(first, BrokenPipeError):
             raise
         return str(first) or "it took too long"
     return ""
@@ -142,7 +146,7 @@ async def _play_scene(title: str, show: Show, screen: Screen, played: Played) ->
 @asynccontextmanager
 async def started(cast: Cast, directory: Path, log: TextIO, screen: Screen, options: Options) -> AsyncGenerator[Show]:
     """The bridge with its servers, and a client of it, for the time of the context."""
-    screen.line(f"mcpbridge in eight scenes: real servers, a real client. Starting {cast.config.name} …")
+    screen.line("mcpbridge in eight scenes: real servers, a real client. Starting five servers …")
     if cast.remark:
         screen.line(cast.remark, "yellow")
     question = Question(screen, is_quiet=options.is_quiet, seconds=options.answer_within)

@@ -13,16 +13,26 @@ _WIDEST = 100
 """Columns, on a wider terminal too, and where there is none."""
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Whoever read our output has seen enough. Rich would exit here, in the middle of everything."""
+        raise BrokenPipeError
+
+
 class Screen:
-    """Prints scenes. `is_quiet`: prints nothing."""
+    """Prints scenes. `is_quiet`: prints nothing.
+
+    Raises:
+        BrokenPipeError: nobody reads it any more.
+    """
 
     root = ""
     """The beginning of paths, which is left out."""
 
     def __init__(self, *, is_quiet: bool = False) -> None:
-        self._console = Console(quiet=is_quiet, highlight=False, emoji=False, markup=False)
+        self._console = _Console(quiet=is_quiet, highlight=False, emoji=False, markup=False)
         if not self._console.is_terminal:
-            self._console = Console(quiet=is_quiet, highlight=False, emoji=False, markup=False, width=_WIDEST)
+            self._console = _Console(quiet=is_quiet, highlight=False, emoji=False, markup=False, width=_WIDEST)
         elif self._console.width > _WIDEST:
             self._console.width = _WIDEST
 
