@@ -19,8 +19,8 @@ _FRONTS = {"stdio": "stdio", "http": "HTTP", "sse": "SSE", "ws": "WebSocket"}
 
 _LEGEND = """\
 ✓ stands for all of this: {operations}. What a client's revision does not know (elicitation before 2025-06-18,
-by URL before 2025-11-25) is never sent to it, and the server is told so. The 20 MB cross where client and
-server speak the newest revision of the same era. – stands where there is nothing to bridge: HTTP+SSE is a
+by URL before 2025-11-25) is never sent to it, and the server is notified. The 20 MB cross where client and
+server speak the newest revision of the same era. – is where there is nothing to bridge: HTTP+SSE is a
 transport of 2024-11-05 and carries sessions, which 2026-07-28 does not have."""
 
 
