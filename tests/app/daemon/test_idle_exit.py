@@ -50,6 +50,18 @@ async def test_it_ends_once_when_nobody_was_here_for_long_enough() -> None:
         assert await daemon.after(3600, go_on) == 1
 
 
+async def test_a_time_that_was_none_counts_from_when_nobody_was_here_any_more() -> None:
+    """No timer ran: the next look has to start one."""
+    with standing_time() as go_on:
+        daemon = Daemon(0)
+        daemon.idling.look()
+        assert await daemon.after(50, go_on) == 0
+        daemon.seconds = 60
+        daemon.idling.look()
+        assert await daemon.after(9, go_on) == 0
+        assert await daemon.after(2, go_on) == 1
+
+
 async def test_a_client_stops_the_count_and_its_leaving_begins_it_anew() -> None:
     with standing_time() as go_on:
         daemon = Daemon(60)

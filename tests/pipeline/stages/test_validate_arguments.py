@@ -363,9 +363,40 @@ async def test_unknown_and_missing_parameters_are_told_with_the_nearest_name() -
     schema = {**an_object(query={"type": "string"}, limit={"type": "integer"}), "additionalProperties": False}
     assert "`qurey` is unknown; did you mean `query`?" in (await passing(schema, '{"qurey":"x"}')).refusal
     assert "`zzz` is unknown; known, and not given: `query`, `limit`" in (await passing(schema, '{"zzz":1}')).refusal
-    assert "`QUERY` is unknown; did you mean `query`?" in (await passing(schema, '{"QUERY":"x","zzz":1}')).refusal
+    strict = await passing(schema, '{"QUERY":"x"}', arguments="check")
+    assert "`QUERY` is unknown; did you mean `query`?" in strict.refusal
     lenient = {**an_object(query={"type": "string"}), "required": ["query"]}
     assert "`query` is missing; is it meant by `qurey`?" in (await passing(lenient, '{"qurey":"x"}')).refusal
+
+
+@pytest.mark.parametrize(
+    ("arguments", "faults"),
+    [
+        ('{"QUERY":"x","zzz":1}', [("zzz", "additionalProperties")]),
+        ('{"query":"x","limit":"5","mode":"loud"}', [("mode", "enum")]),
+        ('{"query":"x","limit":"50","mode":"ON"}', [("limit", "maximum")]),
+        ('{"query":"x","limit":"many"}', [("limit", "type")]),
+        ('{"query":"x","near":"{\\"lat\\":\\"5\\",\\"lon\\":true}"}', [("near.lon", "type")]),
+        ('{"limit":"5"}', [("query", "required")]),
+    ],
+)
+async def test_what_would_be_mended_is_no_fault_beside_one_that_cannot_be(
+    arguments: str, faults: list[tuple[str, str]]
+) -> None:
+    """A model is to correct what only it can correct."""
+    number = {"type": "number"}
+    schema = {
+        **an_object(
+            query={"type": "string"},
+            limit={"type": "integer", "maximum": 9},
+            mode={"enum": ["on", "off"]},
+            near={"type": "object", "properties": {"lat": number, "lon": number}},
+        ),
+        "required": ["query"],
+        "additionalProperties": False,
+    }
+    assert faults_of(await passing(schema, arguments)) == faults
+    assert len(faults_of(await passing(schema, arguments, arguments="check"))) >= len(faults)
 
 
 async def test_of_alternatives_the_one_that_was_chosen_is_told_of() -> None:

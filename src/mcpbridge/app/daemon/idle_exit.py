@@ -50,13 +50,16 @@ class Idling:
         return None if self._since is None else self._loop.time() - self._since
 
     def look(self) -> None:
-        """Clients may have come or gone."""
+        """Clients may have come or gone, or the setting may have changed."""
         if self._has_clients():
             self._since = None
             self.stop()
-        elif self._since is None:
+            return
+        if self._since is None:
             self._since = self._loop.time()
-            self._wait(self._seconds)
+            self.stop()
+        if self._timer is None and (seconds := self._seconds):
+            self._wait(max(_INEXACT, seconds - (self.seconds or 0)))
 
     def never_end(self) -> None:
         """From now on it does not matter how long nobody is there."""

@@ -28,6 +28,7 @@ from mcpbridge.pipeline.validation.coercion import (
     absent,
     defaults_of,
     filled,
+    left_over,
     mended,
     with_defaults,
 )
@@ -127,6 +128,8 @@ class _Arguments:
             return ()
         found = mended(self._check, text, self._is_right, faults) if self._coerces else None
         if found is None:
+            if self._coerces:
+                faults, value = left_over(self._check, text, faults)  # what would be mended is nothing to correct
             supplied = {(*path, default.name) for path, _, default in self._missing(value)}
             left = [fault for fault in faults if (*fault.path, fault.facts.get("property", "")) not in supplied]
             raise refusal(self._name, self._check.schema, left or faults, value)

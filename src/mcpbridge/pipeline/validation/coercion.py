@@ -102,6 +102,24 @@ def mended(
     return None
 
 
+def left_over(check: Check, raw: bytes | Raw, faults: list[Fault]) -> tuple[list[Fault], Any]:
+    """The faults that no mending removes, and the arguments in which they are: mended as far as that goes.
+
+    For arguments that `mended` gives up, which is as long as one such fault is left.
+    """
+    text, left = Raw(raw), faults
+    for _ in range(ROUNDS):
+        mendings = _apart(_mendings(check, left, decode_exact(text), text))
+        if not mendings:
+            break
+        further = applied(text, [mending.edit for mending in mendings])
+        after = check.faults(decode_exact(further), len(further))
+        if not after:  # right by the schema, but not with the defaults
+            break
+        text, left = further, after
+    return left, decode_exact(text)
+
+
 def object_within(raw: bytes | Raw) -> Raw | None:
     """The object that a JSON string holds as text; None when it is no string, or holds something else."""
     try:
