@@ -172,6 +172,10 @@ class Call(Struct, eq=False):
     """Seconds that the server took for it so far, over all tries."""
     running: int = 0
     """Its number among the calls under way in the call log; 0: it has none there."""
+    asked_as: bytes | Raw = b""
+    """The id of the client's request, as it came; empty: a call that no request asks for."""
+    sent_as: bytes = b""
+    """The id of the last request for it to the server; empty: there was none."""
     trace: object = None
     """The span of the client's request, if calls are traced."""
     existing_context: CallContext | None = None

@@ -105,12 +105,14 @@ async def test_a_call_makes_a_span_of_each_side_by_the_conventions() -> None:
         await call(world)
         received, sent = world.bridge.finished()
         session = world.ear.client.session.id
+        [request] = world.transport.asked("tools/call")
     assert (received.name, received.kind) == ("tools/call up__echo", SpanKind.SERVER)
     assert (sent.name, sent.kind) == ("tools/call echo", SpanKind.CLIENT)
     assert received.attributes == {
         "mcp.method.name": "tools/call",
         "mcp.protocol.version": "2025-11-25",
         "mcp.session.id": session,
+        "jsonrpc.request.id": "1",
         "gen_ai.tool.name": "up__echo",
         "gen_ai.operation.name": "execute_tool",
         "mcpbridge.server": "up",
@@ -118,6 +120,7 @@ async def test_a_call_makes_a_span_of_each_side_by_the_conventions() -> None:
     assert sent.attributes == {
         "mcp.method.name": "tools/call",
         "mcp.protocol.version": "2025-06-18",
+        "jsonrpc.request.id": str(request["id"]),
         "gen_ai.tool.name": "echo",
         "gen_ai.operation.name": "execute_tool",
         "network.transport": "pipe",
@@ -127,6 +130,14 @@ async def test_a_call_makes_a_span_of_each_side_by_the_conventions() -> None:
     assert sent.parent is not None
     assert sent.parent.span_id == received.context.span_id
     assert received.status.status_code is sent.status.status_code is StatusCode.UNSET
+
+
+async def test_the_id_of_a_request_is_told_as_a_text() -> None:
+    async with traced() as world:
+        params = {"name": "up__echo", "arguments": {"text": "x"}}
+        assert "result" in await world.ear.ask("tools/call", params, id_=b'"call \\u00e9"')
+        received, _ = world.bridge.finished()
+    assert (received.attributes or {})["jsonrpc.request.id"] == "call é"
 
 
 @pytest.mark.parametrize("script", [LEGACY_SERVER, MODERN_SERVER], ids=["legacy", "modern"])

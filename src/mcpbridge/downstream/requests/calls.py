@@ -92,11 +92,11 @@ class Calls:
         try:
             resolved = look(catalog.view(client.view) if client.view else catalog.snapshot)
         except UnknownName as unknown:
-            return self._find_and_call(client, unknown.name, look, params, notify)
-        return self._call(client, resolved, params, notify)
+            return self._find_and_call(client, unknown.name, look, params, frame, notify)
+        return self._call(client, resolved, params, frame, notify)
 
     async def _find_and_call(
-        self, client: Client, name: str, look: Callable[..., ResolvedCall], params: Body, notify: Notify
+        self, client: Client, name: str, look: Callable[..., ResolvedCall], params: Body, frame: Frame, notify: Notify
     ) -> bytes | Raw:
         """As `_call`, once tools of the session and servers that still start were asked for this name.
 
@@ -111,9 +111,11 @@ class Calls:
         except UnknownName:
             self._on_unknown(client)
             raise
-        return await self._call(client, resolved, params, notify)
+        return await self._call(client, resolved, params, frame, notify)
 
-    def _call(self, client: Client, resolved: ResolvedCall, params: Body, notify: Notify) -> Awaitable[bytes | Raw]:
+    def _call(
+        self, client: Client, resolved: ResolvedCall, params: Body, frame: Frame, notify: Notify
+    ) -> Awaitable[bytes | Raw]:
         """Bring `params` to what was resolved, and the call on its way."""
         ref = resolved.ref
         if self._scope_of is not None:
@@ -139,7 +141,7 @@ class Calls:
             as_task = self._tasks.task_mode(client, ref, params)
         target = ref.server, ref.name
         answer = self._deliver(
-            client, "tools/call", target, params, notify, tool=ref, as_task=as_task, was_text=resolved.was_text
+            client, frame, target, params, notify, tool=ref, as_task=as_task, was_text=resolved.was_text
         )
         return self._with_signature(answer, ref) if resolved.was_wrapped else answer
 
@@ -185,7 +187,7 @@ class Calls:
         ref = await self._find(client, name, lambda snapshot: snapshot.prompt(name))
         self._require(client, "prompt", name, lambda scope: scope.has_server(ref.server))
         params.put("name", ref.name)
-        return await self._deliver(client, "prompts/get", (ref.server, ref.name), params, notify)
+        return await self._deliver(client, frame, (ref.server, ref.name), params, notify)
 
     async def read_resource(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
         """`resources/read`: listed ones, expansions of templates, and links out of results."""
@@ -204,7 +206,7 @@ class Calls:
             self._require(client, "resource", uri, lambda scope: scope.has_server(target[0]))
         params.put("uri", target[1])
         try:
-            return await self._deliver(client, "resources/read", target, params, notify, cacheable=True)
+            return await self._deliver(client, frame, target, params, notify, cacheable=True)
         except UpstreamAnswered as error:
             error.asked = uri
             raise
@@ -232,7 +234,7 @@ class Calls:
             nothing = Body(_NO_COMPLETION)
             return (complete_for_modern(nothing, self._server_info) if client.modern else nothing).data
         params.put("ref", ref)
-        return await self._deliver(client, "completion/complete", target, params, notify)
+        return await self._deliver(client, frame, target, params, notify)
 
 
 def check_param_headers(definition: bytes, params: Body, headers: Mapping[str, str]) -> None:

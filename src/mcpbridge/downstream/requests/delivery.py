@@ -30,7 +30,7 @@ from mcpbridge.pipeline.validation.coercion import UNWRAPPED
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.error_codes import HEADER_MISMATCH, code_of
 from mcpbridge.protocol.extensions import declared_to_servers, extensions_of
-from mcpbridge.protocol.jsonrpc import encode
+from mcpbridge.protocol.jsonrpc import Frame, encode
 from mcpbridge.protocol.log_levels import LEVELS
 from mcpbridge.protocol.meta import complete_for_modern
 from mcpbridge.protocol.peer import Update
@@ -69,7 +69,7 @@ class Delivery:
     async def deliver(
         self,
         client: Client,
-        method: str,
+        frame: Frame,
         target: tuple[str, str],
         params: Body,
         notify: Notify,
@@ -79,11 +79,12 @@ class Delivery:
         as_task: tuple[bool, bool] = (False, False),
         was_text: bool = False,
     ) -> bytes | Raw:
-        """Send the call on its way; the result comes back as this client must get it.
+        """Send the call of a request on its way; the result comes back as this client must get it.
 
         `tool`: what is called, if it is one. `as_task`: see `Tasks.task_mode`. `was_text`: see `Call`.
         """
         server, name = target
+        method = frame.method
         meta = params.inner("_meta") if "_meta" in params.fields else None
         token = meta.get("progressToken") if meta is not None else None
         upstream = self._pool.upstreams.get(server)
@@ -98,7 +99,7 @@ class Delivery:
         if outer is not None and outer.around is self._around:
             call.within = outer
         call.needs_task, call.takes_task = as_task
-        call.was_text = was_text
+        call.was_text, call.asked_as = was_text, frame.id
         if self._around.pauses.resuming.all and meta is not None:
             go_on(call)
         is_of_answers = cacheable and ("requestState" in params or "inputResponses" in params)

@@ -49,7 +49,7 @@ class UnknownMethods:
         if upstream.modern != client.modern or not _may_know(upstream.capabilities, frame.method):
             return None
         params = Body(frame.params if bytes(memoryview(frame.params)[:1]) else EMPTY_OBJECT)
-        return await self._delivery.deliver(client, frame.method, (server, ""), params, notify)
+        return await self._delivery.deliver(client, frame, (server, ""), params, notify)
 
 
 def _may_know(capabilities: Mapping[str, Any], method: str) -> bool:

@@ -20,6 +20,7 @@ from mcpbridge.pipeline.observability.metrics import BUCKETS, KNOWN_METHODS, OTH
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.error_codes import code_of
+from mcpbridge.protocol.jsonrpc import decode_text
 
 _PARENT, _STATE = "traceparent", "tracestate"
 
@@ -99,8 +100,7 @@ class _Traced:
         finally:
             # The arguments as they are now: stages may have changed them.
             more = _end(call, result, failed, keeps_content=self._keeps_content)
-            if not self.is_client:
-                more |= _notes(call)
+            more |= _request_id(call.sent_as) if self.is_client else _notes(call)
             error = str(more.get("error.type", ""))
             self._otel.finish(span, more, error)
             measured = {key: attributes[key] for key in _MEASURED if key in attributes}
@@ -121,7 +121,7 @@ class TraceReceived(_Traced):
         if call.method.startswith("tasks/"):
             return await proceed(call)
         shown = call.tool.wire if call.tool is not None else call.target
-        attributes = _begin(call, shown) | {"mcp.session.id": call.caller.session.id}
+        attributes = _begin(call, shown) | {"mcp.session.id": call.caller.session.id} | _request_id(call.asked_as)
         if call.caller.version:
             attributes["mcp.protocol.version"] = call.caller.version
         name = _span_name(call, shown)
@@ -177,6 +177,14 @@ def _begin(call: Call, shown: str) -> Attributes:
     elif call.method == "resources/read":
         attributes["mcp.resource.uri"] = shown
     return attributes
+
+
+def _request_id(id_: bytes | Raw) -> Attributes:
+    """The id of a JSON-RPC request, as a text: that of a string without its quotes."""
+    if not id_:
+        return {}
+    text = _text(id_)
+    return {"jsonrpc.request.id": decode_text(id_) if text.startswith('"') else text}
 
 
 def _span_name(call: Call, shown: str) -> str:

@@ -166,7 +166,7 @@ class UpstreamSession:
         peer = self._peer
         if call.needs_task or call.takes_task:
             call.progress_token = peer.next_id()
-        id_ = call.progress_token or peer.next_id()
+        id_ = call.sent_as = call.progress_token or peer.next_id()
         if call.meta is None and not self.modern and not call.wants_progress:
             params = call.params.data  # there is nothing for `_meta`, and every call would enter `put`
         else:
