@@ -21,7 +21,6 @@ from msgspec.structs import replace
 from mcpbridge.base.config_file import FILE_NAME, find_config, is_found_in_working_directory, is_ours, named_config
 from mcpbridge.base.directories import config_directory
 from mcpbridge.base.errors import ConfigError
-from mcpbridge.config import line_numbers as position
 from mcpbridge.config import mcp_servers_json as foreign
 from mcpbridge.config.check import check, refuse_what_only_loading_sets
 from mcpbridge.config.schema import Settings
@@ -137,7 +136,7 @@ def read(path: Path, environ: Mapping[str, str], *, text: str | None = None) -> 
         line_of = partial(_json_line, foreign.plain_json(text))
     else:
         document, warnings = _parse_toml(text, file), []
-        line_of = partial(position.toml_line, text)
+        line_of = partial(_toml_line, text)
         refuse_what_only_loading_sets(document, file, line_of)
     checked = check(document, path, environ, line_of)
     warnings += checked.warnings
@@ -231,7 +230,15 @@ def _parse_json(text: str, file: str) -> tuple[dict[str, object], list[str]]:
     return document, [f"{file}: the key {name!r} stands twice; the last one counts" for name in repeated] + warnings
 
 
+def _toml_line(text: str, key: Sequence[str]) -> int | None:
+    from mcpbridge.config import line_numbers as position  # for errors
+
+    return position.toml_line(text, key)
+
+
 def _json_line(text: str, key: Sequence[str]) -> int | None:
+    from mcpbridge.config import line_numbers as position
+
     head, *rest = key or [""]
     if head != "servers":
         return position.json_line(text, list(key))

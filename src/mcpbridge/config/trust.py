@@ -27,7 +27,6 @@ from mcpbridge.base.directories import state_directory
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.files.write_file import read_bytes, replace_file
 from mcpbridge.config.own_code import python_objects
-from mcpbridge.config.python_imports import python_files
 from mcpbridge.config.schema import Settings
 from mcpbridge.storage.file_locks import locked
 from mcpbridge.tools.factory import KEYS
@@ -134,7 +133,11 @@ class TrustStore:
 def whole_content(settings: Settings, texts: Content) -> Content:
     """What counts of a configuration: the texts that it was read from, and the Python files that it brings along."""
     modules = [name.partition(":")[0] for name in python_objects(settings)]
-    files = python_files(Path(settings.source or ".").parent, modules) if modules else {}
+    if not modules:
+        return {**texts}
+    from mcpbridge.config.python_imports import python_files
+
+    files = python_files(Path(settings.source or ".").parent, modules)
     return {**texts, **{place_of(path): digest(data) for path, data in files.items()}}
 
 

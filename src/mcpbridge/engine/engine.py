@@ -22,7 +22,6 @@ from mcpbridge.catalog.definitions.check import Kind
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.catalog.snapshot_builder import SnapshotBuilder
-from mcpbridge.catalog.tool_info import Representation
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.context import BridgeContext
 from mcpbridge.core.events import EventBus
@@ -56,9 +55,8 @@ from mcpbridge.storage.store import Store
 from mcpbridge.storage.token_store import SealedFiles
 from mcpbridge.tools.python.run_context.store import RunContexts
 from mcpbridge.tools.serving import Serving
-from mcpbridge.upstream.auth.authorization import Authorization
+from mcpbridge.upstream.auth.context import AuthContext, Show
 from mcpbridge.upstream.auth.grant import AuthTasks, SecretStore
-from mcpbridge.upstream.auth.oauth_tokens import AuthContext, Show
 from mcpbridge.upstream.manifest import Manifest
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
@@ -66,7 +64,9 @@ from mcpbridge.upstream.startup_wait import StartupWait
 from mcpbridge.upstream.transports.factory import TransportMaker
 
 if TYPE_CHECKING:  # loaded by who has one
+    from mcpbridge.catalog.tool_info import Representation
     from mcpbridge.engine.cassettes.cassette import Cassette
+    from mcpbridge.upstream.auth.authorization import Authorization
 
 
 _OF_PROGRAMS, _ROOM = ("artifact", "context", "finished"), 64 * 1024**2
@@ -331,7 +331,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus):
         """
         return await self.backends.command(name, command, data or {})
 
-    def representations(self, query: str = "") -> list[Representation]:
+    def representations(self, query: str = "") -> "list[Representation]":
         """What is known of every tool, by id, of those that a boolean query holds for.
 
         Raises:
@@ -352,7 +352,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus):
 
     # -- for commands and programs
 
-    def authorization(self, server: str) -> Authorization | None:
+    def authorization(self, server: str) -> "Authorization | None":
         """The sign-in of a server; None when it is not one that people can sign in to."""
         return self._transports.authorizations.get(server)
 

@@ -13,7 +13,7 @@ from mcpbridge.base.errors import UpstreamGarbled, UpstreamUnavailable
 from mcpbridge.core.elicitation import NOBODY
 from mcpbridge.core.model import WORTH_TELLING, Call, CallHandler
 from mcpbridge.pipeline.input_required import drive, needs_driving
-from mcpbridge.pipeline.task_polling import created_task, follow, is_task, read_task
+from mcpbridge.pipeline.task_results import created_task, is_task
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT
 from mcpbridge.upstream.pool import Pool
@@ -100,6 +100,8 @@ class Deliver:
             return result
         if call.method != "tools/call":
             raise UpstreamGarbled(call.upstream, f"it made a task of {call.method}, which cannot be one")
+        from mcpbridge.pipeline.task_polling import follow, read_task
+
         if not call.takes_task:
             with upstream.usage.held():
                 return await follow(call, result, upstream)
@@ -119,6 +121,8 @@ class Deliver:
             result = await upstream.request(call)
             task = created_task(result) if "task" in call.params else None
             if task is not None and call.needs_task:
+                from mcpbridge.pipeline.task_polling import follow
+
                 return await follow(call, task, upstream)
         finally:
             if task is None:

@@ -9,6 +9,7 @@ What a stage does lies in `stages/`, what the parts are made of in `engine/wirin
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -19,7 +20,6 @@ from mcpbridge.core.events import EventBus
 from mcpbridge.core.model import Asks, Call, CallHandler, Tool
 from mcpbridge.pipeline.deliver import mirroring
 from mcpbridge.pipeline.observability.metrics import Metrics
-from mcpbridge.pipeline.observability.tracing import TraceReceived, TraceSent, Tracing
 from mcpbridge.pipeline.permissions.policy import Policy
 from mcpbridge.pipeline.stage import Stage, StageFactory, Trigger, chain
 from mcpbridge.pipeline.stages.abandoned_calls import AbandonedCalls
@@ -39,6 +39,9 @@ from mcpbridge.pipeline.stages.retry import Retry
 from mcpbridge.pipeline.stages.validate_arguments import ValidateArguments
 from mcpbridge.protocol.body import Body
 
+if TYPE_CHECKING:  # few bridges trace
+    from mcpbridge.pipeline.observability.tracing import Tracing
+
 MOST_PLANS = 50_000
 """Plans that are kept: a server that gives its tools new names all the time must not fill the memory."""
 
@@ -52,7 +55,7 @@ class StageParts(Struct, frozen=True):
     """How often each server may be called, where that is limited."""
     idle_timeout: Callable[[str], float]
     """Seconds that calls to a server have, by its name."""
-    tracing: Tracing | None
+    tracing: "Tracing | None"
     """None: calls are not traced."""
     metrics: Metrics | None
     """None: calls are not counted."""
@@ -77,9 +80,10 @@ class StageParts(Struct, frozen=True):
 
 def call_stages(parts: StageParts) -> list[StageFactory]:
     """The life of a tool call, outermost first. A stage that can do nothing for a tool is not in its plan."""
-    calls, tracing = parts.calls, parts.tracing
+    calls = parts.calls
+    received, sent = _tracing(parts.tracing)
     return [
-        *([TraceReceived(tracing)] if tracing else []),  # around everything: the span is the client's whole request
+        *received,  # around everything: the span is the client's whole request
         Observe(parts.metrics, parts.events, parts.record),  # refusals are counted and logged too
         parts.compress,  # above all that runs or repeats a call: the cache and late results hold whole results
         DenyByTool(parts.policy),  # what is denied whatever its arguments are ends before it costs time
@@ -96,8 +100,17 @@ def call_stages(parts: StageParts) -> list[StageFactory]:
         Retry(),  # above the limits: a call that waits for its next try holds no slot
         ConcurrencyLimit(calls, parts.idle_timeout, slots=parts.slots),  # the last that a call waits for
         RecordRunning(parts.running),  # a row in the log says that the server gets it now
-        *([TraceSent(tracing)] if tracing else []),  # one span for each try, without the waiting
+        *sent,  # one span for each try, without the waiting
     ]
+
+
+def _tracing(tracing: "Tracing | None") -> tuple[list[StageFactory], list[StageFactory]]:
+    """The outermost stage and the innermost, if calls are traced."""
+    if tracing is None:
+        return [], []
+    from mcpbridge.pipeline.observability.tracing import TraceReceived, TraceSent
+
+    return [TraceReceived(tracing)], [TraceSent(tracing)]
 
 
 _SAME_TURN = (Observe, Compress, ValidateArguments)

@@ -31,7 +31,7 @@ from mcpbridge.base.errors import (
 from mcpbridge.core.elicitation import Question
 from mcpbridge.core.model import Call
 from mcpbridge.pipeline.input_required import ask_all, read_questions
-from mcpbridge.protocol.body import LARGE, Body
+from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.upstream.session.tasks import RELATED_TASK
 from mcpbridge.upstream.supervisor import Upstream
@@ -41,8 +41,6 @@ COMPLETED, FAILED, CANCELLED = "completed", "failed", "cancelled"
 ENDED = frozenset({COMPLETED, FAILED, CANCELLED})
 """States that a task stays in."""
 _STATES = ENDED | {WORKING, INPUT_REQUIRED}
-
-_TASK = b'"task"'
 
 
 class TaskState(msgspec.Struct, frozen=True):
@@ -82,18 +80,6 @@ class TaskState(msgspec.Struct, frozen=True):
 
 
 _decode = msgspec.json.Decoder(TaskState).decode
-
-
-def is_task(result: Body) -> bool:
-    """Whether a modern result is a task in place of a result. A small one is searched first."""
-    if len(result.data) < LARGE and _TASK not in bytes(result.data):
-        return False
-    return bytes(result.get("resultType") or b"") == _TASK
-
-
-def created_task(result: Body) -> Body | None:
-    """The task that a legacy result tells of (`CreateTaskResult`); None when it is an ordinary result."""
-    return result.inner("task") if _TASK in bytes(result.data) and "content" not in result else None
 
 
 def read_task(server: str, task: Body) -> TaskState:

@@ -14,7 +14,6 @@ from typing import TypeVar
 from mcpbridge.base.errors import StoreFailed, ValueTooLarge
 from mcpbridge.base.log import get_logger
 from mcpbridge.storage.disk import disk_problems
-from mcpbridge.storage.memory_store import MemoryStore
 from mcpbridge.storage.settings import StoreSettings, store_path
 from mcpbridge.storage.sqlite.database import may_exist
 from mcpbridge.storage.store import DailyCounts, Entry, Store, add
@@ -67,6 +66,8 @@ class LazyStore:
 
     def _in_memory(self) -> Store:
         if self._memory is None:
+            from mcpbridge.storage.memory_store import MemoryStore
+
             limit = self._settings.max_bytes if self._settings.kind == "memory" else None
             bound = {} if limit is None else {"max_bytes": limit}
             self._memory = self._bounded(MemoryStore(clock=self._clock, **bound))

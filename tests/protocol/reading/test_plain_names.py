@@ -185,7 +185,7 @@ def test_broken_json_stays_broken(before: bytes, escape: bytes, after: bytes) ->
 def test_a_result_says_that_it_failed_however_that_is_written() -> None:
     from mcpbridge.pipeline.input_required import needs_driving
     from mcpbridge.pipeline.observability.metrics import says_error
-    from mcpbridge.pipeline.task_polling import is_task
+    from mcpbridge.pipeline.task_results import is_task
 
     def arrived(result: bytes) -> Body:
         return Body(decode_arriving_frame(b'{"jsonrpc":"2.0","id":1,"result":%b}' % result).result)
@@ -199,7 +199,7 @@ def test_a_result_says_that_it_failed_however_that_is_written() -> None:
 @pytest.mark.parametrize("is_first", [False, True])
 def test_what_a_result_is_does_not_depend_on_its_size(size: int, is_first: bool) -> None:
     from mcpbridge.pipeline.input_required import needs_driving
-    from mcpbridge.pipeline.task_polling import is_task
+    from mcpbridge.pipeline.task_results import is_task
 
     content = b'"content":[{"type":"text","text":"\\"task\\" \\"input_required\\" %b"}]' % (b"x" * size)
 

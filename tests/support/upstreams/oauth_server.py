@@ -36,7 +36,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mcpbridge.upstream.auth.oauth_tokens import Page
+from mcpbridge.upstream.auth.context import Page
 
 __all__ = ["Browser", "OAuthWorld", "oauth_world"]
 

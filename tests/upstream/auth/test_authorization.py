@@ -27,8 +27,8 @@ from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.storage.token_store import MemorySecrets
 from mcpbridge.upstream.auth import authorization
+from mcpbridge.upstream.auth.context import Page
 from mcpbridge.upstream.auth.grant import Grant, SecretStore, grant_key
-from mcpbridge.upstream.auth.oauth_tokens import Page
 from mcpbridge.upstream.auth.settings import AuthSettings
 from support.harness import eventually
 from support.upstreams.oauth_server import Browser, OAuthWorld, oauth_world

@@ -18,8 +18,9 @@ from mcpbridge.storage.token_store import MemorySecrets
 from mcpbridge.upstream.auth.authorization import Authorization
 from mcpbridge.upstream.auth.browser import ask_to_sign_in
 from mcpbridge.upstream.auth.challenge import Challenge
+from mcpbridge.upstream.auth.context import AuthContext, Page, Show
 from mcpbridge.upstream.auth.grant import AuthTasks
-from mcpbridge.upstream.auth.oauth_tokens import Account, AuthContext, Page, Show
+from mcpbridge.upstream.auth.oauth_tokens import Account
 from mcpbridge.upstream.auth.settings import AuthSettings
 
 PAGE = "https://as.example/authorize"

@@ -21,8 +21,9 @@ from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded
 from mcpbridge.storage.token_store import SealedFiles
 from mcpbridge.upstream.auth.challenge import Challenge
+from mcpbridge.upstream.auth.context import AuthContext, Page
 from mcpbridge.upstream.auth.grant import AuthTasks, Grant
-from mcpbridge.upstream.auth.oauth_tokens import Account, AuthContext, Page
+from mcpbridge.upstream.auth.oauth_tokens import Account
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.transports.factory import TransportMaker
 

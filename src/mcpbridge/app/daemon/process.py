@@ -19,7 +19,7 @@ from mcpbridge.config.load import Loaded
 from mcpbridge.config.trust import TrustStore
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.upstream.auth.browser import has_browser, open_page
-from mcpbridge.upstream.auth.oauth_tokens import Page
+from mcpbridge.upstream.auth.context import Page
 from mcpbridge.upstream.manifest import Manifest
 
 if TYPE_CHECKING:  # loaded where it is used

@@ -30,8 +30,8 @@ from mcpbridge.protocol.revisions import LATEST_LEGACY
 from mcpbridge.protocol.transport import Channel, Transport
 from mcpbridge.results.token_count import counter
 from mcpbridge.storage.token_store import SealedFiles
+from mcpbridge.upstream.auth.context import AuthContext
 from mcpbridge.upstream.auth.grant import AuthTasks
-from mcpbridge.upstream.auth.oauth_tokens import AuthContext
 from mcpbridge.upstream.session.listings import Lists
 from mcpbridge.upstream.session.negotiation import ProbeKilled
 from mcpbridge.upstream.session.session import UpstreamSession

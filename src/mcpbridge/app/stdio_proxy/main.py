@@ -14,11 +14,8 @@ import sys
 from functools import partial
 
 from mcpbridge.app.exit_codes import INTERRUPTED, USAGE
-from mcpbridge.app.stdio_proxy.connections import ClientEnd
 from mcpbridge.app.stdio_proxy.handshake import hello, working_directory
-from mcpbridge.app.stdio_proxy.relay import Alone, Refused, Relay
 from mcpbridge.app.stdio_proxy.start_daemon import STANDALONE, log_path, start_daemon, start_standalone
-from mcpbridge.app.stdio_proxy.start_retries import Daemons
 from mcpbridge.base.config_file import find_config, is_found_in_working_directory
 from mcpbridge.base.directories import key_of, runtime_path
 
@@ -28,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from subprocess import Popen
     from types import FrameType
+
+    from mcpbridge.app.stdio_proxy.relay import Relay
 
 
 _LEVELS = frozenset({"debug", "info", "warning", "error", "critical"})
@@ -74,6 +73,8 @@ def serve(arguments: "Sequence[str]", standalone: "Callable[[Sequence[str], byte
     config = None if options is None else find_config(options.config, environ, here=is_found)
     if options is None or config is None or not _are_open(0, 1):
         return standalone(arguments, b"")
+    from mcpbridge.app.stdio_proxy.relay import Alone, Refused  # a bridge in this process needs nothing of it
+
     before = {number: signal.getsignal(number) for number in _ENDING}
     ends = signals_fd, wakes_fd = os.pipe()
     try:
@@ -104,6 +105,10 @@ def _relay(
     *,
     is_found: bool,
 ) -> int:
+    from mcpbridge.app.stdio_proxy.connections import ClientEnd
+    from mcpbridge.app.stdio_proxy.relay import Relay
+    from mcpbridge.app.stdio_proxy.start_retries import Daemons
+
     key, cwd = key_of(config), working_directory()
     level = ("--log-level", options.log_level) if options.log_level else ()
     more = (*level, *["--found"] * is_found)
@@ -146,7 +151,7 @@ def _is_trusted() -> bool:
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def _end_on_signals(relay: Relay) -> None:
+def _end_on_signals(relay: "Relay") -> None:
     """End at once: nothing here has to be put in order, and the daemon stays. A bridge of our own is asked to end."""
 
     def end(number: int, _: "FrameType | None") -> None:

@@ -5,13 +5,14 @@ import signal
 import socket
 import sys
 
-from mcpbridge.app.stdio_proxy.daemon_lock import Claim
 from mcpbridge.base.directories import state_path
 
 TYPE_CHECKING = False  # that of `typing`, without the import
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from subprocess import Popen
+
+    from mcpbridge.app.stdio_proxy.daemon_lock import Claim
 
 
 # Without `pathlib` and, where the daemon runs already, without `subprocess`: a client waits for it.
@@ -33,7 +34,7 @@ def log_path(key: str, environ: "Mapping[str, str]") -> str:
     return os.path.join(state_path(environ), f"daemon-{key}.log")
 
 
-def start_daemon(claim: Claim, config: str, log: str, environ: "Mapping[str, str]", *options: str) -> None:
+def start_daemon(claim: "Claim", config: str, log: str, environ: "Mapping[str, str]", *options: str) -> None:
     """Start the daemon for this file on what was claimed; `options` are more of its command line.
 
     It is nobody's child and in no group of ours: some clients end all descendants of what they started, and so does a

@@ -8,7 +8,6 @@ from msgspec import Struct
 
 from mcpbridge.catalog.lookup import Listed, NameIndex
 from mcpbridge.catalog.search.ranker import Ranker
-from mcpbridge.catalog.signatures.python_stubs import wires_by_name
 from mcpbridge.catalog.tool_names import bare_names
 from mcpbridge.core.model import Call, Tool
 
@@ -48,6 +47,8 @@ class VisibleTools(Struct, frozen=True, dict=True):
     @cached_property
     def wires_by_function(self) -> Mapping[str, str]:
         """Wire names by the names of the functions that the tools are in programs, where these are others."""
+        from mcpbridge.catalog.signatures.python_stubs import wires_by_name  # for programs, which few write
+
         return wires_by_name(wire for wire, tool in self.tools.items() if not tool.app_only)
 
     @cached_property

@@ -23,7 +23,6 @@ from mcpbridge.core.elicitation import (
     Unreachable,
 )
 from mcpbridge.downstream.client import Client, Notify, Requests
-from mcpbridge.downstream.elicitation.question_forms import phrase
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.error_codes import INTERNAL_ERROR, INVALID_REQUEST
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, Frame, encode, encode_notification, encode_request
@@ -175,6 +174,8 @@ class LegacyElicitor:
 
     async def ask(self, question: Question) -> Raw:
         """Put the question as a request of the client's revision; see `Elicitor`."""
+        from mcpbridge.downstream.elicitation.question_forms import phrase
+
         id_ = secrets.token_hex(16)
         params = phrase(question, self._client.version, self.capabilities, elicitation_id=id_)
         params = _of_task(params, self._task) if self._task else params

@@ -23,7 +23,6 @@ from mcpbridge.core.jobs import Job, Jobs
 from mcpbridge.core.model import Call, CallHandler, ignore_update
 from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.elicitation.ask import CANCELLED, modern_home
-from mcpbridge.downstream.elicitation.question_forms import phrase
 from mcpbridge.downstream.elicitation.relay import Relaying, input_required, read_answers, restore
 from mcpbridge.downstream.elicitation.request_state import GONE, Binding, Sealer, read_state
 from mcpbridge.pipeline.input_required import MAX_ROUNDS, needs_driving
@@ -160,6 +159,8 @@ class Parking:
 
     def ask(self, parked: _ParkedCall, question: Question) -> asyncio.Future[Raw]:
         """Put a question with the next answer that the client gets. The future fails with QuestionRefused."""
+        from mcpbridge.downstream.elicitation.question_forms import phrase
+
         answer: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
         try:
             if parked.is_away and parked not in self._parked:

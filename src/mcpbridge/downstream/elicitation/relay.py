@@ -17,7 +17,6 @@ from mcpbridge.base.errors import BadRequest, UpstreamAnswered, UpstreamGarbled
 from mcpbridge.core.elicitation import Question, QuestionRefused
 from mcpbridge.core.model import Call
 from mcpbridge.downstream.client import Client
-from mcpbridge.downstream.elicitation.question_forms import phrase
 from mcpbridge.downstream.elicitation.request_state import Binding, Sealer, read_state
 from mcpbridge.downstream.revisions.downgrade import url_questions
 from mcpbridge.pipeline.input_required import MAX_ROUNDS, read_questions, state_of
@@ -30,6 +29,8 @@ _decode_answers = msgspec.json.Decoder(dict[str, Raw]).decode
 
 def request_of(question: Question, client: Client) -> dict[str, Any]:
     """One of `inputRequests`. Raises QuestionRefused: this client cannot be asked that."""
+    from mcpbridge.downstream.elicitation.question_forms import phrase  # loaded with the first question
+
     params = phrase(question, client.version, client.capabilities)
     return {"method": question.method, "params": params if isinstance(params, Raw) else Raw(params)}
 

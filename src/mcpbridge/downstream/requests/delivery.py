@@ -34,7 +34,6 @@ from mcpbridge.protocol.jsonrpc import Frame, encode
 from mcpbridge.protocol.log_levels import LEVELS
 from mcpbridge.protocol.meta import complete_for_modern
 from mcpbridge.protocol.peer import Update
-from mcpbridge.tools.human_in_the_loop.paused_calls import go_on
 from mcpbridge.upstream.pool import Pool
 
 _MAY_ASK = frozenset({"tools/call", "prompts/get", "resources/read"})
@@ -101,6 +100,8 @@ class Delivery:
         call.needs_task, call.takes_task = as_task
         call.was_text, call.asked_as = was_text, frame.id
         if self._around.pauses.resuming.all and meta is not None:
+            from mcpbridge.tools.human_in_the_loop.paused_calls import go_on
+
             go_on(call)
         is_of_answers = cacheable and ("requestState" in params or "inputResponses" in params)
         task = asyncio.current_task(self._loop) if tool is not None else None

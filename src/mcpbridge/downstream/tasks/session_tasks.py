@@ -22,7 +22,7 @@ from mcpbridge.downstream.handler import Handler, text
 from mcpbridge.downstream.progress import CallUpdates
 from mcpbridge.downstream.revisions.result_links import publish_uris
 from mcpbridge.downstream.tasks.tasks import TaskIds, unknown_task, with_public_id
-from mcpbridge.pipeline.task_polling import created_task, read_task
+from mcpbridge.pipeline.task_results import created_task
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND, code_of
 from mcpbridge.protocol.jsonrpc import Frame, encode, encode_notification
@@ -88,6 +88,8 @@ class LegacyTasks:
         task = created_task(result)
         if task is None:
             return result
+        from mcpbridge.pipeline.task_polling import read_task
+
         state = read_task(call.upstream, task)
         record = self._keep(client, call.upstream, state.id, state.seconds_to_live)
         record.instance = call.instance if isinstance(call.instance, Upstream) else None
@@ -179,6 +181,8 @@ class LegacyTasks:
         return record, params
 
     async def _look(self, client: Client, record: _Task, params: Body) -> Body:
+        from mcpbridge.pipeline.task_polling import read_task
+
         task = await self._ask(client, "tasks/get", record, params)
         if read_task(record.server, task).has_ended:
             self._leave(record)
@@ -223,6 +227,8 @@ class LegacyTasks:
 
     def _changed(self, record: _Task, params: Raw) -> None:
         """A `notifications/tasks/status` of the server: to the client."""
+        from mcpbridge.pipeline.task_polling import read_task
+
         try:
             task = Body(params)
             has_ended = read_task(record.server, task).has_ended

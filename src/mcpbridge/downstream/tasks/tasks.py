@@ -23,12 +23,11 @@ from mcpbridge.core.elicitation import ELICIT, LIST_ROOTS, SAMPLE, ClientCapabil
 from mcpbridge.core.model import Call, CallHandler
 from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.elicitation.ask import NoElicitor
-from mcpbridge.downstream.elicitation.question_forms import phrase
 from mcpbridge.downstream.elicitation.request_state import Sealer
 from mcpbridge.downstream.handler import Handler, text
 from mcpbridge.downstream.revisions.result_links import publish_uris
 from mcpbridge.pipeline.input_required import read_questions
-from mcpbridge.pipeline.task_polling import INPUT_REQUIRED, is_task, read_task
+from mcpbridge.pipeline.task_results import is_task
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY
 from mcpbridge.protocol.extensions import TASKS, declared_to_servers, extensions_of
@@ -192,6 +191,8 @@ class Tasks:
         if not client.modern:
             return self._sessions.created(client, call, result, notify)
         if is_task(result):
+            from mcpbridge.pipeline.task_polling import read_task
+
             state = read_task(call.upstream, result)
             result.put("taskId", self._ids.seal(client, call.upstream, state.id, state.seconds_to_live))
         return result
@@ -212,6 +213,8 @@ class Tasks:
 
     def for_client(self, client: Client, server: str, public_id: str, task: Body) -> Body:
         """A task with all that stands in it, for this client."""
+        from mcpbridge.pipeline.task_polling import INPUT_REQUIRED, read_task
+
         task.put("taskId", public_id)
         result = task.inner("result")
         snapshot = self._catalog.view(client.view)
@@ -288,6 +291,8 @@ def _asked_for_roots(server: str, task: Body) -> list[str]:
 
 
 def _asked(question: Question, client: Client) -> dict[str, Any]:
+    from mcpbridge.downstream.elicitation.question_forms import phrase
+
     try:
         params = phrase(question, client.version, client.capabilities)
     except QuestionRefused as refused:

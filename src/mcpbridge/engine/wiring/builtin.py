@@ -29,11 +29,11 @@ from mcpbridge.storage.settings import call_log_path, store_path
 from mcpbridge.tools.backend import ENDING_SECONDS
 from mcpbridge.tools.builtin.builtin import Builtin
 from mcpbridge.tools.builtin.factory import META, BuiltinContext, make
-from mcpbridge.tools.builtin.meta.session_status import ReadStatus
 from mcpbridge.tools.serving import Run, Serving, runner_of
 
 if TYPE_CHECKING:
     from mcpbridge.engine.cassettes.cassette import Cassette
+    from mcpbridge.tools.builtin.meta.session_status import ReadStatus
 
 
 class BuiltinSet(Struct, frozen=True):
@@ -178,7 +178,7 @@ def _source(tools: Mapping[str, Builtin], settings: Settings) -> OfferSettings:
     return OfferSettings(trusted=True, tool=by_tool)
 
 
-def builtin_context(settings: Settings, *, sandboxes: Sandboxes, report: ReadStatus) -> BuiltinContext:
+def builtin_context(settings: Settings, *, sandboxes: Sandboxes, report: "ReadStatus") -> BuiltinContext:
     """What the tools of these settings are made with. `report` gives what `brief` and `pulse` say."""
     directory = Path(settings.source).parent if settings.source else Path()
     return BuiltinContext(

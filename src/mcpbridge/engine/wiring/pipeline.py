@@ -28,7 +28,6 @@ from mcpbridge.pipeline.approvals.pending import PendingApprovals
 from mcpbridge.pipeline.deliver import Deliver
 from mcpbridge.pipeline.hooks.call import Changes, Hook
 from mcpbridge.pipeline.observability.metrics import CountsBySession, Metrics
-from mcpbridge.pipeline.observability.tracing import Peer, Tracing
 from mcpbridge.pipeline.permissions.policy import Policy
 from mcpbridge.pipeline.plan import Pipelines, StageParts, call_stages
 from mcpbridge.pipeline.stages.abandoned_calls import AbandonedCalls
@@ -47,6 +46,7 @@ from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
 
 if TYPE_CHECKING:
+    from mcpbridge.pipeline.observability.tracing import Peer, Tracing
     from mcpbridge.pipeline.observability.tracing_setup import OpenTelemetry
 
 
@@ -197,7 +197,7 @@ class CallPipeline:
                 calls=settings.calls,
                 rates={name: server.rate_limit for name, server in servers.items() if server.rate_limit},
                 idle_timeout=self._idle_timeout,
-                tracing=Tracing(otel, self._peer, keeps_content=observe.otel_content) if otel else None,
+                tracing=self._tracing(otel, keeps_content=observe.otel_content) if otel else None,
                 metrics=context.metrics if observe.metrics else None,
                 events=context.events,
                 record=record,
@@ -269,8 +269,15 @@ class CallPipeline:
             as_before=state.approvals.as_before,
         )
 
-    def _peer(self, server: str) -> Peer:
+    def _tracing(self, otel: "OpenTelemetry", *, keeps_content: bool) -> "Tracing":
+        from mcpbridge.pipeline.observability.tracing import Tracing
+
+        return Tracing(otel, self._peer, keeps_content=keeps_content)
+
+    def _peer(self, server: str) -> "Peer":
         """A server as traces name it."""
+        from mcpbridge.pipeline.observability.tracing import Peer
+
         upstream, settings = self._context.pool.upstreams.get(server), self._inputs.servers.get(server)
         if upstream is None or settings is None:
             return Peer()

@@ -21,7 +21,7 @@ from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.pipeline.input_required import needs_driving
 from mcpbridge.pipeline.stage import Stage, Trigger
-from mcpbridge.pipeline.task_polling import is_task
+from mcpbridge.pipeline.task_results import is_task
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.json_values import canonical_digest
 from mcpbridge.storage.store import Store, new_handle

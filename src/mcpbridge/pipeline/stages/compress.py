@@ -20,7 +20,7 @@ from mcpbridge.core.call_options import CallOptions, ResultOptions
 from mcpbridge.core.model import BRIDGE, Call, CallHandler, Tool
 from mcpbridge.pipeline.input_required import needs_driving
 from mcpbridge.pipeline.stage import Stage
-from mcpbridge.pipeline.task_polling import is_task
+from mcpbridge.pipeline.task_results import is_task
 from mcpbridge.protocol.apps import app_uris
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import decode_text

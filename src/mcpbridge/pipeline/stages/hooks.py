@@ -10,7 +10,7 @@ holds.
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from msgspec import Raw, Struct, structs
 
@@ -19,7 +19,6 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.pipeline.hooks.call import PASS, Changes, Happening, Hook, HookFailedError, Verdict, read_answer
-from mcpbridge.pipeline.hooks.runners import HookProgram, HookUrl, asking
 from mcpbridge.pipeline.hooks.settings import HookEvent, HookSettings
 from mcpbridge.pipeline.input_required import needs_driving
 from mcpbridge.pipeline.permissions.settings import ToolGlobs, globs
@@ -28,6 +27,9 @@ from mcpbridge.pipeline.validation.json_text import refuse_doubles
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.json_values import canonical_digest
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT
+
+if TYPE_CHECKING:  # most bridges have no hooks
+    from mcpbridge.pipeline.hooks.runners import HookUrl
 
 log = get_logger("mcpbridge.hooks")
 
@@ -71,10 +73,7 @@ class Hooks:
         self._arguments = arguments
         self._urls: list[HookUrl] = []
         self._seers = [self._configured(one, number, directory, redact) for number, one in enumerate(settings, 1)]
-        self._seers += [
-            _Seer(hook.event, hook.name, hook.tools, hook.servers, hook.timeout, hook.failure == "closed", asking(hook))
-            for hook in functions
-        ]
+        self._seers += map(_of_function, functions)
         self.changes = changes or Changes()
 
     def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
@@ -99,6 +98,8 @@ class Hooks:
         self, settings: HookSettings, number: int, directory: str | None, redact: Callable[[str], str]
     ) -> _Seer:
         name = settings.name or f"hook {number}"
+        from mcpbridge.pipeline.hooks.runners import HookProgram, HookUrl
+
         run: Callable[[bytes], Awaitable[bytes]]
         if settings.command is not None:
             run = HookProgram(name, settings.command, settings.env, directory=directory, redact=redact)
@@ -111,6 +112,13 @@ class Hooks:
             return read_answer(await run(happening.document(settings.event, content=settings.content)), settings.event)
 
         return _Seer(settings.event, name, settings.tools, settings.servers, settings.timeout, settings.is_closed, ask)
+
+
+def _of_function(hook: Hook) -> _Seer:
+    from mcpbridge.pipeline.hooks.runners import asking
+
+    is_closed = hook.failure == "closed"
+    return _Seer(hook.event, hook.name, hook.tools, hook.servers, hook.timeout, is_closed, asking(hook))
 
 
 class _Hooked:

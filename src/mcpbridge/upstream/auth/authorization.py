@@ -20,7 +20,8 @@ from mcpbridge.base.errors import BridgeError, ConfigError, SignInNeeded, Upstre
 from mcpbridge.base.log import get_logger
 from mcpbridge.upstream.auth.browser import AskedSignIn
 from mcpbridge.upstream.auth.challenge import Challenge
-from mcpbridge.upstream.auth.oauth_tokens import Account, AuthContext, Page, Show
+from mcpbridge.upstream.auth.context import AuthContext, Page, Show
+from mcpbridge.upstream.auth.oauth_tokens import Account
 from mcpbridge.upstream.auth.settings import RENEW_AGAIN, SIGN_IN_SECONDS, STEP_UP_WINDOW, STEP_UPS
 
 log = get_logger("mcpbridge.auth")

@@ -7,18 +7,18 @@ see, so that a refresh token which works once is used once.
 import asyncio
 import importlib
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 import anyio.to_thread
-from msgspec import Struct
 
 from mcpbridge.base.errors import ConfigError, SignInNeeded, UpstreamUnavailable
 from mcpbridge.base.log import get_logger
 from mcpbridge.upstream.auth.challenge import Challenge, join_scopes
-from mcpbridge.upstream.auth.grant import Grant, SecretStore, grant_key
+from mcpbridge.upstream.auth.context import AuthContext, Page, Show
+from mcpbridge.upstream.auth.grant import Grant, grant_key
 from mcpbridge.upstream.auth.settings import LOCK_SECONDS, RENEW_EARLY, SIGN_IN_SECONDS, AuthSettings
 
 if TYPE_CHECKING:  # httpx2 and the SDK come with them, which a bridge without remote servers does not pay for
@@ -32,33 +32,6 @@ log = get_logger("mcpbridge.auth")
 
 Source = Literal["store", "refresh", "sign-in"]
 """Where a token came from."""
-
-
-class Page(Struct, frozen=True):
-    """An authorization page that a person has to visit."""
-
-    server: str
-    url: str
-    take: Callable[[str], str]
-    """Takes the address that the browser ended at, where it cannot reach us; says what is wrong with it, or nothing."""
-
-
-Show = Callable[[Page], Awaitable[bool]]
-"""Brings a page before a person. False when it could not."""
-
-
-class AuthContext(Struct, frozen=True):
-    """What an authorization needs of its bridge."""
-
-    store: SecretStore
-    spawn: Callable[[Coroutine[Any, Any, None]], object]
-    """Starts a task that lives as long as the bridge at most."""
-    show: Show | None = None
-    """How this bridge opens pages by itself; None: it cannot."""
-    is_interactive: bool = False
-    """It does so for servers whose `auth.interactive` says nothing."""
-    learn: Callable[[str, Iterable[str]], None] = lambda name, secrets: None
-    """Gets every secret of a server by name, to mask it."""
 
 
 class Account:

@@ -26,7 +26,6 @@ from mcpbridge.upstream.session.negotiation import ProbeKilled
 from mcpbridge.upstream.session.session import UpstreamSession
 from mcpbridge.upstream.session.subscriptions import Wanted
 from mcpbridge.upstream.settings import ServerSettings
-from mcpbridge.upstream.transports.http_detect import HttpOrSse
 
 log = get_logger("mcpbridge.upstream")
 
@@ -194,6 +193,8 @@ class ConnectionAttempt:
             try:
                 await session.open("legacy" if self._transport.kind == "sse" else era, seconds)
             except UpstreamHttpError as error:
+                from mcpbridge.upstream.transports.http_detect import HttpOrSse  # loaded where one is used
+
                 if isinstance(self._transport, HttpOrSse) and self._transport.refused(error):
                     raise _OtherTransport from error
                 raise

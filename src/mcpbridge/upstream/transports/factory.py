@@ -12,13 +12,13 @@ from mcpbridge.base.process.environment import child_environment
 from mcpbridge.base.process.process import ProcessSpec
 from mcpbridge.protocol.transport import Transport
 from mcpbridge.sandbox.job import Runner
-from mcpbridge.upstream.auth.authorization import Authorization
-from mcpbridge.upstream.auth.oauth_tokens import Account, AuthContext
+from mcpbridge.upstream.auth.context import AuthContext
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.transports.stdio import StdioTransport
 
 if TYPE_CHECKING:
     from mcpbridge.protocol.http.tls_and_proxy import Network
+    from mcpbridge.upstream.auth.authorization import Authorization
 
 
 log = get_logger("mcpbridge.upstream")
@@ -77,12 +77,15 @@ class TransportMaker:
 
         return SandboxedTransport(name, settings, self._runner, max_bytes=self._max_bytes, redact=self._redact)
 
-    def _authorization(self, name: str, settings: ServerSettings, network: "Network") -> Authorization | None:
+    def _authorization(self, name: str, settings: ServerSettings, network: "Network") -> "Authorization | None":
         has_header = any(header.lower() == "authorization" for header in settings.headers)
         if self._around is None or has_header or settings.auth.type == "none":
             return None
         identity = settings.url, settings.auth, network
         if name not in self.authorizations or self._authorized_for[name] != identity:
+            from mcpbridge.upstream.auth.authorization import Authorization
+            from mcpbridge.upstream.auth.oauth_tokens import Account
+
             # A WebSocket begins as an HTTP request, and its server describes itself over HTTP.
             url = re.sub(r"^ws", "http", settings.url or "", flags=re.IGNORECASE)
             authorization = Authorization(Account(name, url, settings.auth, self._around, network), self._around)

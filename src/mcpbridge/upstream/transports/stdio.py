@@ -19,7 +19,6 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.base.masking.lines import LineMasker
 from mcpbridge.base.process.pipes import FdReader, FdWriter
 from mcpbridge.base.process.process import ProcessSpec, ServerProcess
-from mcpbridge.base.process.telling_line import telling_line
 from mcpbridge.protocol.batches import Batch
 from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.protocol.reading.framing import LineReader
@@ -94,6 +93,8 @@ class StdioTransport:
 
     def last_words(self) -> str:
         """The line on stderr that tells why it failed; if there is none, the last on stdout that is no message."""
+        from mcpbridge.base.process.telling_line import telling_line  # wanted of those that fail
+
         return telling_line(self._stderr) or self._noise
 
     @asynccontextmanager

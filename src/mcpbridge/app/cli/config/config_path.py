@@ -8,7 +8,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from mcpbridge.app.cli.output import visible
 from mcpbridge.base.config_file import FILE_NAME
 from mcpbridge.base.directories import config_directory
 from mcpbridge.base.errors import ConfigError
@@ -68,6 +67,8 @@ def ask_for_trust(loaded: Loaded, store: TrustStore) -> bool:
     """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
+    from mcpbridge.app.cli.output import visible
+
     path = str(loaded.settings.source)
     why = store.why_not(path, whole_content(loaded.settings, loaded.content))
     print(visible(f"{path}: {why}.\n{describe_what_runs(loaded)}"), file=sys.stderr)
