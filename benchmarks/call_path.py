@@ -1,33 +1,39 @@
-"""Which functions one plain tools/call passes on its way: `python -m benchmarks.call_path`.
+"""Which functions one tools/call passes on its way: `python -m benchmarks.call_path [WAY]`.
 
-The way is the whole one: the client's frame comes in on standard input, the upstream's frame goes out to a process, its
-answer comes in, the answer to the client goes out. The bridge is a real one with its default settings, in this process
-and warm. It prints every entry into a function of the bridge, in order, with its file. A coroutine counts once, however
-often it goes on. Functions of libraries do not count. The figures depend on the code alone, not on the machine: a
-test holds the count (`tests/benchmarks/test_call_path.py`).
+The way is the whole one: the client's frame comes in on standard input or a socket, the upstream's frame goes out to a
+process, its answer comes in, the answer to the client goes out. The bridge is a real one in this process, and warm; its
+settings are the default ones and what `WAYS` adds. It prints every entry into a function of the bridge, in order, with
+its file. A coroutine counts once, however often it goes on. Functions of libraries do not count. The figures depend on
+the code alone, not on the machine: a test holds the counts (`tests/benchmarks/test_call_path.py`), by the record that
+`--record FILE` writes.
 """
 
 import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import mcpbridge
 from mcpbridge.config.schema import Settings
+from mcpbridge.downstream.http.server import bind_port, serve_http
 from mcpbridge.downstream.stdio import serve_stdio
 from mcpbridge.library.bridge import Bridge
 
-__all__ = ["Entry", "main", "trace_call"]
+__all__ = ["WAYS", "Entry", "Way", "main", "trace_call"]
 
 _PACKAGE = str(Path(mcpbridge.__file__).parent)
 
 _WARM = 20
 """Calls before the one that is counted: plans are compiled, counters and caches filled."""
+
+_COUNTED = 5
+"""Calls that are looked at: the one with the fewest entries counts, in which nothing fell that happens every second."""
 
 _UPSTREAM = """
 import json, sys
@@ -54,6 +60,39 @@ for line in sys.stdin:
 """
 
 
+class Way(NamedTuple):
+    """One way of a call."""
+
+    front: str = "stdio"
+    """`stdio` or `http`; the upstream is a process."""
+    sections: Mapping[str, Any] = {}
+    """Sections of the configuration."""
+    server: Mapping[str, Any] = {}
+    """Keys of the server."""
+
+
+WAYS = {
+    "plain": Way(),
+    "plain over HTTP": Way("http"),
+    "results as they come": Way(sections={"results": {"strategy": "off"}}),
+    "call log": Way(sections={"call_log": {"enabled": True}}),
+    "rule on arguments": Way(
+        sections={
+            "permissions": [
+                {"tools": ["up/*"], "when": "args.text.startsWith('secret')", "permission": "require_approval"}
+            ]
+        }
+    ),
+    "rate limit": Way(sections={"calls": {"rate_limit": "1000000/s"}}),
+    "call budget": Way(sections={"calls": {"max_calls": 1_000_000_000}}),
+    "concurrency limit": Way(sections={"calls": {"max_per_client": 64}}),
+    "deadline": Way(server={"tool": {"echo": {"call_timeout": 20}}}),
+    "retry": Way(server={"trusted": True, "tool": {"echo": {"read_only": True, "retry": 3}}}),
+    "cache": Way(server={"trusted": True, "tool": {"echo": {"read_only": True, "cache": 600}}}),
+}
+"""What is counted: the plain call on both fronts, and with each stage that can be on without a person."""
+
+
 class Entry(NamedTuple):
     """One entry into a function of the bridge."""
 
@@ -63,33 +102,39 @@ class Entry(NamedTuple):
     """The function's qualified name."""
 
 
-async def trace_call() -> list[Entry]:
-    """The entries of one plain call, in order."""
-    settings = Settings.model_validate({"servers": {"up": {"command": sys.executable, "args": ["-c", _UPSTREAM]}}})
-    async with asyncio.timeout(60), Bridge(settings) as bridge, _client(bridge) as ask:
+async def trace_call(way: Way) -> list[Entry]:
+    """The entries of one call, in order."""
+    server = {"command": sys.executable, "args": ["-c", _UPSTREAM], **way.server}
+    settings = Settings.model_validate({"store": {"kind": "memory"}, **way.sections, "servers": {"up": server}})
+    client = _client if way.front == "stdio" else _http_client
+    async with asyncio.timeout(60), Bridge(settings) as bridge, client(bridge) as ask:
         if not await bridge.settled(30):
             raise RuntimeError("the upstream did not start")
         for _ in range(_WARM):
             await ask("tools/call", {"name": "up__echo", "arguments": {"text": "warm"}})
-        entries: list[Entry] = []
-        resumed = set[FrameType]()
+        return min([await _traced(ask, f"hello {number}") for number in range(_COUNTED)], key=len)
 
-        def profile(frame: FrameType, event: str, _: Any) -> None:
-            code = frame.f_code
-            if event != "call" or not code.co_filename.startswith(_PACKAGE) or frame in resumed:
-                return
-            if code.co_flags & _SUSPENDS:
-                resumed.add(frame)  # it goes on later; that is no further entry
-            entries.append(Entry(code.co_filename[len(_PACKAGE) + 1 :], _name(code)))
 
-        sys.setprofile(profile)
-        try:
-            answer = await ask("tools/call", {"name": "up__echo", "arguments": {"text": "hello"}})
-        finally:
-            sys.setprofile(None)
-        if answer["result"]["content"][0]["text"] != "hello":
-            raise RuntimeError(f"the call failed: {answer}")
-        return entries
+async def _traced(ask: "_Ask", word: str) -> list[Entry]:
+    entries: list[Entry] = []
+    resumed = set[FrameType]()
+
+    def profile(frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event != "call" or not code.co_filename.startswith(_PACKAGE) or frame in resumed:
+            return
+        if code.co_flags & _SUSPENDS:
+            resumed.add(frame)  # it goes on later; that is no further entry
+        entries.append(Entry(code.co_filename[len(_PACKAGE) + 1 :], _name(code)))
+
+    sys.setprofile(profile)
+    try:
+        answer = await ask("tools/call", {"name": "up__echo", "arguments": {"text": word}})
+    finally:
+        sys.setprofile(None)
+    if answer["result"]["content"][0]["text"] != word:
+        raise RuntimeError(f"the call failed: {answer}")
+    return entries
 
 
 _SUSPENDS = 0x20 | 0x80 | 0x200
@@ -139,9 +184,55 @@ async def _client(bridge: Bridge) -> AsyncIterator[_Ask]:
         os.close(out_write)
 
 
+@asynccontextmanager
+async def _http_client(bridge: Bridge) -> AsyncIterator[_Ask]:
+    """The same on a connection that is kept. Each request leaves in one write."""
+    settings = bridge.settings.http
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    with bind_port(settings, host="127.0.0.1", port=0, no_auth=True) as at:
+        front = asyncio.create_task(serve_http(bridge, settings, at, on_ready=ready.set_result))
+        address = urlsplit(await ready)
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        session, number = "", 0
+
+        async def post(message: dict[str, Any]) -> bytes:
+            nonlocal session
+            body = json.dumps({"jsonrpc": "2.0", **message}).encode()
+            head = (
+                f"POST {address.path} HTTP/1.1\r\nhost: {address.netloc}\r\ncontent-type: application/json\r\n"
+                f"accept: application/json, text/event-stream\r\nmcp-protocol-version: 2025-11-25\r\n"
+                f"content-length: {len(body)}\r\n{session}\r\n"
+            )
+            writer.write(head.encode() + body)
+            answer = await reader.readuntil(b"\r\n\r\n")
+            headers = dict(line.lower().split(": ", 1) for line in answer.decode().split("\r\n")[1:-2])
+            if "mcp-session-id" in headers:
+                session = f"mcp-session-id: {headers['mcp-session-id']}\r\n"
+            return await reader.readexactly(int(headers.get("content-length", "0")))
+
+        async def ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
+            nonlocal number
+            number += 1
+            return json.loads(await post({"id": number, "method": method, "params": params}))
+
+        try:
+            about = {"name": "call_path", "version": "1"}
+            await ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": about})
+            await post({"method": "notifications/initialized"})
+            yield ask
+        finally:
+            writer.close()
+            front.cancel()
+            await asyncio.wait([front])
+
+
 def main() -> None:
-    """Print the way of a call."""
-    entries = asyncio.run(trace_call())
+    """Print the way of a call, or record those of all."""
+    if sys.argv[1:2] == ["--record"]:
+        found = {name: sorted(map(": ".join, asyncio.run(trace_call(way)))) for name, way in WAYS.items()}
+        Path(sys.argv[2]).write_text(json.dumps(found, indent=1) + "\n")
+        return
+    entries = asyncio.run(trace_call(WAYS[sys.argv[1] if sys.argv[1:] else "plain"]))
     for number, entry in enumerate(entries, 1):
         print(f"{number:3}  {entry.path:45} {entry.function}")
     print(f"{len(entries)} entries in {len({entry.path for entry in entries})} files")
