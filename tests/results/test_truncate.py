@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpbridge.results.document import Document, read
-from mcpbridge.results.exact_json import parse_json
-from mcpbridge.results.truncate import shorten_error, truncate
+from mcpbridge.results.exact_json import parse_json, write_json
+from mcpbridge.results.truncate import Cut, shorten_error, shrunk, truncate
+from support.truncate_examples import FILE, examples
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=60) | st.text(alphabet='a"\\\n\x00é漢', max_size=300),
@@ -168,3 +169,39 @@ def test_an_error_keeps_its_beginning_and_its_end(text: str, room: int) -> None:
     assert len(shown) <= room
     assert shown[:20] == text[:20]
     assert shown[-10:] == text[-10:]
+
+
+def test_each_example_is_cut_as_its_file_has_it() -> None:
+    """Written anew by `PYTHONPATH=tests python -m support.truncate_examples --write`, when what is kept changes."""
+    found, expected = examples().splitlines(), FILE.read_text(encoding="utf-8").splitlines()
+    assert [pair for pair in zip(found, expected, strict=False) if pair[0] != pair[1]] == []
+    assert len(found) == len(expected)
+
+
+@given(st.lists(st.integers() | st.text(max_size=5), max_size=30), st.integers(2, 200))
+def test_of_a_list_as_many_items_are_kept_as_fit(items: list[Any], room: int) -> None:
+    cuts: list[Cut] = []
+    kept = shrunk(items, room, cuts)
+    assert len(write_json(kept)) <= room
+    if kept == items[: len(kept)] and (kept or not items or not isinstance(items[0], str)):
+        assert kept == items or len(write_json(items[: len(kept) + 1])) > room
+    assert cuts == (
+        [] if kept == items else [Cut("", len(kept), len(items), "items")] if len(kept) < len(items) else []
+    )
+
+
+@settings(deadline=None)
+@given(VALUES, st.integers(2, 400))
+def test_what_is_cut_fits_and_each_cut_says_what_is_left(value: Any, room: int) -> None:
+    cuts: list[Cut] = []
+    try:
+        kept = shrunk(value, room, cuts)
+    except ValueError:
+        return
+    if isinstance(value, str | list | dict):
+        assert len(write_json(kept)) <= room
+    for cut in cuts:
+        assert 0 <= cut.kept < cut.total
+    if len(write_json(value)) <= room:
+        assert kept == value
+        assert cuts == []
