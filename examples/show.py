@@ -148,7 +148,7 @@ async def everything_over_http() -> AsyncGenerator[int]:
     command = [str(EVERYTHING), "streamableHttp"]
     with Path(os.devnull).open("wb") as nowhere:  # noqa: ASYNC230
         process = await anyio.open_process(
-            command, env=environment, stdin=None, stdout=nowhere, stderr=nowhere, start_new_session=True
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=nowhere, stderr=nowhere, start_new_session=True
         )
     async with process:
         try:
