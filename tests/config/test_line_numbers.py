@@ -44,7 +44,10 @@ def test_a_toml_key_that_is_not_there_gets_the_line_of_what_would_hold_it() -> N
 
 @given(st.text())
 def test_any_text_may_be_searched(text: str) -> None:
-    toml_line(text, ["a", "b"])
+    """A line that is found is one of the text, and says something."""
+    line = toml_line(text, ["a", "b"])
+    if line is not None:
+        assert text.split("\n")[line - 1].strip()
 
 
 documents = st.recursive(

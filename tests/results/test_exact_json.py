@@ -74,9 +74,12 @@ def test_what_could_not_be_given_back_is_refused(text: str) -> None:
 def test_any_text_is_read_or_refused(text: str) -> None:
     """Nothing but NotReadable is raised."""
     try:
-        parse_json(text)
+        value = parse_json(text)
+        again = write_json(value)
     except NotReadable:
-        pass
+        return
+    assert parse_json(again) == value
+    assert json.loads(text, parse_float=Decimal) == value
 
 
 @pytest.mark.parametrize("text", [r'"\ud800"', r'["\udfff x"]', r'{"\ud800":1}'])

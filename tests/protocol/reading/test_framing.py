@@ -57,9 +57,10 @@ def test_any_chunking_gives_the_same_messages_byte_for_byte(
 @given(st.binary(max_size=300))
 def test_no_bytes_make_the_reader_fail(data: bytes) -> None:
     """Promise of the reader: whatever a peer sends, it returns items and never raises."""
-    reader = LineReader(200)
-    reader.feed(data)
-    reader.end()
+    reader, by_byte = LineReader(200), LineReader(200)
+    whole = reader.feed(data) + reader.end()
+    pieces = [item for at in range(len(data)) for item in by_byte.feed(data[at : at + 1])] + by_byte.end()
+    assert list(map(repr, whole)) == list(map(repr, pieces)), "how it is cut changes nothing"
 
 
 def test_numbers_nulls_order_and_unknown_fields_stay_as_they_are() -> None:

@@ -179,10 +179,16 @@ def test_any_query_over_anything_is_answered_in_the_room_or_refused(asked: Any, 
     )
 )
 def test_any_arguments_are_a_query_or_refused(asked: dict[str, Any]) -> None:
+    """A refusal begins with the argument that is wrong; what is read once is read so again."""
+    refused = ""
     try:
-        read_query(asked)
-    except QueryRefused:
-        pass
+        query = read_query(asked)
+    except QueryRefused as error:
+        refused = str(error)
+    else:
+        assert repr(read_query({**asked, "unknown": 1}).select) == repr(query.select)
+        assert (query.sort == ()) == (asked.get("sort") in (None, ""))
+    assert not refused or any(refused.startswith(name) for name in asked), refused
 
 
 def test_the_same_query_gives_the_same_bytes() -> None:

@@ -205,9 +205,11 @@ words = st.sampled_from([*WORDS.split(), " ", "'", '"', "\\"])
 def test_any_text_is_a_condition_or_refused(text: str) -> None:
     """Promise: nothing but `QueryRefused` is raised, by reading or by testing."""
     try:
-        holds(text)
+        is_met = holds(text)
     except QueryRefused:
-        pass
+        return
+    assert holds(f"not ({text})") is (not is_met)
+    assert holds([text, text]) is bool(is_met)
 
 
 json_values = st.recursive(
@@ -222,6 +224,9 @@ json_values = st.recursive(
 @given(json_values, json_values)
 def test_any_value_is_a_condition_or_refused(where: Any, row: Any) -> None:
     try:
-        holds(where, row)
+        is_met = holds(where, row)
     except QueryRefused:
-        pass
+        return
+    if isinstance(where, dict):
+        assert holds({"not": where}, row) is (not is_met)
+    assert holds([where, where], row) is bool(is_met)

@@ -52,7 +52,11 @@ def test_tables_within_tables_stay_apart() -> None:
     )
 )
 def test_any_soup_of_tags_is_read(pieces: list[str]) -> None:
-    page_of("".join(pieces))
+    """No more of a tag is counted than there is, and what is in a comment or a script is no text."""
+    page = page_of("".join(pieces))
+    for tag in ("ul", "li", "td", "table"):
+        assert page.tags[tag] <= pieces.count(f"<{tag}>")
+    assert len(page.lists) <= pieces.count("<ul>")
 
 
 def test_what_is_nested_very_deep_is_read_in_passing() -> None:

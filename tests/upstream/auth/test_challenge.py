@@ -32,7 +32,11 @@ def test_the_bearer_challenge_is_read(header: str, expected: Challenge) -> None:
 
 @given(st.text())
 def test_any_header_is_read(header: str) -> None:
-    Challenge.parse(header)
+    """What is taken from it may go into a URL or a header again: printable ASCII."""
+    read = Challenge.parse(header)
+    for told in (read.error, read.scope, read.resource_metadata):
+        assert told.isascii()
+        assert not told or told.isprintable()
 
 
 def test_of_a_long_header_only_the_beginning_is_read() -> None:

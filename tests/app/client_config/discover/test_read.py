@@ -104,5 +104,7 @@ def test_any_text_is_read_or_refused(text: str, written_as: Format) -> None:
         document = parse(text, "f", written_as)
     except ConfigError:
         return
+    assert parse(text, "f", written_as).value == document.value
     if isinstance(document.value, dict) and document.value:
-        document.line_of(["a", "b"])
+        line = document.line_of(["a", "b"])
+        assert line is None or 1 <= line <= len(text.splitlines()) + 1
