@@ -147,6 +147,8 @@ class Resources(html.parser.HTMLParser):
 
     LOADING = frozenset({("link", "href"), ("object", "data"), ("form", "action")})
     """Attributes that name what is loaded; so do `src`, `srcset` and `poster` of any element."""
+    FETCHED = frozenset({"mermaid", "glightbox", "pyodide", "md-source"})
+    """Classes of elements for which the script of the theme fetches a library or facts of a repository."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -155,6 +157,7 @@ class Resources(html.parser.HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note what this element loads."""
         given = dict(attrs)
+        self.found += [f"//the-theme/{name}" for name in self.FETCHED & {*(given.get("class") or "").split()}]
         if tag == "link" and given.get("rel") in ("canonical", "prev", "next", "edit"):
             return
         for name, value in attrs:

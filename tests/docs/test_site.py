@@ -81,6 +81,7 @@ def test_models_get_the_list_of_pages_and_all_of_their_text(built: Path) -> None
         '<script src="https://cdn.example.com/x.js"></script>',
         '<link rel="stylesheet" href="//fonts.example.com/css">',
         '<img srcset="https://example.com/a.png">',
+        '<pre class="mermaid"><code>graph</code></pre>',
         "<style></style>",
     ],
 )
