@@ -118,3 +118,47 @@ def test_megabytes_are_no_more_work_than_pages() -> None:
         ):
             assert len(short) <= 4096
         assert len(tidied(text)) <= len(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "capped"),
+    [
+        ("a" * 60, 60, "a" * 60),
+        ("a" * 61, 60, "a" * 59 + "…"),
+        ("\U0001f600" * 30, 60, "\U0001f600" * 30),
+        ("\U0001f600" * 31, 60, "\U0001f600" * 29 + "…"),
+        ("\U0001f600" * 31, 61, "\U0001f600" * 29 + "…"),
+        (
+            "a" * 44 + "\n\n" + "b" * 50,
+            60,
+            "a" * 44 + "\n\n" + "b" * 13 + "…",
+        ),  # too early: more than a quarter would be lost
+        ("a" * 45 + "\n\n" + "b" * 50, 60, "a" * 45 + "\n\n…"),
+        ("a" * 57 + "\n\n" + "b" * 50, 60, "a" * 57 + "\n\n…"),
+        ("a" * 58 + "\n\n" + "b" * 50, 60, "a" * 58 + "…"),
+        ("a" * 43 + ". " + "b" * 50, 60, "a" * 43 + ".…"),
+        ("a" * 45 + ". " + "b" * 50, 60, "a" * 45 + ". …"),
+        ("a" * 50 + ". " + "b" * 3 + ". " + "c" * 50, 60, "a" * 50 + ". bbb. …"),
+        ("ab " * 30, 0, ""),
+        ("ab " * 30, -5, ""),
+        ("ab " * 30, 1, "…"),
+    ],
+)
+def test_a_cap_loses_a_quarter_at_most_for_a_better_end(text: str, limit: int, capped: str) -> None:
+    assert cap_description(text, limit) == capped
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "told"),
+    [
+        ("Only the newest ones. More of it.", 22, "Only the newest ones…"),
+        ("Only the newest ones. More of it.", 21, "Only the newest ones."),
+        ("Only the newest ones. More of it.", 20, "Only the newest…"),
+        ("Only the newest ones.", 22, "Only the newest ones."),
+        ("…", 80, ""),
+        ("The issue…", 80, ""),
+        ("…the issue", 80, "…the issue"),
+    ],
+)
+def test_that_there_is_more_is_marked(text: str, limit: int, told: str) -> None:
+    assert telling_sentence(text, limit, "issue_id", "getIssue") == told

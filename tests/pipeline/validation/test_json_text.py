@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from mcpbridge.base.errors import ArgumentsRefused
-from mcpbridge.pipeline.validation.json_text import refuse_doubles
+from mcpbridge.pipeline.validation.json_text import Edit, applied, at, refuse_doubles
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,7 @@ from mcpbridge.pipeline.validation.json_text import refuse_doubles
         (b'{"path":"/etc", "p\\u0061th" :"/tmp"}', "path"),
         (b'{"a":1,"b":[{"c":{"d":1,"e":2,"d":1}}]}', "d"),
         (b'{"":1,"":1}', ""),
+        (b'{"first":0,"path":"/etc","other":1,"path":"/tmp","last":2}', "path"),
         (b'{"a":\xff,"a":1}'.replace(b"\xff", b'"\xff"'), "a"),
         (b'{"n":%b,"n":1}' % (b"9" * 10_000), "n"),
     ],
@@ -42,3 +43,38 @@ def test_what_is_nested_too_deeply_to_be_looked_at_is_refused() -> None:
 @given(st.recursive(st.none() | st.integers() | st.text(), lambda of: st.lists(of) | st.dictionaries(st.text(), of)))
 def test_what_python_encodes_has_no_doubles(value: Any) -> None:
     refuse_doubles("up/echo", json.dumps({"a": value}, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+
+
+def test_edits_change_their_places_alone() -> None:
+    text = b'{"a": {"x":1.10,"y":[1, 2,{"z":null}]},"b":"\\u0041" ,"c":9007199254740993}'
+    edits = [
+        Edit(("a", "y", 2, "z"), b'"new"'),
+        Edit(("a", "y", 0), b"7"),
+        Edit(("a", "x"), name="renamed"),
+        Edit(("c",)),
+        Edit(("added",), b"[]"),
+    ]
+    expected = b'{"a":{"renamed":1.10,"y":[7,2,{"z":"new"}]},"b":"\\u0041","added":[]}'
+    for raw in (text, Raw(text)):
+        assert bytes(applied(raw, edits)) == expected
+    assert bytes(applied(text, [Edit((), b"3")])) == b"3"
+    assert bytes(applied(text, [Edit(())])) == b"null"
+    assert bytes(applied(b"{}", [Edit(("gone",))])) == b'{"gone":null}'
+    assert at(text, ("a", "y", 2, "z")) == b"null"
+    assert at(text, ("a", "x")) == b"1.10"
+    assert at(text, ()) == text
+
+
+OBJECTS = st.dictionaries(
+    st.sampled_from("abcd"), st.integers() | st.dictionaries(st.sampled_from("xy"), st.integers())
+)
+
+
+@given(OBJECTS, st.dictionaries(st.sampled_from("abcde"), st.none() | st.integers()))
+def test_edits_do_what_they_would_do_to_the_value(value: dict[str, Any], changes: dict[str, int | None]) -> None:
+    """A new value takes the place of the old one or is added last; without one the member goes."""
+    edits = [Edit((name,), None if new is None else b"%d" % new) for name, new in changes.items()]
+    expected = {name: changes.get(name, old) for name, old in value.items() if changes.get(name, old) is not None}
+    expected |= {name: new for name, new in changes.items() if name not in value}
+    found = json.loads(bytes(applied(json.dumps(value).encode(), edits)))
+    assert list(found.items()) == list(expected.items())

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from mcpbridge.base.errors import AddressRefused
 from mcpbridge.sandbox.fetch import address_rules as resolving
-from mcpbridge.sandbox.fetch.address_rules import Guard, Target, display_url, is_own_address, resolved
+from mcpbridge.sandbox.fetch.address_rules import Guard, Target, display_url, is_own_address, read, resolved
 from mcpbridge.sandbox.fetch.settings import GuardSettings
 
 PUBLIC = "93.184.216.34"
@@ -323,3 +323,38 @@ def test_this_machine_knows_its_own_addresses() -> None:
 
 async def test_the_systems_resolver_is_asked() -> None:
     assert "127.0.0.1" in await resolved("localhost", 80)
+
+
+@pytest.mark.parametrize(
+    ("url", "port"),
+    [
+        ("http://h.example/", 80),
+        ("https://h.example/", 443),
+        ("http://h.example:443/", 443),
+        ("https://h.example:80/", 80),
+        ("https://h.example:65535/", 65535),
+        ("http://h.example:1/", 1),
+    ],
+)
+def test_the_port_is_that_of_the_scheme_unless_the_url_says_one(url: str, port: int) -> None:
+    assert read(url, is_trusted=False).port == port
+
+
+@pytest.mark.parametrize("port", [0, 65536, 99999])
+def test_a_port_that_there_is_not_is_refused(port: int) -> None:
+    with pytest.raises(AddressRefused):
+        read(f"http://h.example:{port}/", is_trusted=False)
+
+
+def test_a_host_has_253_characters_at_most_and_only_labels() -> None:
+    longest = ".".join(["a" * 63] * 3 + ["b" * 61])
+    assert read(f"http://{longest}/", is_trusted=False).host == longest
+    for host in (f"{longest}b", f"{'a' * 64}.example", "good.-bad.example", "good.bad-.example", "good..example"):
+        with pytest.raises(AddressRefused):
+            read(f"http://{host}/", is_trusted=False)
+
+
+@pytest.mark.parametrize("text", ["http://h.example/a b", "http://h.example/a\\b", "http://h.example/a\u202eb"])
+def test_a_url_with_characters_that_no_url_has_is_refused(text: str) -> None:
+    with pytest.raises(AddressRefused, match="no spaces, backslashes"):
+        read(text, is_trusted=False)
