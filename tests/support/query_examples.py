@@ -14,6 +14,7 @@ from mcpbridge.results.errors import QueryRefused
 from mcpbridge.results.exact_json import write_json
 from mcpbridge.results.query.query import answer, selected
 from mcpbridge.results.query.request import read_query
+from support import preview_examples
 
 FILE = Path(__file__).parents[1] / "results" / "query" / "answers.txt"
 
@@ -94,7 +95,20 @@ TEXT = "".join(
     f"line {at}: {('INFO', 'WARN', 'ERROR: no file')[at % 7 % 3]} took {at * 37 % 90} ms\n" for at in range(1, 41)
 )
 
+FLAGS = [
+    {"n": 1, "f": "false"},
+    {"n": 2, "f": "true"},
+    {"n": 3, "f": "FALSE"},
+    {"n": 4, "f": []},
+    {"n": 5, "f": [0, 1]},
+]
+
 DOCUMENTS: dict[str, Document] = {
+    "flags": read(write_json(FLAGS)),
+    **{
+        name: preview_examples.DOCUMENTS[name]()
+        for name in ("users_by_id", "one_issue", "pods", "mixed_values", "deep_rows", "table_of_lists", "wide")
+    },
     "rows": read(write_json(ROWS)),
     "in an object": read(write_json({"total": 5, "items": ROWS, "next": None})),
     "named": read(write_json(NAMED)),
@@ -300,6 +314,37 @@ WRONG_WHERES: list[Any] = [
 ]
 
 QUESTIONS: list[tuple[str, dict[str, Any]]] = [
+    *(
+        ("rows", {"where": where, "select": "n"})
+        for where in (
+            "nme exists",
+            "nme not exists",
+            "n > 1 and nme exists",
+            "nme == 1 or note exists",
+            "note exists and nme == 1",
+            "exists(nme)",
+            "nme is null",
+            "nme == null and n > 3",
+            "'x' in ['x']",
+            "'x' in ['y']",
+            "name in tags",
+            "code in name",
+            "'red' in team.name",
+            "3 in n",
+            {"nme": [1]},
+            {"nme": {"gt": 1}},
+            {"nme": {"not": {"gt": 1}}},
+            {"nme": {"exists": True}},
+            {"nme": None},
+            {"nme": {"ne": None}},
+            {"or": [{"nme": 1}, {"n": 1}]},
+            {"or": ["nme == 1", {"n": 1}]},
+        )
+    ),
+    *(
+        ("flags", {"where": where, "select": "n"})
+        for where in ("f", "not f", "f == false", "f == 'false'", "!f and n > 1")
+    ),
     *(
         ("rows", {"path": path})
         for path in (
@@ -594,75 +639,96 @@ QUESTIONS: list[tuple[str, dict[str, Any]]] = [
     ("text", {"regex": "^line \\d:", "offset": 8}),
 ]
 
-PAGES: list[tuple[str, dict[str, Any], int]] = [
-    (name, arguments, room)
-    for name, arguments in (
-        ("rows", {}),
-        ("rows", {"select": "n, name, note"}),
-        ("rows", {"path": "[3]"}),
-        ("rows", {"path": "[].name"}),
-        ("rows", {"where": "n > 9"}),
-        ("rows", {"select": "n", "limit": 2}),
-        ("rows", {"aggregate": "count, sum(n)"}),
-        ("rows", {"offset": 2}),
-        ("rows", {"group_by": "at"}),
-        ("in an object", {}),
-        ("named", {}),
-        ("named", {"path": "*.kids"}),
-        ("mixed", {}),
-        ("text", {}),
-        ("text", {"find": "took"}),
-        ("text", {"find": "WARN", "context": 1}),
-        ("csv", {}),
-        ("text", {"lines": "5-30"}),
-        ("lists", {}),
-        ("rows", {"path": "[4].name"}),
-        ("csv", {"offset": 1, "limit": 2}),
-    )
-    for room in (200, 420, 1200)
-] + [
-    ("text", arguments, 500)
-    for arguments in (
-        *(
-            {"lines": what}
-            for what in (
-                "3-4",
-                "3",
-                "-2",
-                "39-",
-                "3:4",
-                "3..4",
-                "3,4",
-                "3 to 4",
-                5,
-                [3, 4],
-                [39, 99],
-                "0",
-                "50",
-                "4-3",
-                "x",
-                "40-41",
-                "-50",
-                "1-",
-                "2-2",
-            )
-        ),
-        {"find": "WARN", "context": 1, "limit": 1},
-        {"find": "WARN", "context": 2, "offset": 3},
-        {"find": "line 4:", "context": 9},
-        {"regex": "took (?P<ms>\\d+) ms", "where": "ms > 80"},
-        {"regex": "took (\\d+) ms", "aggregate": "max($1)"},
-        {"regex": "took (?P<ms>\\d+) ms", "aggregate": "max(ms), sum(ms)"},
-        {"find": "ERROR", "lines": "1-9"},
-        {"regex": "(?P<level>INFO|WARN|ERROR)", "group_by": "level"},
-        {"find": "INFO", "sort": "-line", "limit": 3},
-        {"offset": 36},
-        {"offset": 99},
-        {"limit": 2, "offset": 1},
-        {"find": "none of them"},
-        {"regex": "line 1$"},
-    )
-]
+PAGES: list[tuple[str, dict[str, Any], int]] = (
+    [
+        (name, arguments, room)
+        for name, arguments in (
+            ("rows", {}),
+            ("rows", {"select": "n, name, note"}),
+            ("rows", {"path": "[3]"}),
+            ("rows", {"path": "[].name"}),
+            ("rows", {"where": "n > 9"}),
+            ("rows", {"select": "n", "limit": 2}),
+            ("rows", {"aggregate": "count, sum(n)"}),
+            ("rows", {"offset": 2}),
+            ("rows", {"group_by": "at"}),
+            ("in an object", {}),
+            ("named", {}),
+            ("named", {"path": "*.kids"}),
+            ("mixed", {}),
+            ("text", {}),
+            ("text", {"find": "took"}),
+            ("text", {"find": "WARN", "context": 1}),
+            ("csv", {}),
+            ("text", {"lines": "5-30"}),
+            ("lists", {}),
+            ("rows", {"path": "[4].name"}),
+            ("csv", {"offset": 1, "limit": 2}),
+        )
+        for room in (200, 420, 1200)
+    ]
+    + [
+        (name, arguments, room)
+        for name, arguments in (
+            ("users_by_id", {}),
+            ("users_by_id", {"path": "users"}),
+            ("one_issue", {}),
+            ("one_issue", {"path": "body"}),
+            ("pods", {"path": "items[0]"}),
+            ("pods", {"path": "items"}),
+            ("mixed_values", {}),
+            ("deep_rows", {}),
+            ("table_of_lists", {}),
+            ("table_of_lists", {"path": "[3:9]"}),
+            ("wide", {}),
+            ("wide", {"path": "[0]"}),
+        )
+        for room in (200, 290, 450, 900, 2500)
+    ]
+    + [
+        ("text", arguments, 500)
+        for arguments in (
+            *(
+                {"lines": what}
+                for what in (
+                    "3-4",
+                    "3",
+                    "-2",
+                    "39-",
+                    "3:4",
+                    "3..4",
+                    "3,4",
+                    "3 to 4",
+                    5,
+                    [3, 4],
+                    [39, 99],
+                    "0",
+                    "50",
+                    "4-3",
+                    "x",
+                    "40-41",
+                    "-50",
+                    "1-",
+                    "2-2",
+                )
+            ),
+            {"find": "WARN", "context": 1, "limit": 1},
+            {"find": "WARN", "context": 2, "offset": 3},
+            {"find": "line 4:", "context": 9},
+            {"regex": "took (?P<ms>\\d+) ms", "where": "ms > 80"},
+            {"regex": "took (\\d+) ms", "aggregate": "max($1)"},
+            {"regex": "took (?P<ms>\\d+) ms", "aggregate": "max(ms), sum(ms)"},
+            {"find": "ERROR", "lines": "1-9"},
+            {"regex": "(?P<level>INFO|WARN|ERROR)", "group_by": "level"},
+            {"find": "INFO", "sort": "-line", "limit": 3},
+            {"offset": 36},
+            {"offset": 99},
+            {"limit": 2, "offset": 1},
+            {"find": "none of them"},
+            {"regex": "line 1$"},
+        )
+    ]
+)
 
 
 def _told(name: str, arguments: dict[str, Any]) -> str:

@@ -20,7 +20,7 @@ from mcpbridge.results.errors import QueryRefused, clipped, known_names
 from mcpbridge.results.json_path import Name, Path, path_from, string_at
 from mcpbridge.results.query.limits import CONDITION_DEPTH, CONDITION_LENGTH, CONDITION_PARTS
 from mcpbridge.results.query.predicates import Operand, Test, Where, all_of, any_of, comparison, none_of, operator_named
-from mcpbridge.results.query.terms import FUNCTIONS, Term, function_named, parse_term, term_of, written
+from mcpbridge.results.query.terms import FUNCTIONS, Term, equal, function_named, parse_term, term_of, written
 
 _SPACE = re.compile(r"\s*")
 _SIGN = re.compile(r"===|!==|==|!=|<>|<=|>=|=~|<|>|=|~")
@@ -260,7 +260,7 @@ def _truthy(operand: Operand) -> Test:
     """A field alone: it has a value that is neither false, 0 nor empty."""
     if isinstance(operand, tuple):
         return lambda row, meter: bool(operand[0])
-    return lambda row, meter: any(value != "false" and bool(value) for value in operand.values(row, meter))
+    return lambda row, meter: any(bool(value) and not equal(value, other=False) for value in operand.values(row, meter))
 
 
 def where_of(value: Any) -> Where:
