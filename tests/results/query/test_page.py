@@ -188,7 +188,7 @@ def test_any_arguments_are_a_query_or_refused(asked: dict[str, Any]) -> None:
     else:
         assert repr(read_query({**asked, "unknown": 1}).select) == repr(query.select)
         assert (query.sort == ()) == (asked.get("sort") in (None, ""))
-    assert not refused or any(refused.startswith(name) for name in asked), refused
+    assert not refused or refused.startswith(tuple(asked)), refused
 
 
 def test_the_same_query_gives_the_same_bytes() -> None:

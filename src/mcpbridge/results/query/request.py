@@ -180,7 +180,7 @@ def read_query(arguments: Mapping[str, Any]) -> Query:
             return reader(given[name])
         except QueryRefused as error:
             text = str(error)
-            raise QueryRefused(text if text.startswith((name, "path ")) else f"{name}: {text}") from None
+            raise QueryRefused(text if text.startswith(name) else f"{name}: {text}") from None
 
     return Query(
         path=read("path", _path, None),
