@@ -108,7 +108,7 @@ def _scan(text: str, start: int, names: re.Pattern[str]) -> tuple[tuple[Step, ..
     at = start
     if text[at : at + 1] in ("$", "@") and text[at + 1 : at + 2] in ("", ".", "[", " ", ")", ","):
         at += 1
-    elif text[at : at + 1] == "." and text[at + 1 : at + 2] in ("", " "):
+    elif text[at : at + 1] == "." and text[at + 1 : at + 2] in ("", " ", ")", ","):
         return (), at + 1
     while at < len(text):
         before = at
