@@ -43,6 +43,10 @@ async def test_a_fault_of_a_server_ends_in_a_clear_error_for_its_caller_alone(ca
         async with Bridge(settings) as bridge:
             ear = Ear(bridge.server)
             await ear.initialize()
+            good = bridge.pool.upstreams["good"].connection
+            while not good.has_settled:
+                await good.stepped()
+            bridge.catalog.flush()
             listed = [tool["name"] for tool in (await ear.ask("tools/list"))["result"]["tools"]]
             assert "good__work" in listed
             if case.outcome == SERVED or case.moment == "tools/call":

@@ -96,7 +96,9 @@ async def registering(
     """A running one. The file is written if it is not there; the store is beside it."""
     path = folder / "servers.toml"
     if not path.exists():
-        path.write_text(f'{text}\n[store]\npath = "store.db"\n')
+        # Waits for the trial of the sandbox, which takes seconds on a busy machine.
+        bridge_table = "" if "[bridge]" in text else '[bridge]\nstartup_wait = "30s"\n'
+        path.write_text(f'{text}\n[store]\npath = "store.db"\n{bridge_table}')
     loaded = read(path, environ or {})
     redact = Redactor(loaded.secrets)
     bridge = Scripted(loaded.settings, redact=redact, **more)

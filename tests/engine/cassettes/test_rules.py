@@ -296,7 +296,7 @@ def test_an_error_of_a_kind_that_is_gone_says_the_same() -> None:
 )
 def test_a_failure_makes_an_error_of_the_bridge_and_nothing_else(kind: str) -> None:
     facts = {
-        "told": "x",
+        "full_message": "x",
         "__class__": "x",
         "__reduce__": "x",
         "args": ["x"],
@@ -308,6 +308,6 @@ def test_a_failure_makes_an_error_of_the_bridge_and_nothing_else(kind: str) -> N
     error = as_error(Failure(kind, "it was so", facts), "a")
     assert isinstance(error, BridgeError)
     assert "it was so" in error.full_message()
-    assert not any(name.startswith("_") or name == "told" for name in vars(error))
+    assert not any(name.startswith("_") or name == "full_message" for name in vars(error))
     assert not getattr(error, "by_asking", None), "nobody signs in"
     assert not isinstance(getattr(error, "retry_after", None), str)
