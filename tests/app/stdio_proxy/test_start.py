@@ -116,34 +116,44 @@ def test_sockets_are_in_one_place_whatever_variables_a_client_hands_on(tmp_path:
     assert places.runtime_directory({"XDG_RUNTIME_DIR": str(tmp_path)}) == tmp_path / "mcpbridge"
 
 
-@given(st.booleans(), st.booleans(), st.booleans(), st.booleans(), st.booleans())
+@given(
+    explicit=st.booleans(),
+    variable=st.booleans(),
+    here=st.sampled_from(["is there", "is not asked for", "others could have written it", "is not there"]),
+    users=st.booleans(),
+)
 def test_the_shim_finds_the_configuration_that_the_bridge_finds(
-    tmp_path_factory: pytest.TempPathFactory, explicit: bool, variable: bool, here: bool, users: bool, counts: bool
+    tmp_path_factory: pytest.TempPathFactory, explicit: bool, variable: bool, here: str, users: bool
 ) -> None:
+    """Also where there is a `./servers.toml` that does not count."""
     folder = tmp_path_factory.mktemp("find")
     environ = {"XDG_CONFIG_HOME": str(folder / "xdg")} | (
         {"MCPBRIDGE_CONFIG": str(folder / "v.toml")} if variable else {}
     )
     (folder / "xdg/mcpbridge").mkdir(parents=True)
-    made = ["x.toml"] * explicit + ["v.toml"] + ["servers.toml"] * here + ["xdg/mcpbridge/servers.toml"] * users
+    is_here, counts = here != "is not there", here != "is not asked for"
+    made = ["x.toml"] * explicit + ["v.toml"] + ["servers.toml"] * is_here + ["xdg/mcpbridge/servers.toml"] * users
     for name in made:
-        (folder / name).touch()
+        (folder / name).touch(0o600)
+    if here == "others could have written it":
+        (folder / "servers.toml").chmod(0o666)
+    searched = {"x.toml": explicit, "v.toml": variable, "servers.toml": here == "is there"}
+    searched["xdg/mcpbridge/servers.toml"] = users
+    expected = next((folder / name for name, is_taken in searched.items() if is_taken), None)
     named = str(folder / "x.toml") if explicit else None
     before = os.getcwd()  # noqa: PTH109
     os.chdir(folder)
     try:
         found = find_config(named, environ, here=counts)
+        assert expected == (None if found is None else Path(found).absolute())
         if found is None:
-            if not here:
-                with pytest.raises(ConfigError, match="no configuration"):
-                    find(named, environ)
+            with pytest.raises(ConfigError, match="no configuration"):
+                find(named, environ, here=counts)
         else:
-            if counts or not here:
-                assert find(named, environ) == Path(found)
+            assert find(named, environ, here=counts) == Path(found)
             assert places.key_of(found) == places.daemon_key(Path(found).absolute())
     finally:
         os.chdir(before)
-    assert (found is not None) == (explicit or variable or (here and counts) or users)
 
 
 def test_what_is_named_and_not_there_is_not_replaced(tmp_path: Path) -> None:

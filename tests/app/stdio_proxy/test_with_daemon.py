@@ -15,7 +15,7 @@ from mcpbridge.app.daemon.log_rotation import LARGEST
 from mcpbridge.base.directories import daemon_key
 from support.harness import Place, eventually, python_server
 from support.programs.daemon_process import socket_of
-from support.rpc import StdioClient
+from support.rpc import StdioClient, envelope
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Unix sockets")
 
@@ -160,6 +160,53 @@ async def test_restarts_and_stops_of_the_daemon_are_not_noticed(shared: Place) -
         assert processes(shared, DAEMON) == [], "as long as nobody wants anything"
         assert (await client.call("one__echo", text="woken", within=60)).text == "woken"
         assert processes(shared, DAEMON) not in (before, after, [])
+
+
+async def test_a_modern_client_that_leaves_out_the_meta_is_told_so_through_the_shim(shared: Place) -> None:
+    """MCP 2026-07-28, Base Protocol, `_meta`: a request without it is refused with -32602, which names the key."""
+    async with served(shared) as client:
+        assert "result" in (await client.request("server/discover", {"_meta": envelope()}, within=60)).message
+        for method, params in (("tools/list", {}), ("tools/call", {"name": "one__echo", "arguments": {}})):
+            error = (await client.request(method, params, within=60)).message["error"]
+            assert error["code"] == -32602
+            assert "io.modelcontextprotocol/protocolVersion" in error["message"]
+        listed = await client.request("tools/list", {"_meta": envelope()}, within=60)
+        assert "result" in listed.message, "the channel goes on"
+
+
+SLOW_SERVER = """
+import os, runpy, sys
+gate, script = sys.argv[1:3]
+if os.path.exists(gate):
+    open(gate, "rb").read()
+sys.path.insert(0, os.path.dirname(script))
+sys.argv = [script]
+runpy.run_path(script, run_name="__main__")
+"""
+
+
+async def test_a_cold_daemon_lists_what_it_knows_before_any_server_runs(shared: Place) -> None:
+    """Some clients list once, right after their hello, and know nothing of what comes later (issue 13)."""
+    gate, script = shared.folder / "gate", SERVERS["one"]["args"][-1]
+    shared.config({"one": {"command": sys.executable, "args": ["-ESc", SLOW_SERVER, str(gate), script]}})
+    async with served(shared) as client:
+        await ready(client)
+        known = await client.tools()
+    for pid in processes(shared, DAEMON):
+        os.kill(pid, signal.SIGTERM)
+
+    async def left() -> dict[int, str]:
+        return shared.survivors()
+
+    await eventually(left, lambda found: not found, within=60)
+    os.mkfifo(gate)  # from now on a server says nothing before this is opened and closed
+    async with served(shared) as client:
+        await client.initialize()
+        assert await client.tools() == known
+        assert "one__echo" in known
+        call = asyncio.create_task(client.call("one__echo", text="at once", within=60))
+        (await asyncio.to_thread(gate.open, "wb")).close()  # returns when the server waits
+        assert (await call).text == "at once"
 
 
 async def test_a_view_that_there_is_not_ends_the_shim_with_the_reason(shared: Place) -> None:
