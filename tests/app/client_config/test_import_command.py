@@ -32,6 +32,34 @@ async def test_all_that_clients_have_is_found_shown_and_written(place: Place) ->
     assert "sentry" not in written  # the home directory is no project
 
 
+async def test_yes_is_not_said_to_what_a_directory_brings_along(place: Place) -> None:
+    """A cloned repository must not have its programs run unasked."""
+    repository = place.folder / "repository"
+    repository.mkdir()
+    brought = repository / ".mcp.json"
+    brought.write_text(json.dumps({"mcpServers": {"evil": {"command": "evil"}}}))
+    written = place.folder / ".config" / "mcpbridge" / "servers.toml"
+    (place.folder / ".cursor").mkdir()
+    own = {"mcpServers": {"own": {"command": "own"}}}
+    (place.folder / ".cursor" / "mcp.json").write_text(json.dumps(own))
+
+    async def imported(*words: str) -> tuple[Finished, set[str]]:
+        place.folder, folder = repository, place.folder
+        place.env["HOME"] = str(folder)
+        try:
+            done = await place.run("import", *words)
+        finally:
+            place.folder = folder
+        return done, set(tomllib.loads(written.read_text())["servers"])
+
+    done, servers = await imported("--yes")
+    assert (done.code, servers) == (0, {"own"}), done.err
+    assert f"mcpbridge import {brought}" in done.err
+    done, servers = await imported(str(brought), "--yes")
+    assert (done.code, servers) == (0, {"own", "evil"}), done.err
+    assert "not taken over" not in done.err
+
+
 async def test_a_dry_run_writes_nothing_and_shows_no_secret(place: Place) -> None:
     fill(place.folder)
     path = place.folder / "servers.toml"

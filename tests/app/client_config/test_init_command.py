@@ -95,6 +95,18 @@ async def test_nothing_is_done_for_who_wants_nothing(place: Place) -> None:
     assert (await place.run("check", "--json")).code == 0
 
 
+async def test_yes_is_not_said_to_what_a_directory_brings_along(place: Place) -> None:
+    repository = place.folder / "repository"
+    write(repository / ".mcp.json", json.dumps({"mcpServers": {"evil": {"command": "evil"}}}))
+    place.folder, home = repository, place.folder
+    place.env["HOME"] = str(home)
+    done = await place.run("init", "--yes")
+    place.folder = home
+    assert f"mcpbridge import {repository / '.mcp.json'}" in done.err + done.out
+    written = (home / ".config/mcpbridge/servers.toml").read_text()
+    assert "evil" not in written
+
+
 async def test_without_a_terminal_yes_takes_all(place: Place) -> None:
     refused = await place.run("init")
     assert refused.code == 2

@@ -5,8 +5,10 @@ No secret is ever shown.
 
 import difflib
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from mcpbridge.app.cli.options import as_json_option
 from mcpbridge.app.cli.output import note, print_json, print_table, visible
 from mcpbridge.app.client_config.clients import CLIENTS, KnownClient, find_client
 from mcpbridge.app.client_config.discover.discover import find_all, find_in_file
-from mcpbridge.app.client_config.discover.found import ClientEnvironment, Found, together
+from mcpbridge.app.client_config.discover.found import ClientEnvironment, Found, Problem, together
 from mcpbridge.app.client_config.importing.merge import Outcome
 from mcpbridge.app.client_config.importing.plan import Plan, SecretsTo, carry_out, plan_import
 from mcpbridge.app.exit_codes import OK, USAGE
@@ -181,7 +183,8 @@ def import_command(
     """Take over servers: of all clients that have a file here, of single CLIENTs, or of FILEs of any of their kinds.
 
     Each is put once into servers.toml; those that are there stay as they are, with every comment. Secrets become
-    variables. You are asked before anything is written; without a terminal it takes --yes.
+    variables. You are asked before anything is written; without a terminal it takes --yes, which leaves out what the
+    current directory brings along, unless its file or --project names it.
 
     Exit code 2: a file that was named cannot be read, or a client that was named has no servers.
     """
@@ -191,6 +194,8 @@ def import_command(
             fail(USAGE, "--all is every client: name none beside it")
         around = _around(project)
         found = search(wanted, around)
+        if yes and project is None:
+            found = without_unnamed_projects(found, sources)
         path = configuration_to_write(output, around.environ)
         plan = plan_import(found, path, around.environ, secrets_to=secrets_to or "env", replacing=replacing)
         if not as_json:
@@ -236,6 +241,29 @@ def search(wanted: Sequence[str], around: ClientEnvironment) -> Found:
     return together(
         [find_in_file(Path(one).expanduser(), around) if _is_file(one) else of([find_client(one)]) for one in wanted]
     )
+
+
+def without_unnamed_projects(found: Found, named: Sequence[str] = ()) -> Found:
+    """Without the servers that the working directory brings along, but for those of files that were `named`.
+
+    `--yes` stands for a person who has seen what it is said to. A cloned repository may have files of clients, whose
+    programs would run unasked.
+    """
+    agreed = {Path(one).expanduser().resolve() for one in named}
+    left_out = [one for one in found.servers if one.scope == "project" and one.file.resolve() not in agreed]
+    files = dict.fromkeys((one.file, one.client) for one in left_out)
+    problems = [
+        Problem(
+            file,
+            f"not taken over: it came with this directory, and --yes was not said to it. If you know what its servers "
+            f"start, name it: mcpbridge import {shlex.quote(str(file))}",
+            client,
+            is_error=False,
+        )
+        for file, client in files
+    ]
+    servers = tuple(one for one in found.servers if one not in left_out)
+    return replace(found, servers=servers, problems=(*found.problems, *problems))
 
 
 def _is_file(typed: str) -> bool:

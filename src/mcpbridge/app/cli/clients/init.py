@@ -65,7 +65,7 @@ def init_command(
         if is_found_in_working_directory(config, around.environ):  # it is about to be put into clients
             load_trusted(config)
         path = configuration_to_write(config, around.environ)
-        plan = _take_over(path, around, secrets_to, yes=yes)
+        plan = _take_over(path, around, secrets_to, yes=yes, is_named=project is not None)
         return _install(plan, path, around, yes=yes, replaces=replaces)
     except (Exception, KeyboardInterrupt) as error:
         known = report(error, as_json=False)
@@ -74,12 +74,15 @@ def init_command(
         return known
 
 
-def _take_over(path: Path, around: ClientEnvironment, secrets_to: "SecretsTo", *, yes: bool) -> "Plan":
-    """The first half: which servers there are, and servers.toml with those that are wanted."""
+def _take_over(path: Path, around: ClientEnvironment, secrets_to: "SecretsTo", *, yes: bool, is_named: bool) -> "Plan":
+    """The first half: which servers there are, and servers.toml with those that are wanted.
+
+    `is_named`: somebody named the directory whose own files count.
+    """
     from mcpbridge.app.cli.clients import take_over as taking_over  # knows all settings, which takes a while to load
     from mcpbridge.app.cli.prompts import choose
 
-    plan = taking_over.plan_for(None, around, path, secrets_to)
+    plan = taking_over.plan_for(None, around, path, secrets_to, asks=not yes or is_named)
     taking_over.show_plan(plan, around)
     if plan.written and not yes:
         rows = [[str(number), outcome.name, _origin(outcome.found)] for number, outcome in enumerate(plan.written, 1)]

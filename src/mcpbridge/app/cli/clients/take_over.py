@@ -10,7 +10,12 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from mcpbridge.app.cli.clients.import_servers import show_outcomes, show_problems, to_do
+from mcpbridge.app.cli.clients.import_servers import (
+    show_outcomes,
+    show_problems,
+    to_do,
+    without_unnamed_projects,
+)
 from mcpbridge.app.cli.output import note, print_text, visible
 from mcpbridge.app.client_config.clients import CLIENTS
 from mcpbridge.app.client_config.discover.discover import find_all
@@ -30,10 +35,12 @@ def plan_for(
     secrets_to: SecretsTo,
     *,
     but: Sequence[FoundServer] = (),
+    asks: bool = True,
 ) -> Plan:
     """What taking over all servers of these files would write; None: of all that there are. Nothing is changed.
 
-    `but`: without these.
+    `but`: without these. `asks`: a person is shown the servers; else those of the directory's own files are left out,
+    and named on standard error.
 
     Raises:
         ConfigError: the configuration is there and wrong.
@@ -43,6 +50,10 @@ def plan_for(
     if targets is not None:
         servers = [one for one in found.servers if any(_is_in(one, target) for target in targets)]
         found = replace(found, servers=tuple(servers))
+    if not asks:
+        known, found = found.problems, without_unnamed_projects(found)
+        for problem in found.problems[len(known) :]:
+            note(visible(f"{problem.file}: {problem.message}"))
     places = {(one.file, one.line, one.name) for one in but}
     servers = [one for one in found.servers if (one.file, one.line, one.name) not in places]
     found = replace(found, servers=tuple(servers))
