@@ -113,23 +113,3 @@ CASES = [
     Case("server/discover", "silent", "not ready within", START),
 ]
 """In the order of the page."""
-
-_HEAD = """# What a faulty server does to a call
-
-This page is made of the cases that the tests try, each with a real process on stdio
-(`tests/faults/hostile_cases.py`). A healthy server beside it is called meanwhile and answers; its tools are listed.
-`call_timeout` and `init_timeout` are settings of the server. A server that fails at its start is started again, after
-longer and longer waits.
-
-| At | The server | What its caller gets | Within |
-|---|---|---|---|
-"""
-
-
-def page() -> str:
-    """The text of `docs/reference/upstream-faults.md`."""
-    rows: list[str] = []
-    for case in CASES:
-        outcome = case.outcome if case.outcome == SERVED else f"error: … {case.outcome} …"
-        rows.append(f"| `{case.moment}` | {case.fault} | {outcome} | {case.within} |\n")
-    return _HEAD + "".join(rows)

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from faults.hostile_cases import CASES, DEADLINE, SERVED, START, Case, page
+from faults.hostile_cases import CASES, DEADLINE, SERVED, START, Case
 from mcpbridge.config.schema import Settings
 from mcpbridge.library.bridge import Bridge
 from support.in_process_bridge import Ear
@@ -65,9 +65,3 @@ async def test_a_fault_of_a_server_ends_in_a_clear_error_for_its_caller_alone(ca
                 answers["good"] = text_of(await ear.ask("tools/call", {"name": "good__work"}, id_=b"3"))
     assert (WELL if case.outcome == SERVED else case.outcome) in answers["bad"]
     assert answers["good"] == WELL
-
-
-def test_the_page_of_faults_says_what_was_tried() -> None:
-    """Whoever changes a case writes what `page()` returns into the file."""
-    path = Path(__file__).parents[2] / "docs/reference/upstream-faults.md"
-    assert path.read_text("utf-8") == page()

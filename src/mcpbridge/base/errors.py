@@ -254,6 +254,13 @@ class UpstreamGone(UpstreamError):
 
     advice = "The server is being restarted. Check whether the action took effect before you repeat it."
 
+    def __init__(self, upstream: str, what: str, *, is_restarted: bool = True) -> None:
+        """`is_restarted`: the connection to the server ended, and is opened anew; not only that of one HTTP request."""
+        super().__init__(upstream, what)
+        self.is_restarted = is_restarted
+        if not is_restarted:
+            self.advice = "Check whether the action took effect before you repeat it."
+
 
 class UpstreamTimeout(UpstreamError, TimeoutError):
     """An upstream did not answer in time. The call may still take effect there."""
@@ -289,8 +296,11 @@ class UpstreamHttpError(UpstreamError):
         elif status == 429:
             wait = f"in {retry_after:g} s" if retry_after is not None else "later"
             self.advice = f"The server limits the rate of calls. Try again {wait}."
+        elif status == 503:
+            wait = f"in {retry_after:g} s" if retry_after is not None else "later"
+            self.advice = f"The server cannot serve calls now. Try again {wait}."
         elif status >= 500:
-            self.advice = "The fault is at the server. Try again later."
+            self.advice = "The fault is at the server. Check whether the action took effect before you repeat it."
 
 
 class SessionExpired(UpstreamHttpError):
@@ -298,6 +308,7 @@ class SessionExpired(UpstreamHttpError):
 
     def __init__(self, upstream: str) -> None:
         super().__init__(upstream, 404, "the server ended the session")
+        self.advice = "It did not run the call, nor did it in a new session. Try again later."
 
 
 class SignInNeeded(UpstreamHttpError):

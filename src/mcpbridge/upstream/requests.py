@@ -348,7 +348,7 @@ class UpstreamRequests:
     def _with_reason(self, error: BaseException) -> BaseException:
         """The error, with the last thing that the server said before it went; without secrets."""
         if isinstance(error, UpstreamGone) and (what := self._connection.explain(error.what)) != error.what:
-            return UpstreamGone(self._name, what)
+            return UpstreamGone(self._name, what, is_restarted=error.is_restarted)
         return masked_error(error, self._redact) if isinstance(error, UpstreamAnswered) else error
 
 

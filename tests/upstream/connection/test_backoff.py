@@ -11,6 +11,7 @@ from mcpbridge.upstream.connection.backoff import (
     STABLE_AFTER,
     WINDOW,
     RestartBackoff,
+    Wait,
 )
 
 
@@ -99,3 +100,15 @@ def test_the_bound_of_a_wait_stops_at_a_minute() -> None:
     bounds = [backoff.lost(now=100.0 * number, chance=1.0).seconds for number in range(40)]
     assert bounds[:9] == [0.5, 1, 2, 4, 8, 16, 32, 60, 60]
     assert set(bounds[9:]) == {60}
+
+
+def test_a_server_gets_the_wait_that_it_asks_for() -> None:
+    """It is not tried sooner for a call either; nor is it waited for longer than for one that failed often."""
+    backoff = RestartBackoff()
+    backoff.dialling(0)
+    assert backoff.lost(1, 0.5, retry_after=40) == Wait(40, given_up=False)
+    assert backoff.on_demand_in(1) == 40
+    backoff.dialling(41)
+    assert backoff.lost(42, 0.5, retry_after=3600) == Wait(FAILED_RETRY, given_up=False)
+    backoff.dialling(400)
+    assert backoff.lost(401, 0.5) == Wait(1.0, given_up=False)

@@ -188,7 +188,10 @@ class HttpConnection(asyncio.Protocol):
             self._head_size += len(data)
         try:
             self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+        except httptools.HttpParserUpgrade:
+            self._break(httpx2.RemoteProtocolError("it wants to go on in another protocol, which was not asked for"))
+            return
+        except httptools.HttpParserError as error:
             self._break(httpx2.RemoteProtocolError(f"not an HTTP/1.1 answer: {error}"))
             return
         if self._in_head and self._head_size > _HEAD_LIMIT:

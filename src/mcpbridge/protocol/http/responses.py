@@ -28,6 +28,7 @@ from mcpbridge.base.errors import (
     UpstreamHttpError,
     UpstreamUnavailable,
 )
+from mcpbridge.base.log import get_logger
 from mcpbridge.protocol.batches import Batch
 from mcpbridge.protocol.http.bearer_auth import Unauthorized
 from mcpbridge.protocol.http.connect import connection_failure
@@ -35,6 +36,8 @@ from mcpbridge.protocol.jsonrpc import Frame, decode_arriving_frame, one_line
 from mcpbridge.protocol.reading.salvage import Item, Unfinished, salvage
 from mcpbridge.protocol.reading.spoiled import Spoiled
 from mcpbridge.protocol.transport import Receiver
+
+log = get_logger("mcpbridge.http")
 
 _NOISE_EXCERPT = 80
 """Characters that are repeated of what is no message."""
@@ -65,6 +68,8 @@ class Answers:
         self._redact = redact
         self.is_answered = False
         """The request has its answer, or has been told that it is spoiled; nothing more needs to come."""
+        self.noise = ""
+        """What came that is no message, in words; empty when all was one."""
 
     def take(self, data: bytes, *, is_whole_body: bool = False) -> None:
         """One message, or a batch of them. `is_whole_body`: nothing else comes, so this must be the answer."""
@@ -114,8 +119,11 @@ class Answers:
             elif isinstance(item, Spoiled):
                 self._spoiled(item.ids, item.reason, is_whole_body, data)
             else:
-                own_text = self._redact(item.text)[:_NOISE_EXCERPT]
-                self._spoiled([], f"no JSON-RPC message: {own_text!r}", is_whole_body, data)
+                reason = f"no JSON-RPC message: {self._redact(item.text)[:_NOISE_EXCERPT]!r}"
+                if is_whole_body or data.lstrip()[:1] in {b"{", b"["}:
+                    self._spoiled([], reason, is_whole_body, data)
+                else:  # text beside the messages, as on stdio: the answer may follow
+                    self.noise = self.noise or reason
 
     def _spoiled(self, ids: list[bytes], reason: str, is_whole_body: bool, data: bytes) -> None:
         is_named = any(is_same_id(id_, self._via) for id_ in ids)
@@ -123,6 +131,10 @@ class Answers:
         if is_own:
             ids = [self._via]
             self.is_answered = True
+        elif not ids:
+            # A notification, or the stream is no request's: the one request that waits may not be meant.
+            log.warning("spoiled message beside the answers", reason=reason)
+            return
         self._receiver.spoiled(ids, reason, self._via)
         for id_ in ids:
             if not is_own:
@@ -172,7 +184,7 @@ def failure_of_exception(upstream: str, error: httpx2.HTTPError) -> Failure:
         case httpx2.DecodingError():
             return Failure(UpstreamGarbled(upstream, f"its answer cannot be decompressed: {what}"), sent=True)
         case _:
-            return Failure(UpstreamGone(upstream, what), sent=True)
+            return Failure(UpstreamGone(upstream, what, is_restarted=False), sent=True)
 
 
 def _without_jargon(error: BaseException) -> str:

@@ -39,6 +39,8 @@ class RestartBackoff:
         self._in_a_row = 0
         self._ready_since: float | None = None
         self.last_attempt = float("-inf")
+        self._not_before = float("-inf")
+        """When the server wants the next attempt at the earliest."""
 
     def dialling(self, now: float) -> None:
         """An attempt begins."""
@@ -48,8 +50,13 @@ class RestartBackoff:
         """The attempt succeeded."""
         self._ready_since = now
 
-    def lost(self, now: float, chance: float) -> Wait:
-        """An attempt failed, or a ready upstream was lost. `chance` is uniform in [0, 1)."""
+    def lost(self, now: float, chance: float, *, retry_after: float = 0.0) -> Wait:
+        """An attempt failed, or a ready upstream was lost. `chance` is uniform in [0, 1).
+
+        `retry_after`: seconds that the server wants to be left alone; it gets them, up to `FAILED_RETRY`.
+        """
+        retry_after = min(retry_after, FAILED_RETRY)
+        self._not_before = now + retry_after
         if self._ready_since is not None and now - self._ready_since >= STABLE_AFTER:
             self._failures.clear()
             self._in_a_row = 0
@@ -59,7 +66,7 @@ class RestartBackoff:
         self._in_a_row = min(self._in_a_row + 1, 16)
         if len(self._failures) == FAILURES_IN_WINDOW and now - self._failures[0] <= WINDOW:
             return Wait(FAILED_RETRY, given_up=True)
-        return Wait(bound * chance, given_up=False)
+        return Wait(max(bound * chance, retry_after), given_up=False)
 
     def may_dial_on_demand(self, now: float) -> bool:
         """Whether a call may cause an attempt now instead of at the end of the wait."""
@@ -67,4 +74,4 @@ class RestartBackoff:
 
     def on_demand_in(self, now: float) -> float:
         """Seconds until a call may cause an attempt out of turn."""
-        return self.last_attempt + ON_DEMAND_AFTER - now
+        return max(self.last_attempt + ON_DEMAND_AFTER, self._not_before) - now

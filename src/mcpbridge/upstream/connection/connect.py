@@ -92,6 +92,7 @@ class ConnectionAttempt:
                     self._questions.end()
                     peer.end(connection.lost_reason or "it is being stopped")
         except UpstreamError as error:
+            self._note_wait(error)
             return connection.explain(error.what)
         except BridgeError as error:  # a certificate, or the like
             return str(error)
@@ -122,6 +123,7 @@ class ConnectionAttempt:
         except UpstreamAnswered as error:
             reason = f"it refused to begin: {error_text(error.error)}"
         except UpstreamError as error:
+            self._note_wait(error)
             reason = error.what
         except TimeoutError:
             reason = f"not ready within {self._settings.init_timeout:g} s"
@@ -130,6 +132,10 @@ class ConnectionAttempt:
         except Exception as error:  # noqa: BLE001 - as above: one upstream's fault is no one else's
             reason = self._unexpected(error)
         return self._connection.explain(reason)
+
+    def _note_wait(self, error: UpstreamError) -> None:
+        if isinstance(error, UpstreamHttpError):
+            self._connection.retry_after = error.retry_after or 0.0
 
     def _session_on(self, channel: Channel) -> UpstreamSession:
         return UpstreamSession(

@@ -81,6 +81,8 @@ class Connection:
         """Set when the present session is to end: with the connection, or for another session on it."""
         self.can_begin_anew = False
         """The present connection bears another session after this one."""
+        self.retry_after = 0.0
+        """Seconds that the server, when it refused the present connection, wanted to be left alone."""
         self.is_renewing = False
         """The present connection ends for a new one at once: nothing is wrong with the server."""
         self.waiting = 0
@@ -198,7 +200,7 @@ class Connection:
         self._is_ending = False
         self.step(Status("starting", before.reason if before.state in ("retrying", "failed", "idle") else ""))
         self.lost, self.lost_reason, self.has_declared = asyncio.Event(), "", False
-        self.session_over, self.can_begin_anew = asyncio.Event(), False
+        self.session_over, self.can_begin_anew, self.retry_after = asyncio.Event(), False, 0.0
 
     def begin_anew(self) -> None:
         """Another session is begun on the present connection."""
@@ -312,7 +314,7 @@ class Connection:
         return f"it could not be started: {status.reason} (not tried again for {wait:.0f} s)"
 
     def _lost(self, reason: str) -> Wait:
-        wait = self._backoff.lost(self._loop.time(), random.random())
+        wait = self._backoff.lost(self._loop.time(), random.random(), retry_after=self.retry_after)
         log.warning("upstream lost", upstream=self._name, reason=self._redact(reason), retry_in=round(wait.seconds, 2))
         return wait
 

@@ -35,6 +35,8 @@ _OURS = frozenset(
     }
 )
 """Headers that the protocol decides; a configured value would break it."""
+ACCEPTED_ENCODINGS = frozenset({"gzip", "deflate", "identity"})
+"""What an answer may be compressed with."""
 _PLAIN = re.compile(r"[A-Za-z0-9_./:-]+")
 """Values that the header codec leaves as they are: for those it need not be loaded."""
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

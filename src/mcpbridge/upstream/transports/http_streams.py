@@ -80,6 +80,9 @@ class EventStreams:
         if failure is not None and not isinstance(failure.error, UpstreamGone):
             return failure
         if self._requests.is_modern or not place.last_event_id:
+            if failure is None and answers.noise:
+                what = f"its answer cannot be read: {answers.noise}"
+                return Failure(UpstreamGarbled(self._name, what), sent=True)
             return failure or self._ended("it closed the stream before the answer")
         await response.aclose()
         return await self._resume(answers, place)
@@ -170,7 +173,7 @@ class EventStreams:
         return None
 
     def _ended(self, what: str) -> Failure:
-        return Failure(UpstreamGone(self._name, what), sent=True)
+        return Failure(UpstreamGone(self._name, what, is_restarted=False), sent=True)
 
 
 def content_type(response: httpx2.Response) -> str:

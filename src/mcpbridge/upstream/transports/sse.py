@@ -356,4 +356,8 @@ class _SseChannel:
             body = await beginning(response)  # no server should; the answer of one that does is not lost
             if body.lstrip()[:1] == b"{" and len(body) < BODY_LIMIT and b'"jsonrpc"' in body:
                 deliver(body, self._receiver, self._transport.redact)
+        elif content_type(response) == "text/html" and (await beginning(response)).lstrip()[:1] == b"<":
+            # Some frameworks call an empty body or `ok` HTML: only a page is none that takes messages.
+            what = "it answers a message with a web page instead of taking it: is the URL right?"
+            return Failure(UpstreamHttpError(self._name, response.status_code, what), sent=True)
         return None

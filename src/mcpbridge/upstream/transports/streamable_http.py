@@ -41,7 +41,7 @@ from mcpbridge.protocol.http.responses import (
 )
 from mcpbridge.protocol.jsonrpc import Frame, decode_arriving_frame, one_line
 from mcpbridge.protocol.transport import Channel, Outgoing, Receiver, TransportKind
-from mcpbridge.upstream.transports.http_requests import PostMaker
+from mcpbridge.upstream.transports.http_requests import ACCEPTED_ENCODINGS, PostMaker
 from mcpbridge.upstream.transports.http_streams import EventStreams, content_type, read_beginning, read_body
 from mcpbridge.upstream.transports.remote import RemoteOptions, RemoteTransport
 
@@ -293,6 +293,9 @@ class _HttpChannel:
             return self._garbled(f"its answer is over the limit of {self._max_bytes} bytes")
         if not body.strip():
             return self._garbled("its answer is empty")
+        encoding = response.headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in ACCEPTED_ENCODINGS and body.lstrip()[:1] not in {b"{", b"["}:
+            return self._garbled(f"its answer is encoded as {encoding[:40]!r}, which was not asked for")
         if "json" not in kind and body.lstrip()[:1] not in {b"{", b"["}:
             what = f"it answers with {kind or 'no content type'} instead of JSON or an event stream: is the URL right?"
             return Failure(UpstreamHttpError(self._name, 200, what), sent=True)
