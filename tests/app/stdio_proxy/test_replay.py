@@ -119,7 +119,7 @@ def test_what_is_too_large_to_be_kept_is_answered_in_place_of_being_asked_again(
         requests.add(Request(id_, "tools/call", {}, b"x" * size, 0, 0))
     told = [json.loads(line) for line in requests.lose(None)]
     assert [one["id"] for one in told] == [2]
-    assert "Call it again" in told[0]["result"]["content"][0]["text"]
+    assert "Call again" in told[0]["result"]["content"][0]["text"]
     assert [line for _, line in requests.again(0)] == [b"x" * 60 + b"\n", b"x" * 30 + b"\n"]
     requests.take(1)
     requests.add(Request(4, "tools/call", {}, b"x" * 60, 0, 0))

@@ -383,7 +383,7 @@ async def test_a_profile_can_be_served_on_stdio_and_given_to_a_client(place: Pla
 async def test_a_profile_that_is_not_there_is_a_mistake_of_the_configuration(place: Place) -> None:
     config = place.config(_two(), expose={"profile": "x"})
     finished = await place.run("list", "--config", str(config))
-    assert "names the profile 'x', which is not there" in finished.err
+    assert "names the profile 'x', which does not exist" in finished.err
 
 
 # -- parts

@@ -104,7 +104,7 @@ def test_any_text_is_read_or_refused(text: str, written_as: Format) -> None:
         document = parse(text, "f", written_as)
     except ConfigError:
         return
-    assert parse(text, "f", written_as).value == document.value
+    assert repr(parse(text, "f", written_as).value) == repr(document.value)  # `nan` is not equal to itself
     if isinstance(document.value, dict) and document.value:
         line = document.line_of(["a", "b"])
         assert line is None or 1 <= line <= len(text.splitlines()) + 1
