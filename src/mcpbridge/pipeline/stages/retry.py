@@ -79,6 +79,8 @@ log = get_logger("mcpbridge.retry")
 _SENT = "It may have taken effect: an earlier try was sent. Check that before you repeat it."
 
 _READ = "An earlier try was sent. The tool only reads, so that does no harm, and the call may be repeated later."
+_MAY_HAVE_RUN = (500, 502, 504)
+"""Statuses after which a call of a tool that changes something has to be looked after."""
 
 
 class Retry:
@@ -134,7 +136,11 @@ class _Retried:
     def _of_all_tries(self, call: Call, error: BridgeError) -> BridgeError:
         if not self._only_reads:
             return of_all_tries(call.upstream, error)
-        told = of_all_tries(call.upstream, error) if not isinstance(error, UpstreamHttpError) else error
+        if isinstance(error, UpstreamHttpError):
+            if error.status in _MAY_HAVE_RUN:
+                error.advice = "The fault is at the server. Try again later."
+            return error
+        told = of_all_tries(call.upstream, error)
         if told is not error:
             told.advice = _READ
         return told
