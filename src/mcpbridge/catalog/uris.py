@@ -27,7 +27,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Mapping
 from urllib.parse import unquote
 
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from mcpbridge.base.errors import UnknownName
 from mcpbridge.catalog.lookup import likely_meant
@@ -35,6 +35,7 @@ from mcpbridge.catalog.offers import lets_through, matches_any
 from mcpbridge.catalog.tool_names import fingerprint
 from mcpbridge.catalog.uri_templates import UriBits, UriTemplate
 from mcpbridge.core.source_settings import NameFilter
+from mcpbridge.protocol.body import Body
 from mcpbridge.results.header_line import URI as KEPT
 
 _MARK = "mcpb+"
@@ -151,6 +152,8 @@ class SeenUris:
 
 _URI_MEMBER = re.compile(rb'"uri"')
 _APP_MEMBER = re.compile(rb'resourceUri"')
+_URI_WORD = b'uri"'
+"""Either of them, as it is found in large results while they arrive."""
 _DOT_SEGMENT = re.compile(r"(?:^|[/\\])\.\.?(?:[/\\?#]|$)")
 _CANDIDATES = 8
 
@@ -265,13 +268,15 @@ class UriIndex:
         owner = self._seen.owner(uri)
         return owner if owner is not None and owner in self._gates else ""
 
-    def may_hold_uris(self, server: str, result: bytes | Raw) -> bool:
+    def may_hold_uris(self, server: str, result: Body) -> bool:
         """Whether `publish` may have to do with this result. A search, far cheaper than a parse."""
         if server not in self.searched:
             return False
-        if _URI_MEMBER.search(result) is not None:
+        if result.words is not None:
+            return _URI_WORD in result.words
+        if _URI_MEMBER.search(result.data) is not None:
             return True
-        return server in self._with_apps and _APP_MEMBER.search(result) is not None
+        return server in self._with_apps and _APP_MEMBER.search(result.data) is not None
 
     def _is_left_to(self, server: str, uri: str) -> bool:
         """Whether this unlisted URI of a server can stay as it is: it, or nobody, is asked for it so far."""

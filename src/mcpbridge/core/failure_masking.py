@@ -37,21 +37,22 @@ _decode_error = msgspec.json.Decoder(_Error).decode
 
 FAILED = re.compile(rb'"isError"\s*:\s*true')
 """What a result has that says that its call failed; others are not looked into."""
-WHOLE, EDGE = 128 * 1024, 32 * 1024
-"""Bytes up to which a result is searched whole, and of each end of a larger one: servers write this first or last."""
+WHOLE = 128 * 1024
+"""Bytes up to which a result is searched; a larger one is split into its members, which is needed of it anyway."""
 
 
 def without_secrets_if_failed(result: Body, redact: Redact) -> Body:
     """The result, without secrets if it says that the call failed."""
-    data = result.data
-    searched = data if len(data) <= WHOLE else ends_of(data)
-    return Body(masked_result(data, redact)) if FAILED.search(searched) else result
+    return Body(masked_result(result.data, redact)) if _has_failed(result) else result
 
 
-def ends_of(data: bytes | Raw) -> bytes:
-    """Of a result that is larger than `WHOLE`: what of it is searched."""
-    view = memoryview(data)
-    return bytes(view[:EDGE]) + bytes(view[-EDGE:])
+def _has_failed(result: Body) -> bool:
+    if len(result.data) <= WHOLE:
+        return FAILED.search(result.data) is not None
+    try:
+        return bytes(result.get("isError") or b"") == b"true"
+    except (msgspec.DecodeError, RecursionError):
+        return False  # it cannot be read, which whoever reads it says
 
 
 def masked_result(data: bytes | Raw, redact: Redact) -> bytes | Raw:
@@ -59,8 +60,8 @@ def masked_result(data: bytes | Raw, redact: Redact) -> bytes | Raw:
     try:
         if _decode(data).is_error is not True:
             return data
-        if len(bytes(data)) > LARGEST:
-            return encode({"content": [{"type": "text", "text": _beginning(bytes(data), redact)}], "isError": True})
+        if len(data) > LARGEST:
+            return encode({"content": [{"type": "text", "text": _beginning(data, redact)}], "isError": True})
         result = cast("dict[str, object]", _exact(data))
         masked = {name: _masked_member(name, value, redact) for name, value in result.items()}
         return data if all(masked[name] is result[name] for name in result) else encode(masked)
@@ -116,8 +117,8 @@ def _masked_json(data: bytes | Raw, redact: Redact) -> bytes | Raw:
     return data if masked is value else encode(masked)
 
 
-def _beginning(data: bytes, redact: Redact) -> str:
-    text = redact(data[:_BEGINNING].decode("utf-8", "replace"))
+def _beginning(data: bytes | Raw, redact: Redact) -> str:
+    text = redact(bytes(memoryview(data)[:_BEGINNING]).decode("utf-8", "replace"))
     return f"The call failed with {len(data)} bytes, of which this is the beginning: {text}"
 
 

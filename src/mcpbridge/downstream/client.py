@@ -16,6 +16,7 @@ from mcpbridge.core.context import Session
 from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities, Elicitor
 from mcpbridge.downstream.sessions import Sessions
 from mcpbridge.protocol.jsonrpc import Frame
+from mcpbridge.protocol.pieces import Pieces
 from mcpbridge.upstream.session.subscriptions import Wanted
 
 
@@ -190,5 +191,5 @@ class Client(Struct, eq=False):
 class Answer(Struct, frozen=True):
     """The answer to one request: a whole JSON-RPC message, and its error code (0 for a result)."""
 
-    data: bytes
+    data: bytes | Pieces
     code: int = 0

@@ -19,6 +19,7 @@ from mcpbridge.downstream.sessions import make_one_turn
 from mcpbridge.protocol.batches import Batch, encode_batch
 from mcpbridge.protocol.error_codes import INVALID_REQUEST
 from mcpbridge.protocol.jsonrpc import OBJECT_START, Frame, encode_error, first_byte
+from mcpbridge.protocol.pieces import Pieces
 from mcpbridge.protocol.reading.client_messages import VERSION, encode_refusal, validated
 from mcpbridge.protocol.reading.salvage import Item
 from mcpbridge.protocol.reading.spoiled import Spoiled
@@ -49,17 +50,19 @@ class Conversation:
         send: Callable[[bytes], object],
         pending: Callable[[], int],
         fit: FitAnswer | None = None,
+        send_large: Callable[[Pieces], object] | None = None,
     ) -> None:
         """`client` is the session of this channel; its `push` is set here.
 
         `send` takes one message, at once, and returns False when the channel will not carry it. `pending`: bytes taken
-        by it that have not left yet.
+        by it that have not left yet. `send_large`: as `send`, without a copy; None: large answers are copied.
         """
         self._core = core
         self._client = client
         self._send = send
         self._pending = pending
         self._fit = fit
+        self._send_large = send_large
         self._loop = asyncio.get_running_loop()
         self._tasks: dict[int, asyncio.Task[None]] = {}
         """What is being answered, by the identity of the message. Each takes itself out as its last step: that is
@@ -166,8 +169,14 @@ class Conversation:
     async def _answer(self, frame: Frame) -> None:
         try:
             answer = await self._ask(frame)
-            if answer.data:
-                self._send(answer.data if self._fit is None else self._fit(answer.data, frame))
+            data = answer.data
+            if isinstance(data, Pieces):
+                if self._send_large is not None and self._fit is None:
+                    self._send_large(data)
+                    return
+                data = bytes(data)
+            if data:
+                self._send(data if self._fit is None else self._fit(data, frame))
         except asyncio.CancelledError:
             if self._last_words is not None:
                 self._send(self._last_words(frame))
@@ -231,7 +240,7 @@ class Conversation:
                 self._send(answer)
 
     async def _gather(self, frame: Frame) -> bytes:
-        data = (await self._ask(frame)).data
+        data = bytes((await self._ask(frame)).data)
         return self._fit(data, frame) if data and self._fit is not None else data
 
     # -- out

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 import msgspec
-from msgspec import Raw
 
 from mcpbridge.base.errors import BadRequest, BridgeError, UnknownName
 from mcpbridge.catalog.refresh import Catalog
@@ -20,10 +19,11 @@ from mcpbridge.pipeline.permissions.policy import Audience
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.error_codes import INVALID_PARAMS
 from mcpbridge.protocol.jsonrpc import Frame, decode_text
+from mcpbridge.protocol.pieces import Payload
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.supervisor import Upstream
 
-Handler = Callable[[Client, Frame, Notify], Awaitable[bytes | Raw]]
+Handler = Callable[[Client, Frame, Notify], Awaitable[Payload]]
 """Answers one request with the bytes of its result. Errors are raised; `errors.to_answer` turns them into answers."""
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from mcpbridge.base.errors import BadRequest, BridgeError
 from mcpbridge.base.log import get_logger
@@ -43,11 +43,12 @@ from mcpbridge.downstream.settings import AskingSettings
 from mcpbridge.downstream.tasks.session_tasks import LegacyTasks
 from mcpbridge.downstream.tasks.tasks import TaskIds, Tasks
 from mcpbridge.pipeline.stages.abandoned_calls import AbandonedCalls
-from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.body import LARGE, Body
 from mcpbridge.protocol.error_codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
-from mcpbridge.protocol.jsonrpc import Frame, encode, encode_response
+from mcpbridge.protocol.jsonrpc import Frame, encode, encode_large_response, encode_response
 from mcpbridge.protocol.log_levels import LEVELS
 from mcpbridge.protocol.meta import cancelled_id, cancelled_reason
+from mcpbridge.protocol.pieces import Payload, Pieces
 from mcpbridge.results.kept_results import KeptResults
 from mcpbridge.upstream.pool import Pool
 
@@ -265,10 +266,13 @@ class Server:
         try:
             handler = (self._modern if client.modern else self._legacy).get(frame.method)
             if handler is None:
-                return Answer(encode_response(id_, await self._pass_on(client, frame, notify)))
-            if not client.version and frame.method not in ("initialize", "ping"):
+                handler = self._pass_on
+            elif not client.version and frame.method not in ("initialize", "ping"):
                 raise BadRequest(INVALID_REQUEST, _NOT_INITIALIZED)
-            return Answer(encode_response(id_, await handler(client, frame, notify)))
+            result = await handler(client, frame, notify)
+            if len(result) > LARGE or isinstance(result, Pieces):
+                return Answer(encode_large_response(id_, result))
+            return Answer(encode_response(id_, result))
         except asyncio.CancelledError:
             if self._withdrawn.get(task) is not owner:  # or a hook of the withdrawn one asks, in its task
                 raise
@@ -371,7 +375,7 @@ class Server:
         for upstream in self._pool.everyone():
             upstream.wanted.want_log_level(level, is_heard=bool(self.listeners.clients))
 
-    async def _pass_on(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
+    async def _pass_on(self, client: Client, frame: Frame, notify: Notify) -> Payload:
         """What has no handler here: the one server's that it can be for, else nobody's."""
         server = self._unknown.server_of(client, frame.method)
         result = await self._unknown.pass_on(server, client, frame, notify) if server else None

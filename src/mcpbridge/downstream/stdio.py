@@ -15,6 +15,7 @@ from mcpbridge.base.process.pipes import FdReader, FdWriter
 from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.conversation import READ_LIMIT, Conversation, FinalAnswer
 from mcpbridge.downstream.services import Core
+from mcpbridge.protocol.pieces import Pieces
 from mcpbridge.protocol.reading.client_messages import find_client_ids, refuse_client_line
 from mcpbridge.protocol.reading.framing import LineReader
 from mcpbridge.protocol.settings import LARGEST_FRAME
@@ -49,7 +50,11 @@ class LineChannel:
             on_drained=self._written,
         )
         self._conversation = Conversation(
-            core, client, send=self._writer.write_line, pending=lambda: self._writer.pending
+            core,
+            client,
+            send=self._writer.write_line,
+            pending=lambda: self._writer.pending,
+            send_large=self._write_large,
         )
         self._reader = FdReader(in_fd, self.take, self._input_ended)
 
@@ -73,6 +78,9 @@ class LineChannel:
         if self._writer.pending > READ_LIMIT:
             self._reader.pause()
             self._writer.tell_drained()
+
+    def _write_large(self, message: Pieces) -> None:
+        self._writer.write_pieces(message.views(len(message)), len(message))
 
     def say(self, line: bytes) -> None:
         """Send a line that is no message of the conversation."""

@@ -77,7 +77,7 @@ class ProgramRequests(EngineState):
             session = self._program.session(user, run, whose)  # it may have tools of its own
         frame = Frame(id=Raw(self._program.next_id()), method=method, params=_as_json(params))
         answer = await self.server.answer(self._program.client(user, session), frame, notify)
-        message = decoded(answer.data)
+        message = decoded(bytes(answer.data))
         if "error" in message:
             error = message["error"]
             raise RequestFailed(error.get("code", 0), error.get("message", ""), error.get("data"))

@@ -10,35 +10,28 @@ which also gives their memory back when it is done.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
+import anyio.lowlevel
 import anyio.to_thread
-import msgspec
 from anyio import CapacityLimiter
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.call_options import ResultOptions
 from mcpbridge.core.model import Call
-from mcpbridge.protocol.apps import app_uris
 from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.protocol.revisions import FIRST_WITH_STRUCTURE
-from mcpbridge.results.content import (
-    Contents,
-    contents_of,
-    large_blocks,
-    small_block,
-    structured_output,
-    text_of,
-    text_of_block,
-    with_blocks,
-)
-from mcpbridge.results.header_line import Form, defused, uri_of
+from mcpbridge.results.content import structured_output, text_of
+from mcpbridge.results.header_line import Form, defused, uri_of, words_may_hold_header_line
 from mcpbridge.results.kept_results import KeptResults, ResultSummary
+from mcpbridge.results.rewritten import NewTexts, Parts, parts_of, smaller_block, spoofless, with_new_texts
 from mcpbridge.results.shorten import (
     HeaderLine,
     ResultFacts,
@@ -49,17 +42,17 @@ from mcpbridge.results.shorten import (
     shorten_output,
     with_summary,
 )
-from mcpbridge.results.spoof_check import without_spoofs
+from mcpbridge.results.spoof_check import holds_spoof, parts_to_search
 from mcpbridge.results.summary import Summarizer, SummaryFailed
 from mcpbridge.results.token_count import Tokenizer, counter
 from mcpbridge.sandbox.javascript.scripts import Scripts, TransformFailed
-from mcpbridge.sandbox.worker_process import ProcessBroke, in_process
+from mcpbridge.sandbox.worker_process import DataProcess, ProcessBroke, in_process, process_with
 
 log = get_logger("mcpbridge.results")
 
 LARGE = 16 * 1024
 """Bytes of a result from which on work on it is done in a thread: it would hold up all other calls."""
-HUGE = 4 * 1024**2
+HUGE = 2 * 1024**2
 """Bytes from which on it is done in a process, where the work can be handed to one."""
 
 _THREADS, _PROCESSES = 4, 2
@@ -87,12 +80,52 @@ class Aside:
                 async with self._processes:
                     return await in_process(function, *args, **kwargs)
             except ProcessBroke as error:
-                log.warning(
-                    "no worker process; shortening a large result in the bridge itself", reason=str(error)[:200]
-                )
+                _log_broken(error)
         return await self(size, partial(function, *args, **kwargs))
 
+    @asynccontextmanager
+    async def on(self, data: bytes | Raw) -> "AsyncGenerator[_Work]":
+        """Work on these bytes, by functions that get them first: here, in a thread, or in one process for all of it."""
+        work = _Work(self, data)
+        async with AsyncExitStack() as stack:
+            if len(data) > HUGE:
+                await stack.enter_async_context(self._processes)
+                try:
+                    work.process = await stack.enter_async_context(process_with(data))
+                except ProcessBroke as error:
+                    _log_broken(error)
+            yield work
 
+
+class _Work:
+    """See `Aside.on`."""
+
+    def __init__(self, aside: Aside, data: bytes | Raw) -> None:
+        self._aside, self._data = aside, data
+        self.process: DataProcess | None = None
+
+    async def __call__(self, function: Callable[Concatenate[bytes, _P], _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """The result of the function for the bytes."""
+        if self.process is not None:
+            try:
+                return await self.process.run(function, *args, **kwargs)
+            except ProcessBroke as error:
+                _log_broken(error)
+                self.process = None
+        return await self._aside(len(self._data), lambda: function(bytes(self._data), *args, **kwargs))
+
+
+def _log_broken(error: ProcessBroke) -> None:
+    log.warning("a large result is read in the bridge itself", reason=str(error)[:200])
+
+
+def joined(data: bytes | Raw) -> bytes:
+    """A copy, for a thread: pieces are joined without the interpreter lock, a copy in one step would hold it."""
+    view = memoryview(data)
+    return b"".join([bytes(view[start : start + _PIECE]) for start in range(0, len(view), _PIECE)])
+
+
+_PIECE = 1 << 18
 _LONGEST_ARGUMENTS, _LONGEST_ERROR = 2000, 400
 _MOST_SMALLER = 4
 """Images of one result that are scaled down; further ones become links, since each takes up to a second."""
@@ -116,18 +149,14 @@ class _Job(Struct, frozen=True):
     """One result on its way."""
 
     call: Call
-    data: bytes
-    """As it came up, perhaps with what the stages below tell of it in `_meta`."""
-    original: bytes
+    work: "_Work"
+    """Calls functions with its bytes, as it came up: perhaps with what the stages below tell of it in `_meta`."""
+    original: bytes | Raw
     """As the server sent it."""
-    contents: Contents
+    parts: Parts
     how: ResultOptions
     header: HeaderLine
     is_app: bool = False
-
-    @property
-    def size(self) -> int:
-        return len(self.data)
 
     @property
     def handle(self) -> str:
@@ -136,7 +165,7 @@ class _Job(Struct, frozen=True):
     @property
     def is_over(self) -> bool:
         """Its text is too long to be shown."""
-        return self.how.strategy != "off" and self.contents.chars > self.how.threshold
+        return self.how.strategy != "off" and self.parts.chars > self.how.threshold
 
 
 class _Texts(Struct, frozen=True):
@@ -185,23 +214,26 @@ class Rewriter:
         `expression`: what the caller brought as `_transform`; `problem`: why that cannot be evaluated. `is_app`: what
         is no text is for an app, and stays.
         """
-        data = bytes(result.data)
-        original = bytes(call.original or data)
-        may_store = how.strategy != "off" and how.stores
-        contents, media = await self._aside(
-            len(data), partial(_looked_at, data, how.media_limit if may_store else None)
-        )
-        job = _Job(call, data, original, contents, how, HeaderLine(transforms=how.transforms), is_app)
-        if expression and contents.is_error:
+        async with self._aside.on(result.data) as work:
+            may_store = how.strategy != "off" and how.stores
+            parts = await work(parts_of, how.media_limit if may_store else None)
+            job = _Job(
+                call, work, call.original or result.data, parts, how, HeaderLine(transforms=how.transforms), is_app
+            )
+            return await self._rewrite(job, expression, problem)
+
+    async def _rewrite(self, job: "_Job", expression: str, problem: str) -> Rewritten | None:
+        how, media = job.how, job.parts.large_blocks
+        if expression and job.parts.is_error:
             expression, problem = "", "it is not run on the result of a failed call"
         if not job.is_over and not expression and not problem and not media:
             return None
         if how.stores:
             job = await self._keep(job)
-            if not job.handle and not expression and contents.chars <= _WHOLE:
+            if not job.handle and not expression and job.parts.chars <= _WHOLE:
                 return None  # better too long than lost
         if not job.handle:
-            media = ()
+            media = []
         texts = await self._texts(job, expression, problem)
         told = sum(self._count(text) for text in texts.texts or ()) + self._count(texts.further)
         came = texts.facts.came
@@ -212,13 +244,25 @@ class Rewriter:
         if job.handle:
             await self._describe(job, texts.facts)
         smaller = await self._smaller(job, media)
-        new = await self._aside(len(data), partial(_put_together, job, texts, smaller))
-        return Rewritten(new, texts.form, came, told, came if job.handle else 0, is_large=job.is_over)
+        structured = None if texts.structured is None else Raw(encode(texts.structured))
+        new = NewTexts(
+            texts.form,
+            texts.facts.kind,
+            None if texts.texts is None else list(texts.texts),
+            structured,
+            texts.further,
+        )
+        data = await job.work(with_new_texts, new, job.handle, smaller, job.is_app)
+        return Rewritten(Body(data), texts.form, came, told, came if job.handle else 0, is_large=job.is_over)
 
     async def honest(self, result: Body, *, own: Sequence[str] = (), is_ours: bool = False) -> Body:
         """The result, in which nothing but `own` looks like the bridge's word."""
-        data = bytes(result.data)
-        changed = await self._aside(len(data), partial(without_spoofs, data, own, is_ours=is_ours))
+        if result.words is not None and not own and not is_ours:
+            may_hold = words_may_hold_header_line(result.words) and await _looks_like_ours(result.data)
+            if not may_hold:
+                return result
+        async with self._aside.on(result.data) as work:
+            changed = await work(spoofless, list(own), is_ours)
         return result if changed is None else Body(changed)
 
     # -- text
@@ -235,26 +279,26 @@ class Rewriter:
             problem = f"[mcpbridge: _transform failed: {defused(problem)[:_LONGEST_ERROR]}]"
             header = replace(header, error=problem)
         if not job.is_over:
-            note = await self._aside.far(job.size, result_facts, job.data, self._tokenizer)
+            note = await job.work(result_facts, self._tokenizer)
             return _Texts("as sent", None, note, further=problem)
-        if job.how.strategy == "summarize" and not job.contents.is_error:
+        if job.how.strategy == "summarize" and not job.parts.is_error:
             made = await self._summarized(job, header)
         else:
-            made = await self._aside.far(job.size, shorten, job.data, job.how, header, self._tokenizer)
-        is_large = len(job.contents.structured or b"") > job.how.budget
+            made = await job.work(shorten, job.how, header, self._tokenizer)
+        is_large = job.parts.structured_size > job.how.budget
         return _Texts(made.form, [made.text], made.facts, {"text": made.text} if is_large else None)
 
     async def _summarized(self, job: _Job, header: HeaderLine) -> Shortened:
-        text = await self._aside(job.size, partial(text_of, job.data))
-        note = await self._aside.far(job.size, result_facts, job.data, self._tokenizer)
-        room = job.how.budget - len(header.line("summary", note.headline, job.contents.chars)) - 1
+        text = await job.work(text_of)
+        note = await job.work(result_facts, self._tokenizer)
+        room = job.how.budget - len(header.line("summary", note.headline, job.parts.chars)) - 1
         try:
             summary = await self._summarizer.summarize(job.call, text, room)
         except SummaryFailed as failed:
             log.info("no summary written", tool=_tool(job.call), reason=str(failed)[:200])
             job.call.note("summary", str(failed)[:200])
-            return await self._aside.far(job.size, shorten, job.data, job.how, header, self._tokenizer)
-        return with_summary(summary, note, header, job.contents.chars)
+            return await job.work(shorten, job.how, header, self._tokenizer)
+        return with_summary(summary, note, header, job.parts.chars)
 
     async def _transformed(self, job: _Job, expression: str) -> _Texts:
         """What a script makes of a result: alone in its block, so that programs can read it, and where the rest is.
@@ -262,14 +306,14 @@ class Rewriter:
         What is too large is fitted as a result is.
         """
         how, call = job.how, job.call
-        source, note = await self._aside.far(job.size, script_source, job.data, self._tokenizer)
+        source, note = await job.work(script_source, self._tokenizer)
         owner = f"{call.caller.principal}/{call.caller.session.id}"
         output = await self._scripts.evaluate(
             expression, source.text, binding=source.binding, rows=source.rows, owner=owner
         )
-        has_structure = job.contents.structured is not None and how.strategy != "off"
+        has_structure = job.parts.structured_size >= 0 and how.strategy != "off"
         if len(output) <= how.threshold:
-            texts = [defused(output), job.header.line("transformed", note.headline, job.contents.chars)]
+            texts = [defused(output), job.header.line("transformed", note.headline, job.parts.chars)]
             return _Texts("transformed", texts, note, structured_output(output) if has_structure else None)
         text = await self._aside.far(len(output), shorten_output, output, how, job.header)
         return _Texts("transformed", [text], note, {"text": text} if has_structure else None)
@@ -283,7 +327,11 @@ class Rewriter:
         """
         principal = job.call.caller.principal
         try:
-            handle = await self._kept_results.handle_of(job.original, principal=principal)
+            original = job.original
+            if isinstance(original, Raw):  # bytes are kept; a large view is copied without holding others up
+                original = await self._aside(len(original), partial(joined, original))
+                job = replace(job, original=original)
+            handle = await self._kept_results.handle_of(original, principal=principal)
             kept = replace(job, header=replace(job.header, handle=handle, recall=self._recall(job.call)))
             await self._put(kept, ResultFacts("", "", 0))
         except StoreFailed as failed:
@@ -306,62 +354,34 @@ class Rewriter:
             handle=job.handle,
             tool=_tool(call),
             arguments=str(memoryview(arguments)[:_LONGEST_ARGUMENTS], "utf-8", "replace"),
-            outcome="tool_error" if job.contents.is_error else "ok",
+            outcome="tool_error" if job.parts.is_error else "ok",
             kind=note.kind,
             headline=note.headline,
-            chars=job.contents.chars,
+            chars=job.parts.chars,
             at=time.time(),
             client=call.caller.name,
         )
-        await self._kept_results.keep(job.original, summary, principal=call.caller.principal)
+        await self._kept_results.keep(bytes(job.original), summary, principal=call.caller.principal)
 
-    async def _smaller(self, job: _Job, places: Sequence[int]) -> Mapping[int, bytes]:
+    async def _smaller(self, job: _Job, places: Sequence[int]) -> dict[int, bytes]:
         """What stands in place of the blocks that are too large."""
         version = job.call.caller.version
         knows_links = not version or version >= FIRST_WITH_STRUCTURE
         smaller: dict[int, bytes] = {}
         for number, place in enumerate(places):
-            block, uri = job.contents.blocks[place], f"{uri_of(job.handle)}/content/{place}"
+            uri = f"{uri_of(job.handle)}/content/{place}"
             side = job.how.image_side if number < _MOST_SMALLER else 0
-            make = partial(small_block, block, place, job.how.media_limit, uri, side=side, knows_links=knows_links)
-            smaller[place] = await self._aside(len(block.raw), make)
+            smaller[place] = await job.work(smaller_block, place, job.how.media_limit, uri, side, knows_links)
         return smaller
 
 
-def _looked_at(data: bytes, media_limit: int | None) -> tuple[Contents, Sequence[int]]:
-    """The parts of a result, and the places of those that are larger than media may be; None: any may."""
-    contents = contents_of(Body(data))
-    return contents, () if media_limit is None else large_blocks(contents, media_limit)
-
-
-def _put_together(job: _Job, texts: _Texts, smaller: Mapping[int, bytes]) -> Body:
-    """The new result."""
-    contents = job.contents
-    blocks: list[bytes] | None = None
-    if texts.texts is not None:
-        like = contents.texts if len(texts.texts) == 1 else ()
-        blocks = [text_of_block(text, like) for text in texts.texts]
-    elif texts.further:
-        blocks = [*(bytes(block.raw) for block in contents.texts), text_of_block(texts.further)]
-    keeps_structure = job.is_app or _names_app(Body(job.data))
-    structured = None if contents.structured is None else texts.structured
-    facts: Mapping[str, object] | None = None
-    if job.handle:
-        facts = {"handle": job.handle, "uri": uri_of(job.handle), "form": texts.form, "kind": texts.facts.kind}
-        facts = {**facts, "chars": contents.chars}
-    new = with_blocks(job.data, contents, blocks, smaller, structured, facts, keeps_structure=keeps_structure)
-    own = [*(texts.texts or ()), *([texts.further] if texts.further else [])]
-    changed = without_spoofs(bytes(new.data), own, is_ours=facts is not None)
-    return new if changed is None else Body(changed)
-
-
-def _names_app(result: Body) -> bool:
-    """Whether the result itself names an app that shows it (MCP Apps 2026-01-26)."""
-    meta = result.inner("_meta")
-    try:
-        return meta is not None and bool(app_uris(meta.value()))
-    except (msgspec.DecodeError, RecursionError):
-        return False
+async def _looks_like_ours(data: bytes | Raw) -> bool:
+    """Whether a large result may say something in the bridge's name; others have their turns meanwhile."""
+    for part in parts_to_search(memoryview(data)):
+        if holds_spoof(part):
+            return True
+        await anyio.lowlevel.checkpoint()
+    return False
 
 
 def _tool(call: Call) -> str:

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Raw
 
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, Fields, decode_fields, decode_text, encode, encode_fields
+from mcpbridge.protocol.pieces import Payload, Pieces
 
 LARGE = 1 << 20
 """Bytes from which on a body is split at once: a search copies it, and each look inside is a search of its own."""
@@ -23,12 +24,14 @@ class Body:
     (`__getattr__`), so every later read costs no function: each call of a tool reads them twenty times.
     """
 
-    __slots__ = ("data", "fields")
+    __slots__ = ("data", "fields", "words")
 
     data: bytes | Raw
     """The bytes: those that came, or their encoding anew if something was changed. Not to be set from outside."""
     fields: Fields
     """The members in order, unparsed. Change them through `put` and `drop` only."""
+    words: frozenset[bytes] | None
+    """Of a body that was read in slices, what was found in it (`large_messages.py`); None: nobody looked."""
 
     def __init__(self, data: bytes | Raw = EMPTY_OBJECT) -> None:
         self.data = data
@@ -41,7 +44,35 @@ class Body:
         if name == "data":
             self.data = encode_fields(self.fields)
             return self.data
+        if name == "words":
+            return None
         raise AttributeError(name)
+
+    @classmethod
+    def split(cls, data: Raw, fields: Fields, words: frozenset[bytes]) -> "Body":
+        """A body whose members are known already: it is large, and splitting it takes long."""
+        body = cls(data)
+        body.fields, body.words = fields, words
+        return body
+
+    def copy(self) -> "Body":
+        """One that can be changed while others hold this."""
+        if self.words is None:
+            return Body(self.data)
+        return Body.split(Raw(self.data), dict(self.fields), self.words)
+
+    def payload(self) -> Payload:
+        """The bytes. Those of a large body that was changed are not joined for it: that takes long."""
+        try:
+            return object.__getattribute__(self, "data")
+        except AttributeError:
+            fields = self.fields
+            if sum(map(len, fields.values())) < LARGE:
+                return self.data
+            parts: list[bytes | Raw] = []
+            for name, value in fields.items():
+                parts += (b"%b%b:" % (b"," if parts else b"{", encode(name)), value)
+            return Pieces(*parts, b"}")
 
     @property
     def is_object(self) -> bool:

@@ -12,6 +12,7 @@ from struct import Struct
 import msgspec
 from msgspec import Raw
 
+from mcpbridge.protocol.pieces import Pieces
 from mcpbridge.protocol.reading.plain_names import with_plain_names
 
 EMPTY_OBJECT = b"{}"
@@ -37,6 +38,16 @@ class Frame(msgspec.Struct, gc=False):
 
 Fields = dict[str, Raw]
 """The top level of a JSON object, in order, its values unparsed."""
+
+
+class LargeFrame(Frame, gc=False):
+    """A message that was read in slices (`reading/large_messages.py`). What is large in it are views of its bytes."""
+
+    members: Fields = msgspec.field(default_factory=dict[str, Raw])
+    """Those of its result, in order, unparsed; none if that is no object."""
+    words: frozenset[bytes] = frozenset()
+    """Which of `WORDS`, `ESCAPED` and `NOT_ASCII` stand in it."""
+
 
 _frame_decoder = msgspec.json.Decoder(Frame)
 _array_decoder = msgspec.json.Decoder(list[Raw])
@@ -98,6 +109,11 @@ def encode_notification(method: str, params: bytes = b"") -> bytes:
 def encode_response(id_: bytes | Raw, result: bytes | Raw) -> bytes:
     """The answer to the request `id_`, both spliced as they are."""
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id_, result)
+
+
+def encode_large_response(id_: bytes | Raw, result: bytes | Raw | Pieces) -> Pieces:
+    """The same, without a copy of the result."""
+    return Pieces(b'{"jsonrpc":"2.0","id":%b,"result":' % id_, result, b"}")
 
 
 def encode_error(id_: bytes | Raw, code: int, message: str, data: object = None) -> bytes:

@@ -10,7 +10,7 @@ import re
 import msgspec
 from msgspec import Raw
 
-from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.body import LARGE, Body
 from mcpbridge.protocol.jsonrpc import Fields, encode
 
 PREFIX = "io.modelcontextprotocol/"
@@ -111,7 +111,7 @@ def complete_for_modern(
     The server's own hints stay, but a result that came of the client's answers (`is_of_answers`: the request carried
     `inputResponses` or a `requestState`) is good for this once, and a question is nothing to keep.
     """
-    data = bytes(result.data)
+    data = bytes(result.data) if len(result.data) < LARGE else b'"_meta"'
     if not cacheable and b'"_meta"' not in data and b'"resultType"' not in data:
         # The usual case without a parse: two members put before the first of the upstream's own.
         head = b'{"resultType":"complete","_meta":{"%b":%b}' % (SERVER_INFO.encode(), server_info)

@@ -21,7 +21,7 @@ from mcpbridge.base.errors import (
     UpstreamTimeout,
 )
 from mcpbridge.base.log import get_logger
-from mcpbridge.protocol.body import LARGE
+from mcpbridge.protocol.body import LARGE, Body
 from mcpbridge.protocol.deadlines import Deadlines, Timeouts
 from mcpbridge.protocol.error_codes import INTERNAL_ERROR, METHOD_NOT_FOUND
 from mcpbridge.protocol.flood_brake import FloodBrake
@@ -29,6 +29,7 @@ from mcpbridge.protocol.jsonrpc import (
     EMPTY_OBJECT,
     OBJECT_START,
     Frame,
+    LargeFrame,
     encode_error,
     encode_notification,
     encode_request,
@@ -97,6 +98,8 @@ class Peer:
         self._unanswered: dict[bytes, None] = {}
         """Ids of requests that nobody waits for any more, oldest first: their answers are late, not wrong."""
         self._closed = ""
+        self._large: LargeFrame | None = None
+        """The large answer that was returned last, until `body_of` takes it."""
         self._deadlines = Deadlines(self._pending, self._late)
         self._flood_second = 0
         self._flood_count = 0
@@ -160,6 +163,8 @@ class Peer:
         if frame.error and (error := bytes(frame.error)) != b"null":
             raise UpstreamAnswered(self._name, error)
         result = frame.result
+        if len(result) > LARGE and isinstance(frame, LargeFrame):
+            self._large = frame
         if not result or first_byte(result) != OBJECT_START:
             # Typed clients lose an answer of any other shape and wait for their own deadline.
             what = (
@@ -172,6 +177,16 @@ class Peer:
     def is_flooding(self) -> bool:
         """The other side sends so much that it is read with pauses."""
         return self._brake.is_on(self._loop.time())
+
+    def body_of(self, result: Raw) -> Body:
+        """A result that `request` just returned, as a body; a large one is split already.
+
+        To be called in the same turn of the loop.
+        """
+        large, self._large = self._large, None
+        if large is None or large.result is not result or not large.members:
+            return Body(result)
+        return Body.split(result, large.members, large.words)
 
     def next_id(self) -> bytes:
         """An id that no request of this channel has had."""
@@ -223,7 +238,7 @@ class Peer:
             # `find`, since `in` begins with an exception; and most messages have one of the three.
             result, params, error = frame.result, frame.params, frame.error
             if (
-                (result and (bytes(result).find(MARK) >= 0 if len(result) < LARGE else holds_mark(result) is not None))
+                (result and (bytes(result).find(MARK) >= 0 if len(result) < LARGE else _large_holds_mark(frame)))
                 or (params and bytes(params).find(MARK) >= 0)
                 or (error and bytes(error).find(MARK) >= 0)
             ):
@@ -272,6 +287,8 @@ class Peer:
     # -- internals
 
     def _remove_own_keys(self, frame: Frame) -> None:
+        if isinstance(frame, LargeFrame):
+            frame.members = {}  # they are of the result as it came
         try:
             remove_own_keys(frame)
         except (msgspec.MsgspecError, RecursionError):  # better no answer than one that may pass as ours
@@ -406,3 +423,9 @@ def _fail(pending: _Pending, error: BridgeError) -> None:
         if isinstance(error, UpstreamError):
             # The waiting task may be cancelled in the same turn; then nobody reads the exception, and that is fine.
             pending.future.exception()
+
+
+def _large_holds_mark(frame: Frame) -> bool:
+    if isinstance(frame, LargeFrame):
+        return MARK in frame.words
+    return holds_mark(frame.result) is not None

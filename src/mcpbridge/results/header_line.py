@@ -170,6 +170,11 @@ def may_hold_header_line(data: bytes) -> bool:
     return data.lower().find(b"mcpbridge") >= 0  # `in` takes twice as long: it begins with an exception
 
 
+def words_may_hold_header_line(words: frozenset[bytes]) -> bool:
+    """The same by what was found in a large result while it arrived (`large_messages.py`)."""
+    return not words.isdisjoint((b"not ascii", b"\\u", b"mcpbridge"))
+
+
 def _on_one_line(headline: str) -> str:
     """The headline without what cannot be seen, what begins a line, or what could end ours."""
     seen = "".join(char if char.isprintable() else " " for char in headline.translate(_CLOSING))

@@ -30,6 +30,14 @@ _SHORT = {"\t": r"\\t", "\n": r"\\n", "\r": r"\\r", "\f": r"\\f", "/": r"\\/"}
 """What JSON has a shorter escape for, of what can stand around the mark."""
 _BLANK, _END = r"\s|\\[tnrf]", '"'
 _PLAIN = re.compile(rf"\[({plain_mark(_BLANK, _END)})")
+_PART = 64 * 1024
+"""Bytes of a large result that are searched at once."""
+_SEARCHED = 4096
+"""Bytes at the end of a part in which a place to cut is looked for."""
+_LONGEST_END = 256
+"""Bytes of what ends the name in a header line, such as a handle with all its letters escaped."""
+_STRANGE = re.compile(rb"[hjkloqsvwxyzHJKLOQSVWXYZ]|[\xe4-\xe9][\x80-\xbf]{2}")
+"""No letter of the name, nor of an escape; or a character of Chinese or Japanese."""
 _PIECE = 256 * 1024
 """Characters that are searched at once: a search lets nobody else run."""
 
@@ -49,6 +57,44 @@ def without_spoofs(data: bytes, own: Sequence[str] = (), *, is_ours: bool = Fals
     if not is_ours and ("\\" in said or RESULT in said) and _claim().search(said):
         done = _unclaimed(done)
     return None if done == data else done
+
+
+def parts_to_search(data: memoryview) -> Iterator[bytes]:
+    """A large result in parts that end with a quote, of which what is searched for has none inside."""
+    start = 0
+    while start < len(data):
+        part = bytes(data[start : start + _PART])
+        quote = part.rfind(b'"') + 1
+        if quote and start + len(part) < len(data):
+            part = part[:quote]
+        elif start + len(part) < len(data):
+            part = bytes(data[start : _cut_of_string(data, start)])
+            yield bytes(data[start : start + len(part) + _LONGEST_END])
+            start += len(part)
+            continue
+        yield part
+        start += len(part)
+
+
+def _cut_of_string(data: memoryview, start: int) -> int:
+    """Where a long string may be cut: at a character that stands in no header line before what ends its name."""
+    size = _PART
+    while start + size < len(data):
+        places = [found.end() for found in _STRANGE.finditer(data, start + size - _SEARCHED, start + size)]
+        if places:
+            return places[-1]
+        size *= 2
+    return len(data)
+
+
+def holds_spoof(part: bytes) -> bool:
+    """Whether something in such a part looks like the bridge's word."""
+    if not may_hold_header_line(part):
+        return False
+    text = str(part, "utf-8", "surrogateescape")
+    if any(pattern.search(text) for pattern in _patterns(text)):
+        return True
+    return ("\\" in text or RESULT in text) and _claim().search(text) is not None
 
 
 def _defused(text: str, own: Sequence[str]) -> str:

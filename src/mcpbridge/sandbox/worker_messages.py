@@ -33,8 +33,18 @@ def encode_request(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwar
     return msgspec.msgpack.encode(Request(function.__module__, function.__qualname__, arguments))
 
 
-def run_request(data: bytes) -> bytes:
+def encode_rest(function: Callable[..., object], *args: object, **kwargs: object) -> bytes:
+    """The same, of a function whose first argument the process has already."""
+    names = list(signature(function).parameters)[1:]
+    given = dict(zip(names, args, strict=False)) | kwargs
+    arguments = {name: msgspec.Raw(msgspec.msgpack.encode(value)) for name, value in given.items()}
+    return msgspec.msgpack.encode(Request(function.__module__, function.__qualname__, arguments))
+
+
+def run_request(data: bytes, *first: bytes) -> bytes:
     """Call the function that is asked for; returns its result as MessagePack. Runs in the process.
+
+    `first`: what the function gets before the arguments of the request.
 
     Raises:
         ValueError: it is no function at the top of a module of ours.
@@ -47,7 +57,7 @@ def run_request(data: bytes) -> bytes:
         raise ValueError("not a function of that module")
     hints = type_hints(function)
     arguments = {name: msgspec.msgpack.decode(value, type=hints[name]) for name, value in request.arguments.items()}
-    return msgspec.msgpack.encode(function(**arguments))
+    return msgspec.msgpack.encode(function(*first, **arguments))
 
 
 def type_hints(function: Callable[..., Any]) -> dict[str, Any]:

@@ -8,18 +8,18 @@ its memory back when it is done, and is killed with the call that wanted it.
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Any, ParamSpec, TypeVar, cast
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import anyio
 import anyio.abc
 import msgspec
 
-from mcpbridge.sandbox.worker_messages import encode_request, type_hints
+from mcpbridge.sandbox.worker_messages import encode_request, encode_rest, type_hints
 
 PROGRAM = "mcpbridge.sandbox.worker_process_main"
-_PIECE = 1024**2
+_PIECE = 1 << 18
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -59,6 +59,73 @@ async def in_process(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kw
         return cast("_T", msgspec.msgpack.decode(answer, type=type_hints(function)["return"]))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ProcessBroke("its answer cannot be read") from error
+
+
+class DataProcess:
+    """A process that has some bytes, and calls functions that get them as their first argument."""
+
+    def __init__(self, process: anyio.abc.Process) -> None:
+        self._stdin, self._stdout = cast("Any", process.stdin), cast("Any", process.stdout)
+
+    async def run(self, function: Callable[Concatenate[bytes, _P], _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """The result of a function such as `in_process` takes, for these bytes. One call at a time.
+
+        Raises:
+            ProcessBroke: there is no result, nor will there be another.
+        """
+        try:
+            request = encode_rest(function, *args, **kwargs)
+            await _send(self._stdin, request)
+            size = int.from_bytes(await self._read(8), "big")
+            answer = await self._read(size)
+            return cast("_T", msgspec.msgpack.decode(answer, type=type_hints(function)["return"]))
+        except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError) as error:
+            raise ProcessBroke("it ended") from error
+        except (msgspec.DecodeError, UnicodeError) as error:
+            raise ProcessBroke("its answer cannot be read") from error
+
+    async def _read(self, size: int) -> bytes:
+        pieces: list[bytes] = []
+        while size:
+            pieces.append(await self._stdout.receive(min(size, _PIECE)))
+            size -= len(pieces[-1])
+        return b"".join(pieces)
+
+
+@asynccontextmanager
+async def process_with(data: bytes | msgspec.Raw) -> AsyncGenerator[DataProcess]:
+    """A process that has these bytes, until the block is left; then it is killed.
+
+    Raises:
+        ProcessBroke: it could not be started, or did not take the bytes.
+    """
+    try:
+        process = await anyio.open_process(
+            [sys.executable, "-P", "-m", PROGRAM, "data"],
+            stderr=subprocess.DEVNULL,
+            env=_environment(),
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ProcessBroke(str(error)) from error
+    async with process:
+        try:
+            try:
+                await _send(cast("Any", process.stdin), data)
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError) as error:
+                raise ProcessBroke("it ended") from error
+            yield DataProcess(process)
+        finally:
+            if process.returncode is None:
+                process.kill()
+
+
+async def _send(stdin: Any, data: bytes | msgspec.Raw) -> None:
+    """A message with its length before it; in pieces, between which others have their turns."""
+    whole = memoryview(data)
+    await stdin.send(len(whole).to_bytes(8, "big"))
+    for start in range(0, len(whole), _PIECE):
+        await stdin.send(bytes(whole[start : start + _PIECE]))
 
 
 async def _exchanged(process: anyio.abc.Process, request: bytes) -> bytes:

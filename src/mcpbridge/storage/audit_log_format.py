@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal, cast
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from mcpbridge.base.masking.known_values import known_only
 from mcpbridge.protocol.json_values import canonical_digest
@@ -49,7 +49,7 @@ class CallRecord(Struct, frozen=True):
     """Class of the error, or what the tool's own result says; empty if there was none."""
     arguments: bytes
     """As sent, after all changes. The call log keeps size and digest, the bytes themselves only if `keeps_content`."""
-    result: bytes
+    result: bytes | Raw
     """Empty if there is none."""
     keeps_content: bool = False
     facts: dict[str, object] | None = None
@@ -188,8 +188,8 @@ def _text(text: str, redact: Redact, limit: int) -> str:
     return kept if kept.isascii() else kept.encode(errors="replace").decode()
 
 
-def _content(data: bytes, redact: Redact, limit: int) -> bytes:
-    text = redact(data[: limit + _MARGIN].decode("utf-8", errors="replace"))
+def _content(data: bytes | Raw, redact: Redact, limit: int) -> bytes:
+    text = redact(bytes(memoryview(data)[: limit + _MARGIN]).decode("utf-8", errors="replace"))
     return text.encode()[:limit]
 
 

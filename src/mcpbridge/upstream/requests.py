@@ -23,7 +23,7 @@ from mcpbridge.base.errors import (
     UpstreamUnavailable,
 )
 from mcpbridge.core.elicitation import NO_CAPABILITIES, Elicitor, encoded_capabilities
-from mcpbridge.core.failure_masking import FAILED, WHOLE, ends_of, masked_error, masked_result
+from mcpbridge.core.failure_masking import FAILED, WHOLE, masked_error, masked_result, without_secrets_if_failed
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.deadlines import Timeouts
@@ -156,7 +156,9 @@ class UpstreamRequests:
                 if self._relisting.is_due:
                     await self._relisting.in_force()
                 # Looked at here, and in no function of our own: every call would pay for one more.
-                if FAILED.search(result if len(result) <= WHOLE else ends_of(result)):
+                if len(result) > WHOLE:
+                    return without_secrets_if_failed(session.body_of(result), self._redact)
+                if FAILED.search(result):
                     result = masked_result(result, self._redact)
                 return Body(result)
             return await self._again(session, call, failed)
@@ -337,7 +339,7 @@ class UpstreamRequests:
                 raise explained from error
             raise
         breaker.succeeded()
-        return Body(masked_result(result, self._redact))
+        return without_secrets_if_failed(session.body_of(result), self._redact)
 
     def _capabilities(self, call: Call) -> bytes:
         """What a modern server is told that can be asked during this call: what its client declared, no more."""

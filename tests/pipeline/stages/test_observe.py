@@ -37,10 +37,11 @@ def test_a_result_says_that_it_is_an_error_exactly_when_its_own_member_does(
     assert (outcome_of_result(body) == "tool_error") == says_error(body)
 
 
-@pytest.mark.parametrize("where", ["first", "last"])
-def test_the_member_is_found_at_both_ends_of_a_large_result(where: str) -> None:
+@pytest.mark.parametrize("where", [0, 1, 2])
+def test_the_member_is_found_anywhere_in_a_large_result(where: int) -> None:
     content = [{"type": "text", "text": "x" * 500_000}]
-    result = {"isError": True, "content": content} if where == "first" else {"content": content, "isError": True}
+    members = [("content", content), ("more", content)]
+    result = dict([*members[:where], ("isError", True), *members[where:]])
     assert says_error(Body(json.dumps(result).encode()))
     assert outcome_of_result(Body(json.dumps({"content": content}).encode())) == "ok"
 

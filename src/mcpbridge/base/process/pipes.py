@@ -9,7 +9,8 @@ import os
 import select
 import stat
 import sys
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 if sys.platform != "win32":
@@ -22,6 +23,11 @@ LARGE_READ = 1 << 18
 """Bytes asked for once a small read came back full. Not more: each request in it becomes a task before one can end."""
 WIDE_PIPE = 1 << 20
 """Bytes that a pipe with so much in it is made to hold."""
+
+LARGE_WRITE = 1 << 18
+"""Bytes of a chunk that is not joined with others to be written."""
+MOST_A_TURN = 1 << 20
+"""Bytes that are written in one turn of the loop."""
 
 _SET_PIPE_SIZE = 1031
 """fcntl(2), F_SETPIPE_SZ on Linux."""
@@ -140,7 +146,7 @@ class FdWriter:
         self._on_drained = on_drained
         self._tells_drained = False
         self._loop = asyncio.get_running_loop()
-        self._chunks: list[bytes] = []
+        self._chunks: deque[bytes | memoryview] = deque()
         self._rest: memoryview = memoryview(b"")
         self.pending = 0
         """Bytes taken and not yet written."""
@@ -155,11 +161,15 @@ class FdWriter:
 
     def write_line(self, line: bytes) -> None:
         """Take a line (without its end). After the pipe broke lines are dropped."""
+        self.write_pieces((line,), len(line))
+
+    def write_pieces(self, pieces: Iterable[bytes | memoryview], size: int) -> None:
+        """The same for a line of so many bytes in pieces. Large ones are written as they are, without a copy."""
         if not self._is_open:
             return
-        self._chunks.append(line)
+        self._chunks.extend(pieces)
         self._chunks.append(b"\n")
-        self.pending += len(line) + 1
+        self.pending += size + 1
         if not self._is_scheduled and not self._is_polling:
             self._is_scheduled = True
             self._loop.call_soon(self._flush)
@@ -191,17 +201,21 @@ class FdWriter:
         if not self._is_open:
             return
         data = self._rest
-        if self._chunks:
-            fresh = b"".join(self._chunks)
-            self._chunks.clear()
-            data = memoryview(b"".join((data, fresh))) if data else memoryview(fresh)
+        if self._chunks and len(data) < LARGE_WRITE:
+            data = self._joined(data)
+        left = MOST_A_TURN
         try:
             while data:
-                written = os.write(self._fd, data)
+                written = os.write(self._fd, data[:left])
                 self.pending -= written
+                left -= written
                 data = data[written:]
                 if self._stall is not None:
                     self._restart_stall()
+                if not data and self._chunks:
+                    data = self._joined(data)
+                if left <= 0 and data:
+                    raise BlockingIOError  # others have their turn first
         except BlockingIOError:
             self._rest = data
             if len(data) > SMALL_READ:
@@ -218,6 +232,17 @@ class FdWriter:
         if self._tells_drained:
             self._tells_drained = False
             self._on_drained()
+
+    def _joined(self, rest: memoryview) -> memoryview:
+        """What is to be written next: the rest of what was begun, and what follows until that is large."""
+        if not rest and len(self._chunks[0]) >= LARGE_WRITE:
+            return memoryview(self._chunks.popleft())
+        parts: list[bytes | memoryview] = [rest] if rest else []
+        size = len(rest)
+        while self._chunks and size < LARGE_WRITE and len(self._chunks[0]) < LARGE_WRITE:
+            size += len(part := self._chunks.popleft())
+            parts.append(part)
+        return memoryview(b"".join(parts))
 
     def _reader_closed(self) -> None:
         if self._is_open:

@@ -60,7 +60,8 @@ def fitting(answer: bytes, request: Request, *, limit: int, modern: bool) -> byt
 
 
 def _refused(answer: bytes, request: Frame, limit: int, *, modern: bool) -> bytes:
-    return to_answer(AnswerTooLarge(len(answer), limit), bytes(request.id), request.method, modern=modern).data
+    refused = AnswerTooLarge(len(answer), limit)
+    return bytes(to_answer(refused, bytes(request.id), request.method, modern=modern).data)
 
 
 def _frames(members: list[bytes]) -> list[Frame]:

@@ -4,6 +4,7 @@ There is no framework in between: a request through the bridge costs about as mu
 not depend on the request (a parsed `Accept`, a list of headers) is computed once and kept.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from functools import lru_cache
 from http import HTTPStatus
@@ -14,6 +15,7 @@ from msgspec import Struct
 from mcpbridge.base.errors import BadRequest
 from mcpbridge.downstream.http.connection import Deadline
 from mcpbridge.protocol.jsonrpc import encode_error
+from mcpbridge.protocol.pieces import Pieces
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -30,6 +32,8 @@ _EVENT_STREAM: Headers = (
     (b"x-accel-buffering", b"no"),
 )
 
+_PART = 1 << 18
+"""Bytes of a large answer that are sent in one go."""
 _PATIENCE = 4
 """How many times the limit of a body is read, to be thrown away."""
 
@@ -184,12 +188,17 @@ class Exchange:
         while (await self.receive())["type"] != "http.disconnect":
             pass
 
-    async def send_json(self, data: bytes, status: int = 200, headers: Headers = NO_HEADERS) -> None:
+    async def send_json(self, data: bytes | Pieces, status: int = 200, headers: Headers = NO_HEADERS) -> None:
         """Answer with one JSON document."""
         length = (b"content-length", b"%d" % len(data))
         await self.send(
             {"type": "http.response.start", "status": status, "headers": [_JSON, length, *headers, *self.extra]}
         )
+        if isinstance(data, Pieces):
+            for part in data.views(_PART):  # each waits until the client takes more, and others have their turn
+                await self.write(bytes(part))
+                await asyncio.sleep(0)
+            data = b""
         await self.send({"type": "http.response.body", "body": data})
 
     async def send_empty(self, status: int, headers: Headers = NO_HEADERS) -> None:

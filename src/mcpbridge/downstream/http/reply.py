@@ -211,7 +211,7 @@ class Reply:
                 await exchange.send_json(answer.data, status, self.headers)
                 return
             stream = self._open_stream()
-        stream.put(fitting(answer.data, self._request, limit=options.max_event, modern=options.modern))
+        stream.put(fitting(bytes(answer.data), self._request, limit=options.max_event, modern=options.modern))
         await self._end_stream(stream)
 
     async def _respond_withdrawn(self) -> None:

@@ -316,7 +316,7 @@ class LegacyFront:
 
         async def together(notify: Notify) -> Answer:
             async def one(work: bytes | Work) -> bytes:
-                return work if isinstance(work, bytes) else (await work(notify)).data
+                return work if isinstance(work, bytes) else bytes((await work(notify)).data)
 
             async with TaskGroup() as group:
                 answers = [group.create_task(one(work)) for work in works if work]

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
-from msgspec import Raw, ValidationError
+from msgspec import ValidationError
 
 from mcpbridge.base.errors import ArgumentsRefused, BadRequest, UnknownName, UpstreamAnswered
 from mcpbridge.catalog.listing.profiles import Scope
@@ -26,6 +26,7 @@ from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.error_codes import INVALID_PARAMS
 from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.protocol.meta import TRANSFORM, complete_for_modern
+from mcpbridge.protocol.pieces import Payload
 from mcpbridge.upstream.pool import Pool
 
 _FoundT = TypeVar("_FoundT")
@@ -74,7 +75,7 @@ class Calls:
             "completion/complete": self.complete,
         }
 
-    def call_tool(self, client: Client, frame: Frame, notify: Notify) -> Awaitable[bytes | Raw]:
+    def call_tool(self, client: Client, frame: Frame, notify: Notify) -> Awaitable[Payload]:
         """`tools/call`. No coroutine of its own: every call would pay for one more."""
         params = Body(frame.params) if frame.params else Body()
         try:
@@ -97,7 +98,7 @@ class Calls:
 
     async def _find_and_call(
         self, client: Client, name: str, look: Callable[..., ResolvedCall], params: Body, frame: Frame, notify: Notify
-    ) -> bytes | Raw:
+    ) -> Payload:
         """As `_call`, once tools of the session and servers that still start were asked for this name.
 
         Where there is no such tool, tools that this client sees are suggested.
@@ -115,7 +116,7 @@ class Calls:
 
     def _call(
         self, client: Client, resolved: ResolvedCall, params: Body, frame: Frame, notify: Notify
-    ) -> Awaitable[bytes | Raw]:
+    ) -> Awaitable[Payload]:
         """Bring `params` to what was resolved, and the call on its way."""
         ref = resolved.ref
         if self._scope_of is not None:
@@ -153,7 +154,7 @@ class Calls:
         refused.tell_signature(self._listing.signature_of(resolved.ref))
         return refused
 
-    async def _with_signature(self, answer: Awaitable[bytes | Raw], ref: ToolRef) -> bytes | Raw:
+    async def _with_signature(self, answer: Awaitable[Payload], ref: ToolRef) -> Payload:
         """The answer to a call in `call_tool`: whoever makes it may never have seen the tool's definition."""
         try:
             return await answer
@@ -180,7 +181,7 @@ class Calls:
                 self._on_unknown(client)
             raise UnknownName(kind, name)
 
-    async def get_prompt(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
+    async def get_prompt(self, client: Client, frame: Frame, notify: Notify) -> Payload:
         """`prompts/get`."""
         params = _params(frame)
         name = text(params, "name")
@@ -189,7 +190,7 @@ class Calls:
         params.put("name", ref.name)
         return await self._deliver(client, frame, (ref.server, ref.name), params, notify)
 
-    async def read_resource(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
+    async def read_resource(self, client: Client, frame: Frame, notify: Notify) -> Payload:
         """`resources/read`: listed ones, expansions of templates, and links out of results."""
         params = _params(frame)
         uri = text(params, "uri")
@@ -211,7 +212,7 @@ class Calls:
             error.asked = uri
             raise
 
-    async def complete(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
+    async def complete(self, client: Client, frame: Frame, notify: Notify) -> Payload:
         """`completion/complete`: by the owner of the prompt or template; nothing where it does not complete."""
         params = _params(frame)
         ref = params.inner("ref") or Body()

@@ -27,13 +27,14 @@ from mcpbridge.pipeline.deliver import mirrored
 from mcpbridge.pipeline.input_required import needs_driving
 from mcpbridge.pipeline.stages.validate_arguments import mark_coerced
 from mcpbridge.pipeline.validation.coercion import UNWRAPPED
-from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.body import LARGE, Body
 from mcpbridge.protocol.error_codes import HEADER_MISMATCH, code_of
 from mcpbridge.protocol.extensions import declared_to_servers, extensions_of
 from mcpbridge.protocol.jsonrpc import Frame, encode
 from mcpbridge.protocol.log_levels import LEVELS
 from mcpbridge.protocol.meta import complete_for_modern
 from mcpbridge.protocol.peer import Update
+from mcpbridge.protocol.pieces import Payload
 from mcpbridge.upstream.pool import Pool
 
 _MAY_ASK = frozenset({"tools/call", "prompts/get", "resources/read"})
@@ -77,7 +78,7 @@ class Delivery:
         tool: ToolRef | None = None,
         as_task: tuple[bool, bool] = (False, False),
         was_text: bool = False,
-    ) -> bytes | Raw:
+    ) -> Payload:
         """Send the call of a request on its way; the result comes back as this client must get it.
 
         `tool`: what is called, if it is one. `as_task`: see `Tasks.task_mode`. `was_text`: see `Call`.
@@ -133,7 +134,7 @@ class Delivery:
             update.flush()
         catalog = self._catalog
         snapshot = catalog.view(client.view) if client.view else catalog.snapshot
-        if server in snapshot.uris.searched and snapshot.uris.may_hold_uris(server, result.data):
+        if server in snapshot.uris.searched and snapshot.uris.may_hold_uris(server, result):
             publish_uris(method, result, lambda uri: snapshot.published_uri(server, uri))
         if client.modern:
             if upstream is not None and upstream.modern:
@@ -146,7 +147,7 @@ class Delivery:
             if upstream.modern:
                 _require_kind(server, result, _FINAL)
             lower(method, result, spoken=upstream.version, understood=client.version)
-        return (mark_coerced(result, [UNWRAPPED.to_json()]) if call.was_text else result).data
+        return (mark_coerced(result, [UNWRAPPED.to_json()]) if call.was_text else result).payload()
 
     def _updates(self, client: Client, notify: Notify, server: str, token: Raw | None) -> Update:
         """What the client hears of the call meanwhile, where it said what it wants."""
@@ -223,7 +224,7 @@ def _require_kind(server: str, result: Body, kinds: frozenset[bytes]) -> None:
 
     MCP 2026-07-28, Base Protocol, ResultType: a value that the receiver does not know is invalid.
     """
-    if b'"resultType"' not in bytes(result.data):
+    if len(result.data) < LARGE and b'"resultType"' not in bytes(result.data):
         return
     kind = bytes(result.get("resultType") or b'"complete"')
     if kind not in kinds:

@@ -8,13 +8,12 @@ it, and has as much time as for a call. Params and result cross as they are.
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from msgspec import Raw
-
 from mcpbridge.core.elicitation import QUESTIONS
 from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.requests.delivery import Delivery
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, Frame
+from mcpbridge.protocol.pieces import Payload
 from mcpbridge.upstream.pool import Pool
 
 _OURS = ("notifications/", "tasks/", "subscriptions/", "server/", "rpc.")
@@ -36,7 +35,7 @@ class UnknownMethods:
         names = list(self._pool.upstreams)
         return client.view or (names[0] if len(names) == 1 else "")
 
-    async def pass_on(self, server: str, client: Client, frame: Frame, notify: Notify) -> bytes | Raw | None:
+    async def pass_on(self, server: str, client: Client, frame: Frame, notify: Notify) -> Payload | None:
         """The server's result; None when it is not asked.
 
         It is not when it speaks another era, in which the method could mean anything, or has announced no capability

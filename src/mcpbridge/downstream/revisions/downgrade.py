@@ -72,6 +72,9 @@ def lower(method: str, result: Body, *, spoken: str, understood: str) -> None:
 
 
 def _has_news(result: Body, revision: str) -> bool:
+    if result.words is not None:
+        looked_for = _LOOKED_FOR.get(revision, _LOOKED_FOR[""])
+        return "structuredContent" in result or not result.words.isdisjoint(looked_for)
     data = bytes(result.data)
     for word in _LOOKED_FOR.get(revision, _LOOKED_FOR[""]):  # noqa: SIM110 - a generator costs more than the looks
         if word in data:

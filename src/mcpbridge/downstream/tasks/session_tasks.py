@@ -26,6 +26,7 @@ from mcpbridge.pipeline.task_results import created_task
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND, code_of
 from mcpbridge.protocol.jsonrpc import Frame, encode, encode_notification
+from mcpbridge.protocol.pieces import Payload
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.session.tasks import LONGEST, RELATED_TASK
 from mcpbridge.upstream.supervisor import Upstream
@@ -116,17 +117,17 @@ class LegacyTasks:
 
     # -- requests
 
-    async def _get(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
+    async def _get(self, client: Client, frame: Frame, notify: Notify) -> Payload:
         return (await self._look(client, *self._opened(client, frame))).data
 
-    async def _cancel(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
+    async def _cancel(self, client: Client, frame: Frame, notify: Notify) -> Payload:
         record, params = self._opened(client, frame)
         task = await self._ask(client, "tasks/cancel", record, params)
         self._leave(record)
         task.put("taskId", record.id)
         return task.data
 
-    async def _result(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
+    async def _result(self, client: Client, frame: Frame, notify: Notify) -> Payload:
         record, params = self._opened(client, frame)
         record.streams.append(notify)
         try:
@@ -136,7 +137,7 @@ class LegacyTasks:
                 record.streams.remove(notify)
         self._leave(record)
         snapshot = self._catalog.view(client.view)
-        if snapshot.uris.may_hold_uris(record.server, result.data):
+        if snapshot.uris.may_hold_uris(record.server, result):
             publish_uris("tools/call", result, lambda uri: snapshot.published_uri(record.server, uri))
         _rename(result, record.id, always=True)
         return result.data

@@ -33,6 +33,7 @@ from mcpbridge.protocol.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND, MIS
 from mcpbridge.protocol.extensions import TASKS, declared_to_servers, extensions_of
 from mcpbridge.protocol.jsonrpc import Frame, decode_fields, encode, encode_fields
 from mcpbridge.protocol.meta import complete_for_modern
+from mcpbridge.protocol.pieces import Payload
 from mcpbridge.upstream.pool import Pool
 
 MARGIN = 24 * 3600.0
@@ -218,7 +219,7 @@ class Tasks:
         task.put("taskId", public_id)
         result = task.inner("result")
         snapshot = self._catalog.view(client.view)
-        if result is not None and snapshot.uris.may_hold_uris(server, result.data):
+        if result is not None and snapshot.uris.may_hold_uris(server, result):
             publish_uris("tools/call", result, lambda uri: snapshot.published_uri(server, uri))
             task.put("result", result)
         if read_task(server, task).status == INPUT_REQUIRED and "inputRequests" in task:
@@ -234,13 +235,13 @@ class Tasks:
         upstream = self._pool.upstreams.get(server)
         return upstream is not None and bool(upstream.settings.roots)
 
-    async def _get(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
+    async def _get(self, client: Client, frame: Frame, notify: Notify) -> Payload:
         server, id_, public_id, params = self._opened(client, frame)
         task = await self.look(client, server, id_, public_id, params)
         return complete_for_modern(task, self._server_info).data
 
     def _hand_on(self, method: str) -> Handler:
-        async def hand_on(client: Client, frame: Frame, _: Notify) -> bytes | Raw:
+        async def hand_on(client: Client, frame: Frame, _: Notify) -> Payload:
             server, id_, public_id, params = self._opened(client, frame)
             result = await self._ask(client, method, server, id_, public_id, params)
             return complete_for_modern(result, self._server_info).data

@@ -4,6 +4,7 @@ from msgspec import Raw
 
 from mcpbridge.core.context import run_of
 from mcpbridge.core.model import Call
+from mcpbridge.protocol.body import LARGE
 from mcpbridge.storage.audit_log_format import CallRecord, Outcome
 
 
@@ -37,7 +38,7 @@ def record_of(
         outcome=outcome,
         error=error,
         arguments=arguments,
-        result=bytes(result),
+        result=result if len(result) > LARGE else bytes(result),
         keeps_content=keeps_content,
         facts=call.facts,
         sent=len(arguments),

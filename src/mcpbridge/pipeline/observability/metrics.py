@@ -6,7 +6,6 @@ stand also the buckets, how a call's outcome is classified, and what each sessio
 """
 
 import asyncio
-import re
 import time
 from bisect import bisect_left
 from collections import OrderedDict
@@ -377,12 +376,8 @@ KNOWN_METHODS = frozenset({"tools/call", "prompts/get", "resources/read", "compl
 _CODES = (-32_999, -32_000)
 """Error codes that are told apart: those of JSON-RPC, of MCP and around them. Servers may invent any others."""
 
-_WHOLE, _EDGE = 128 * 1024, 32 * 1024
-"""Bytes up to which a result is read whole, and of each end of a larger one that is searched: that must stay far
-cheaper than passing it on. Servers write these members first or last; one in the middle of a huge result goes unseen.
-"""
-
-_MARK = re.compile(rb'"isError"\s*:\s*true|"input_required"')
+_WHOLE = 128 * 1024
+"""Bytes up to which a result is read for this alone."""
 
 
 class _Said(msgspec.Struct):
@@ -403,9 +398,9 @@ def says_error(result: Body) -> bool:
 def outcome_of_result(result: Body) -> Outcome:
     """What a result says of its call. On the way of every call."""
     data = result.data
-    if len(data) > _WHOLE and not _is_marked(memoryview(data)):
-        return "ok"
     try:
+        if len(data) > _WHOLE:
+            return _outcome_of_large(result)
         said = _decode(data)
     except (msgspec.DecodeError, RecursionError):
         return "ok"
@@ -414,10 +409,11 @@ def outcome_of_result(result: Body) -> Outcome:
     return "asked" if said.kind == "input_required" else "ok"
 
 
-def _is_marked(data: memoryview) -> bool:
-    """Whether a large result may have one of those members."""
-    edges = bytes(data[:_EDGE]) + bytes(data[-_EDGE:])
-    return _MARK.search(edges) is not None
+def _outcome_of_large(result: Body) -> Outcome:
+    """The same by the members alone: others look at these too, and what lies in them is not read again."""
+    if bytes(result.get("isError") or b"") == b"true":
+        return "tool_error"
+    return "asked" if bytes(result.get("resultType") or b"") == b'"input_required"' else "ok"
 
 
 def outcome_of_error(error: BaseException) -> Outcome:

@@ -7,10 +7,13 @@ call may bring.
 `LargeTools` remembers, over restarts, which tools had large results: their definitions say what helps with those.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from typing import TYPE_CHECKING
 
+import anyio.to_thread
 import msgspec
 
 from mcpbridge.base.background_tasks import OwnedTasks
@@ -25,7 +28,7 @@ from mcpbridge.protocol.apps import app_uris
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import decode_text
 from mcpbridge.protocol.meta import TRANSFORM, WHOLE
-from mcpbridge.results.header_line import may_hold_header_line
+from mcpbridge.results.header_line import may_hold_header_line, words_may_hold_header_line
 from mcpbridge.results.token_ledger import Line, TokenLedger
 from mcpbridge.storage.store import Store
 
@@ -41,6 +44,7 @@ ARGUMENT = "_transform"
 _QUOTED = b'"_transform"'
 _LARGE = 1024**2
 """Bytes of a result that is not searched on the way of its call."""
+_REWRITER = "mcpbridge.pipeline.compress_result"
 _MOST_LINES = 1000
 """Client names that one stage remembers the line of; names are the clients' to choose."""
 
@@ -141,14 +145,17 @@ class _Compress:
         call.original = call.original or result.data
         size, rewritten = len(result.data), None
         is_wanted_whole = call.meta is not None and _text_in(call.meta, WHOLE) == "whole"
+        is_rewritten = bool(expression or problem) or not (is_wanted_whole or self._is_off)
+        is_checked = self._is_guarded and not _says_nothing_in_our_name(result)
         try:
-            rewriter = self._rewriter()
-            if expression or problem or not (is_wanted_whole or self._is_off):
-                rewritten = await rewriter.rewrite(
+            if (is_rewritten or is_checked) and _REWRITER not in sys.modules:
+                await anyio.to_thread.run_sync(import_module, _REWRITER)  # it takes 40 ms, in which others have turns
+            if is_rewritten:
+                rewritten = await self._rewriter().rewrite(
                     call, result, self._how, expression=expression, problem=problem, is_app=self._is_app
                 )
-            if rewritten is None:
-                result = await rewriter.honest(result) if self._is_guarded else result
+            if rewritten is None and is_checked:
+                result = await self._rewriter().honest(result)
         except Exception as error:
             log.error("a result cannot be shortened; passing it whole", tool=self._id, exc_info=error)
         if rewritten is None and not self._is_guarded:
@@ -165,6 +172,11 @@ class _Compress:
         call.note("result", rewritten.form)
         self._on_rewritten(call, rewritten)
         return rewritten.result
+
+
+def _says_nothing_in_our_name(result: Body) -> bool:
+    """Whether that is known of a large result without another look."""
+    return result.words is not None and not words_may_hold_header_line(result.words)
 
 
 def _known_of(tool: Tool) -> tuple[bool, bool]:

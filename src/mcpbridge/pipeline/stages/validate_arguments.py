@@ -202,7 +202,7 @@ def mark_coerced(result: Body, slips: Sequence[Mapping[str, str]]) -> Body:
     """The result, saying what was mended in its arguments (`Slip.to_json`); a question before the result does not."""
     if needs_driving(result):
         return result
-    told = Body(result.data)  # others may hold the same result, such as a cache
+    told = result.copy()  # others may hold the same result, such as a cache
     meta = told.inner("_meta") or Body()
     before = meta.get(COERCED)
     earlier = decode_array(before) if before is not None and bytes(memoryview(before)[:1]) == b"[" else []

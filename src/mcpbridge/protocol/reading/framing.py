@@ -8,6 +8,7 @@ hold, but there is no noise: text that is no message stands where a message was 
 """
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,12 +18,22 @@ from mcpbridge.protocol.jsonrpc import Frame, decode_arriving_frame, decode_fram
 from mcpbridge.protocol.reading.salvage import Item, Unfinished, salvage
 from mcpbridge.protocol.reading.spoiled import Noise, Spoiled, bracket_balance, find_ids
 
+if TYPE_CHECKING:
+    from mcpbridge.protocol.reading.large_messages import LargeMessage
+
+LARGE_MESSAGE = 3 << 19
+"""Bytes from which a message is read in slices. These take longer in all than one step, which takes 8 ms at this size.
+"""
 _ENDS_OF_OVERSIZED = 4096
 _STARTS = frozenset(b"{[ \t\r\xef")
 """First bytes of lines that may be messages; any other line is noise and not worth a look, however much of it comes."""
 _BACKSLASH = ord("\\")
 """A search for a number is several times as fast as one for bytes, which begins with an exception."""
 _CUT = "Input data was truncated"
+_READ_LEAST = 1 << 16
+"""Bytes of a large line for which more is waited, so that a stream in tiny parts is not read part by part."""
+_READ_A_FEED = 1 << 19
+"""Bytes of a large line that are read in one go, though more may wait."""
 _NOISE_A_FEED = 8
 """Lines of noise that are told of in one chunk; a program that prints without end must not cost a look each."""
 
@@ -36,14 +47,23 @@ class LineReader:
         *,
         rescue: Callable[[bytes], list[Item] | Unfinished] = salvage,
         find_ids: Callable[[bytes], list[bytes]] = find_ids,
+        slices: bool = False,
     ) -> None:
-        """`rescue` says what a line is that the decoder refused; `find_ids`, whose it was. Clients have their own."""
+        """`rescue` says what a line is that the decoder refused; `find_ids`, whose it was. Clients have their own.
+
+        `slices`: large messages are read while they arrive, see `large_messages.py`.
+        """
         self._max_bytes = max_bytes
         self._rescue, self._find_ids = rescue, find_ids
         self._parts: list[bytes] = []
         self._held = 0
         self._oversized_head = b""
         self._oversized_tail = b""
+        self._slices = slices
+        self._unread = 0
+        """Bytes in `_parts`."""
+        self._large: LargeMessage | None = None
+        """The beginning of a large message; `_parts` follow it."""
         self.unfinished: list[bytes] = []
         """The lines so far of an object that spans lines: `give_up` ends the wait for the rest. Not to be changed."""
         self._unfinished_bytes = 0
@@ -141,26 +161,64 @@ class LineReader:
         self._held += len(rest)
         if self._held <= self._max_bytes:
             self._parts.append(rest)
+            self._unread += len(rest)
+            if self._held > LARGE_MESSAGE and self._slices:
+                self._read_on()
             return
-        if self._parts:
+        if self._large is not None:
+            self._oversized_head = self._large.taken(_ENDS_OF_OVERSIZED)
+            self._large = None
+            self._parts.clear()
+            self._unread = 0
+        elif self._parts:
             self._oversized_head = b"".join(self._parts)[:_ENDS_OF_OVERSIZED]
             self._parts.clear()
         elif not self._oversized_head:
             self._oversized_head = rest[:_ENDS_OF_OVERSIZED]
         self._oversized_tail = (self._oversized_tail + rest)[-_ENDS_OF_OVERSIZED:]
 
+    def _read_on(self) -> None:
+        """Read some of the parts of a large line; those that came before it was known to be large bit by bit."""
+        if self._large is None:
+            if self.unfinished or self._parts[0].lstrip()[:1] != b"{":
+                return  # no object that begins here
+            from mcpbridge.protocol.reading.large_messages import LargeMessage  # loaded with the first one
+
+            self._large = LargeMessage(self._max_bytes)
+        if self._unread < _READ_LEAST:
+            return
+        taken = size = 0
+        while size < _READ_A_FEED and taken < len(self._parts):
+            size += len(self._parts[taken])
+            taken += 1
+        self._large.add(b"".join(self._parts[:taken]))
+        del self._parts[:taken]
+        self._unread -= size
+
     def _finish(self, last: bytes, items: list[Item]) -> bytes:
-        """Close the held line with its last part. An oversized one is reported and becomes an empty line."""
+        """Close the held line with its last part. One that is reported or read already becomes an empty line."""
         was_oversized = self._held > self._max_bytes
         self._held = 0
         if was_oversized:
+            self._unread = 0
             tail = (self._oversized_tail + last)[-_ENDS_OF_OVERSIZED:]
             items.append(self._too_long(self._find_ids(self._oversized_head + b"\n" + tail)))
             self._oversized_head = self._oversized_tail = b""
             return b""
-        line = b"".join([*self._parts, last])
+        large, self._large = self._large, None
+        unread, self._unread = self._unread, 0
+        rest = b"".join([*self._parts, last])
         self._parts.clear()
-        return line
+        if large is None:
+            return rest
+        if unread > _READ_A_FEED:  # it is not much larger than what is read in one step
+            return large.taken() + rest
+        large.add(rest)
+        frame = large.finish()
+        if frame is None:
+            return large.taken()
+        items.append(frame)
+        return b""
 
     def _too_long(self, ids: list[bytes]) -> Spoiled:
         text = f"larger than the limit of {self._max_bytes / 2**20:g} MiB for one message"

@@ -21,29 +21,29 @@ _MOST = 2000
 """Escapes that are looked at one by one. A message with more of them is read and written anew as a whole."""
 
 
-def with_plain_names(data: bytes) -> bytes:
+def with_plain_names(data: bytes, *, most: int = _MOST) -> bytes:
     """The message with its names spelled plainly; the very same object where nothing changes.
 
-    Broken JSON stays broken; whoever decodes it says so.
+    Broken JSON stays broken; whoever decodes it says so. `most`: escapes that are looked at one by one.
     """
     if _BACKSLASH not in data:  # one byte is found many times as fast as several
         return data
     if b"\\u00" in data:
-        data = _with_plain(_LETTER, data)
+        data = _with_plain(_LETTER, data, most)
     if b"\\/" in data:
         for pattern in _SLASHES:
-            data = _with_plain(pattern, data)
+            data = _with_plain(pattern, data, most)
     return data
 
 
-def _with_plain(pattern: re.Pattern[bytes], data: bytes) -> bytes:
+def _with_plain(pattern: re.Pattern[bytes], data: bytes, most: int) -> bytes:
     parts: list[bytes] = []
     copied = 0
     count = 0
     at = 0
     while (escape := pattern.search(data, at)) is not None:
         count += 1
-        if count > _MOST:
+        if count > most:
             return _written_anew(data)
         at = escape.end()
         begin = _opening_quote(data, escape.start() + 1)

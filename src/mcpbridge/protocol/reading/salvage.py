@@ -80,8 +80,13 @@ def _repair(line: bytes) -> bytes:
     line = clean_utf8(line)
     line = replace_lone_surrogates(line)
     if b"NaN" in line or b"Infinity" in line:
-        line = _STRING_OR_NOT_A_NUMBER.sub(_null_for_not_a_number, line)
+        line = without_not_a_number(line)
     return line
+
+
+def without_not_a_number(line: bytes) -> bytes:
+    """The line with null for each number that JSON does not have: NaN, and those of unlimited size."""
+    return _STRING_OR_NOT_A_NUMBER.sub(_null_for_not_a_number, line)
 
 
 def replace_lone_surrogates(line: bytes) -> bytes:

@@ -188,6 +188,10 @@ class UpstreamSession:
             context=call,
         )
 
+    def body_of(self, result: Raw) -> Body:
+        """What `relay` just returned, as a body; see `Peer.body_of`."""
+        return self._peer.body_of(result)
+
     def request(self, method: str, params: Body, timeouts: Timeouts) -> Awaitable[Raw]:
         """Send a request of the bridge's own. `params` may be changed: their `_meta` is made anew.
 

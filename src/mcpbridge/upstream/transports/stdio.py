@@ -167,7 +167,7 @@ class _StdioChannel:
         self._process = process
         self._receiver = receiver
         self._loop = asyncio.get_running_loop()
-        self._lines = LineReader(max_bytes)
+        self._lines = LineReader(max_bytes, slices=True)
         self._is_open = True
         self._noise = 0
         self._pretty_timer: asyncio.TimerHandle | None = None

@@ -1,0 +1,80 @@
+"""Finds the members of a message, and those of its result, in JSON that comes in parts. Sans-I/O.
+
+The JSON is checked elsewhere. Of broken JSON any members may come out.
+"""
+
+import re
+
+from msgspec import Struct
+
+DEEPER = 3
+"""So many brackets are open around what is no member of the message or of one of its members."""
+_TOKEN = re.compile(rb'"[^"]*"|[\[\]{}:,]')
+_QUOTE, _COLON, _COMMA = b'":,'
+_OPENING = b"[{"
+
+
+class Span(Struct, frozen=True, gc=False):
+    """Where the value of a member stands, with the blanks around it."""
+
+    key: bytes
+    """The name as it is written, with its quotes."""
+    start: int
+    end: int
+
+
+class MemberReader:
+    """Reads the parts that lie less than `DEEPER`; others need not be shown to it."""
+
+    def __init__(self) -> None:
+        self.outer: list[Span] = []
+        """Members of the message."""
+        self.inner: dict[int, list[Span]] = {}
+        """Members of those that are objects, by their place among `outer`."""
+        self._lists: list[list[Span] | None] = [None, self.outer, None]
+        """Where the members of each level go; None: it has none."""
+        self._keys = [b""] * DEEPER
+        self._starts = [-1] * DEEPER
+        """Where the value of a member begins, on each level; -1: its name is waited for."""
+
+    def read(self, data: bytes, clean: bytes, base: int, depth: int) -> None:
+        """Read a part, which begins where `depth` brackets are open and stands at `base` in the message.
+
+        It holds no part of a string. `clean`: the same without escaped quotes.
+        """
+        for found in _TOKEN.finditer(clean):
+            at = found.start()
+            token = clean[at]
+            if token in _OPENING:
+                depth += 1
+                if depth == 2:
+                    is_object = token == 0x7B and self._starts[1] >= 0
+                    self._lists[2] = self.inner.setdefault(len(self.outer), []) if is_object else None
+                    self._starts[2] = -1
+            elif depth >= DEEPER:
+                if token not in b'":,':
+                    depth -= 1
+            elif token == _QUOTE:
+                if self._starts[depth] < 0:
+                    self._keys[depth] = data[at : found.end()]
+            elif token == _COLON:
+                self._starts[depth] = base + at + 1
+            else:
+                self._end_value(depth, base + at)
+                if token != _COMMA:
+                    depth = max(0, depth - 1)
+
+    def waits_for_name(self, depth: int) -> bool:
+        """Whether a string that begins at this depth is the name of a member."""
+        return depth in (1, 2) and self._starts[depth] < 0
+
+    def name(self, depth: int, key: bytes) -> None:
+        """Take the name of the next member at this depth, which was too long to be read in one part."""
+        self._keys[depth] = key
+
+    def _end_value(self, depth: int, at: int) -> None:
+        if depth and self._starts[depth] >= 0:
+            members = self._lists[depth]
+            if members is not None:
+                members.append(Span(self._keys[depth], self._starts[depth], at))
+            self._starts[depth] = -1
