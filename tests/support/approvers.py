@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 import anyio
 import httpx2
 
+from mcpbridge.app.admin.control_client import ask, sockets
 from mcpbridge.app.admin.control_commands import approval_answers
-from mcpbridge.app.admin.control_socket import ask, publish, sockets
+from mcpbridge.app.admin.control_socket import publish
 from mcpbridge.app.admin.http_api import make_api
 from mcpbridge.config.schema import Settings
 from mcpbridge.downstream.revisions.request_meta import modern_client

@@ -50,6 +50,8 @@ from types import MappingProxyType
 
 RETRY_AFTER = "mcpbridge/retryAfter"
 """In `_meta` of a refused call: seconds until it may pass."""
+ERROR_NAME = "mcpbridge/error"
+"""In `_meta` of a failed call, or `data` of an error: which of the bridge's own errors it tells of, for programs."""
 
 
 class BridgeError(Exception):

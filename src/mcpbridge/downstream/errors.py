@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Raw
 
 from mcpbridge.base.errors import (
+    ERROR_NAME,
     AnswerTooLarge,
     BadRequest,
     BridgeError,
@@ -45,9 +46,6 @@ from mcpbridge.protocol.jsonrpc import encode, encode_error, encode_response
 
 NO_FACTS: Mapping[str, object] = MappingProxyType({})
 """Nothing to tell beside the text."""
-
-ERROR_NAME = "mcpbridge/error"
-"""In `_meta` of a failed call, or `data` of an error: which of the bridge's own errors it tells of, for programs."""
 
 
 def failed_call(text: str, name: str, *, modern: bool, facts: Mapping[str, object] = NO_FACTS) -> bytes:

@@ -15,7 +15,8 @@ import anyio
 import pytest
 
 from mcpbridge.app.admin import control_socket
-from mcpbridge.app.admin.control_socket import LARGEST_REQUEST, Answers, Document, ask_all, publish
+from mcpbridge.app.admin.control_client import LARGEST_REQUEST, Document, ask_all
+from mcpbridge.app.admin.control_socket import Answers, publish
 from mcpbridge.base.directories import runtime_directory
 from mcpbridge.base.errors import ConfigError
 from support.harness import eventually

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.app.admin.control_socket import ask
+from mcpbridge.app.admin.control_client import ask
 from mcpbridge.app.stdio_proxy.daemon_lock import is_served
 from support.harness import Command, Place, eventually, python_server
 from support.programs.daemon_process import connected, daemon, socket_of

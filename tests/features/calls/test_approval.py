@@ -14,7 +14,7 @@ import mcp_types as types
 import pytest
 from mcp import Client, StdioServerParameters
 
-from mcpbridge.app.admin.control_socket import ask_all
+from mcpbridge.app.admin.control_client import ask_all
 from mcpbridge.config.schema import Settings
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.pipeline.approvals.request import ApprovalRequest

@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from mcpbridge.app.admin.control_socket import ask_all
+from mcpbridge.app.admin.control_client import ask_all
 from mcpbridge.base.directories import runtime_directory
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.needs_restart import Reloaded

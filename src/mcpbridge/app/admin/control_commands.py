@@ -1,7 +1,8 @@
 """What every running bridge answers on its control socket, by the `do` of the request.
 
-`status`, `stats`, `reload`, `command`, `cache`, `clear_cache`, `approvals` and `decide`. A daemon answers a few more
-(`daemon/daemon.py`). How requests come and answers go is the business of `control_socket.py`.
+`status`, `stats`, `reload`, `command`, `cache`, `clear_cache`, `approvals`, `decide`, and what `tool_documents.py` has.
+A daemon answers a few more (`daemon/daemon.py`). How requests come and
+answers go is the business of `control_socket.py`.
 """
 
 import os
@@ -9,7 +10,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from mcpbridge.app.admin.approvals import decide, list_approvals
-from mcpbridge.app.admin.control_socket import Answers, Document
+from mcpbridge.app.admin.control_client import Document
+from mcpbridge.app.admin.control_socket import Answers
 from mcpbridge.app.admin.errors import Problem
 from mcpbridge.base.errors import BridgeError, UnknownName
 from mcpbridge.base.masking.known_values import Redactor, known_only, masked
@@ -73,7 +75,21 @@ def control_answers(
         "cache": cache,
         "clear_cache": clear_cache,
     }
-    return {**own, **approval_answers(bridge.approvals), **more}
+    return {**own, **_tool_answers(bridge, redact), **approval_answers(bridge.approvals), **more}
+
+
+def _tool_answers(bridge: Bridge, redact: Redactor) -> Answers:
+    """What commands ask about tools; loaded with the first such question, which is not at the start."""
+
+    def answering(do: str) -> Callable[[Document], Awaitable[Document]]:
+        async def answer(request: Document) -> Document:
+            from mcpbridge.app.admin.tool_documents import tool_answers
+
+            return await tool_answers(bridge, redact)[do](request)
+
+        return answer
+
+    return {do: answering(do) for do in ("list", "query", "search", "tokens", "tool")}
 
 
 async def management_command(bridge: Bridge, redact: Callable[[str], str], request: Document) -> Document:

@@ -10,41 +10,25 @@ import asyncio
 import json
 import os
 import socket
-import stat
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import cast
 
 import anyio
 
+from mcpbridge.app.admin.control_client import LARGEST_REQUEST, LONGEST_WAIT, STATUS, Document, check_private
 from mcpbridge.base.background_tasks import OwnedTasks, is_asked_to_end
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.log import get_logger
-from mcpbridge.base.units import show_bytes
-
-Document = Mapping[str, object]
-"""A JSON object: a request, or what is said to it."""
 
 Answers = Mapping[str, Callable[[Document], Document | Awaitable[Document]]]
 """What a bridge answers, by `do`; `status` is one of them."""
 
-SILENT = "silent"
-"""`code` of what is put in the place of a document by `ask`, where no answer of a bridge comes that can be read."""
-
-LONGEST_WAIT = 10.0
-"""Seconds for a peer to take, or to give, the document, unless it takes long to make. What did nothing for long may
-have to be read back into memory first, and does not hang."""
 _TIME_TO_ASK = 2.0
 """Seconds that a peer has to say what it wants: enough for a command on a busy machine."""
 _A_MOMENT = 0.3
 """Seconds until something is tried again, or given up."""
-LARGEST_REQUEST = 64 * 1024
-"""Bytes of a request, without the end of its line."""
-_LARGEST_DOCUMENT = 16 * 1024**2
-
-_STATUS: Document = {"do": "status"}
-_ENDED = "it ended before it had answered"
 
 
 @asynccontextmanager
@@ -153,7 +137,7 @@ async def _request(connected: socket.socket) -> bytes:
 
 async def _document(answers: Answers, line: bytes) -> bytes:
     try:
-        request: object = json.loads(line) if line else _STATUS
+        request: object = json.loads(line) if line else STATUS
     except (ValueError, RecursionError):
         request = None
     if not isinstance(request, dict):
@@ -177,100 +161,6 @@ def _error(code: str, message: str) -> bytes:
     return json.dumps({"pid": os.getpid(), "code": code, "error": message}).encode()
 
 
-# -- for commands
-
-
-def sockets(directory: Path) -> list[Path]:
-    """The sockets of this user's bridges, in order of process number; some may be of dead ones.
-
-    Raises:
-        ConfigError: someone else could have put them there.
-    """
-    if not directory.is_dir():
-        return []
-    _check_private(directory)
-    found = [path for path in directory.glob("*.sock") if path.stem.isdecimal()]  # the others are of daemons
-    return sorted(found, key=lambda path: (len(path.name), path.name))
-
-
-def ask_all(directory: Path, request: Document = _STATUS) -> list[Document]:
-    """What every running bridge of this user says. Sockets of dead ones are removed.
-
-    Raises:
-        ConfigError: someone else could have put sockets there.
-    """
-    found = [ask(path, request) for path in sockets(directory)]
-    return [document for document in found if document is not None]
-
-
-def ask(path: Path, request: Document, *, patience: float = LONGEST_WAIT) -> Document | None:
-    """What one bridge says to a request; `error` is in it if that is nothing useful. None: it is dead.
-
-    `patience`: seconds that it has for the answer.
-    """
-    try:
-        return _ask(path, request, patience)
-    except ConnectionRefusedError:
-        if not _is_alive(path):  # else it is about to listen, or not any more
-            path.unlink(missing_ok=True)
-        return None
-    except FileNotFoundError:
-        return None
-    except _Unread as error:
-        why = str(error)
-    except ConnectionError:
-        why = _ENDED
-    except OSError:
-        why = "it does not answer"
-    except (ValueError, RecursionError):
-        why = "its answer cannot be read"
-    return {"pid": int(path.stem) if path.stem.isdigit() else None, "code": SILENT, "error": why}
-
-
-class _Unread(Exception):
-    """There is no whole answer; says why."""
-
-
-def _is_alive(path: Path) -> bool:
-    """The process that a socket is named after may still be there."""
-    try:
-        os.kill(int(path.stem), 0)
-    except (ProcessLookupError, ValueError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _ask(path: Path, request: Document, patience: float) -> Document:
-    with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as connection:
-        connection.settimeout(patience)
-        connection.connect(str(path))
-        # Bridges of older releases read nothing, and what is unread when they close could cost us their answer.
-        words = b"" if request == _STATUS else json.dumps(dict(request)).encode() + b"\n"
-        with suppress(OSError):  # it may have answered and closed already
-            connection.sendall(words)
-            connection.shutdown(socket.SHUT_WR)
-        received = bytearray()
-        while piece := connection.recv(65536):
-            received += piece
-            if len(received) > _LARGEST_DOCUMENT:
-                raise _Unread(f"its answer is larger than {show_bytes(_LARGEST_DOCUMENT)}")
-    if not received:
-        raise _Unread(_ENDED)
-    document: object = json.loads(received)
-    if not isinstance(document, dict):
-        raise ValueError("the document is no object")
-    return cast("Document", document)
-
-
 def _make_private(directory: Path) -> None:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _check_private(directory)
-
-
-def _check_private(directory: Path) -> None:
-    found = directory.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        hint = "Remove it, or set XDG_RUNTIME_DIR to a directory of your own."
-        raise ConfigError("not a directory that only this user can use", file=str(directory), hint=hint)
+    check_private(directory)

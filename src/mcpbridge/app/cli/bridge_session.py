@@ -10,33 +10,30 @@ from typing import Any
 
 import anyio
 
+from mcpbridge.app.admin.tool_documents import absent, require_server
 from mcpbridge.app.cli.config.config_path import load_trusted
 from mcpbridge.app.cli.failures import CommandFailed, fail, failure_code, only_error, report
-from mcpbridge.app.cli.output import note, progress, visible
-from mcpbridge.app.cli.prompts import ask_at_terminal
-from mcpbridge.app.cli.server_states import State, fault, is_ready
+from mcpbridge.app.cli.output import is_at_terminal, note, progress, visible
+from mcpbridge.app.cli.prompts import answer_beside_the_loop, ask_at_terminal
+from mcpbridge.app.cli.server_states import State
 from mcpbridge.app.cli.signals import ended_by_signals
+from mcpbridge.app.cli.tools.session import taken
 from mcpbridge.app.daemon.handshake import project_uri
-from mcpbridge.app.exit_codes import OK, UNREACHABLE
+from mcpbridge.app.exit_codes import OK
 from mcpbridge.app.logging_setup import set_up_logs
 from mcpbridge.app.stdio_proxy.handshake import project_of
-from mcpbridge.base.errors import ConfigError
+from mcpbridge.base.directories import cache_directory
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.settings import LogSettings
-from mcpbridge.base.suggestions import nearest
 from mcpbridge.config.load import Loaded
-from mcpbridge.config.schema import Settings
-from mcpbridge.core.model import BUILTIN, TOOLS
+from mcpbridge.downstream.elicitation.program import ProgramAnswers
 from mcpbridge.engine.requests import RequestFailed
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.library.client.open_options import patient
-from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.upstream.manifest import Manifest
 
 Command = Callable[[Loaded, Redactor], Awaitable[int]]
 """The work of a command; returns the exit code."""
-
-_SEPARATORS = ("/", ".", "__")
-"""What can stand between a server's name and a tool's."""
 
 _QUIET = LogSettings(level="critical")
 """A command says in its own words what went wrong."""
@@ -83,11 +80,17 @@ async def _until_signalled(command: Command, loaded: Loaded, redact: Redactor) -
 
 @asynccontextmanager
 async def settle(
-    loaded: Loaded, redact: Redactor, servers: Sequence[str] | None = None, *, waits: bool = True
+    loaded: Loaded,
+    redact: Redactor,
+    servers: Sequence[str] | None = None,
+    *,
+    waits: bool = True,
+    remembers: bool = False,
 ) -> AsyncGenerator[Bridge]:
     """A bridge whose servers (all, or those named) and own tools are ready or have failed once.
 
-    `waits` False: only its own tools are waited for, while servers start.
+    `waits` False: only its own tools are waited for, while servers start. `remembers`: servers whose offers are known
+    from before are started by the first call only.
 
     Raises:
         ConfigError: there is no server of such a name.
@@ -96,17 +99,21 @@ async def settle(
     known = settings.servers
     if servers is not None:
         for name in servers:
-            is_tool = name in settings.tools
-            shows = f"It is a table of [tools]: `mcpbridge list --query 'server:{name} OR name:{name}'` shows it."
-            require_server(settings, name, hint=shows if is_tool else "")
+            require_server(settings, name)
         settings = settings.model_copy(update={"servers": {name: known[name] for name in servers}})
     enabled = [server for server in settings.servers.values() if not server.disabled]
     longest = max([settings.bridge.startup_wait, *(server.init_timeout for server in enabled)])
     # No other command finds this bridge, so who runs this one is the only person that can be asked.
     settings = settings.model_copy(update={"approval": settings.approval.model_copy(update={"ask": []})})
+    manifest = None
+    if remembers:
+        manifest = Manifest(cache_directory(os.environ) / "manifest")
+        settings = settings.model_copy(update={"daemon": settings.daemon.model_copy(update={"warm_up": 0})})
     async with Bridge(
         settings,
         redact=redact,
+        manifest=manifest,
+        answers=ProgramAnswers(answer_beside_the_loop) if is_at_terminal() else None,
         approver=ask_at_terminal,
         is_whole=servers is None,
         project=project_uri(project_here()),
@@ -129,20 +136,6 @@ async def _own_tools_settled(bridge: Bridge) -> None:
     bridge.catalog.flush()
 
 
-def require_server(settings: Settings, name: str, *, hint: str = "") -> ServerSettings:
-    """The server of this name. `hint`: what to do if there is none; empty: the nearest name, or all, are shown.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    known = settings.servers
-    if name not in known:
-        close = nearest(name, known, limit=1)
-        hint = hint or (f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(known) or 'none'}.")
-        raise ConfigError(f"no server is called {name!r}", file=settings.source, hint=hint)
-    return known[name]
-
-
 def project_here() -> str:
     """The directory of the project that a command works in, as `mcpbridge serve` would take it; empty: in none."""
     try:
@@ -157,37 +150,9 @@ def wanted_servers(bridge: Bridge) -> list[State]:
     return [server for server in bridge.status()["servers"] if not servers[server["name"]].disabled]
 
 
-def warn_of_absent(bridge: Bridge, *, only_servers: bool = False) -> None:
-    """Say what is missing from what is shown: servers, and tables of `[tools]` and packs that do not work.
-
-    Ends the command if nothing of what is configured works. `only_servers`: nothing but what servers have was asked
-    for. Built-in tools that lack something are no news: `check` and `status` tell of them.
-    """
-    servers, status = wanted_servers(bridge), bridge.status()
-    backends: list[State] = [] if only_servers else status["backends"]
-    absent = [server for server in servers if not is_ready(server)]
-    failed = [backend for backend in backends if backend["state"] != "ready"]
-    for server in absent:
-        note(f"{server['name']} is missing: {fault(server)}")
-    for backend in failed:
-        note(visible(f"{backend['name']} is missing: {backend['reason'] or 'it is starting'}"))
-    lacking = {tool["name"] for tool in status["inactive"]}
-    has_own = not only_servers and any(name not in lacking for name in bridge.settings.builtin.enable)
-    if (absent or failed) and len(absent) == len(servers) and len(failed) == len(backends) and not has_own:
-        what = "no server could be reached" if absent else "no tool works"
-        fail(UNREACHABLE, what, "`mcpbridge check` tells more.")
-
-
-def warn_of_owners(bridge: Bridge, tool: str) -> None:
-    """Say what does not work that could have a tool of this name, which is not there; end the command if nothing works.
-
-    Where its name tells whose it is, nothing is said of others; the answer to the call tells why that one fails.
-    """
-    singles = {*bridge.backends.names(), *bridge.settings.builtin.enable}
-    owners = (*singles, *bridge.settings.servers)
-    is_told = tool.startswith(tuple(owner + separator for owner in owners for separator in _SEPARATORS))
-    if not is_told and tool.removeprefix(f"{TOOLS}/").removeprefix(f"{BUILTIN}/") not in singles:
-        warn_of_absent(bridge)
+def warn_of_absent(bridge: Bridge) -> None:
+    """Say what is missing from what is shown, and end the command if nothing of what is configured works."""
+    taken(absent(bridge))
 
 
 async def ask(bridge: Bridge, method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -196,15 +161,3 @@ async def ask(bridge: Bridge, method: str, params: dict[str, Any]) -> dict[str, 
         return await bridge.request(method, params)
     except RequestFailed as error:
         fail(failure_code(error.data), visible(str(error)))
-
-
-async def all_pages(bridge: Bridge, kind: str, method: str) -> list[dict[str, Any]]:
-    """Every entry of a listing; `kind` is the member that holds them."""
-    entries: list[dict[str, Any]] = []
-    params: dict[str, Any] = {}
-    while True:
-        page = await ask(bridge, method, params)
-        entries += page.get(kind, [])
-        if not page.get("nextCursor"):
-            return entries
-        params = {"cursor": page["nextCursor"]}

@@ -8,7 +8,6 @@ import click
 
 from mcpbridge.app.cli.failures import report
 from mcpbridge.app.exit_codes import INTERRUPTED
-from mcpbridge.base.suggestions import nearest
 from mcpbridge.base.version import __version__
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -85,6 +84,8 @@ class _Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
+            from mcpbridge.base.suggestions import nearest
+
             close = nearest(name, COMMANDS, limit=1)
             hint = f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(COMMANDS)}."
             ctx.fail(f"No such command {name!r}. {hint}")

@@ -7,9 +7,8 @@ from typing import NoReturn, cast
 
 from mcpbridge.app.cli.server_states import State
 from mcpbridge.app.exit_codes import INTERRUPTED, TIMED_OUT, TOOL_ERROR, UNREACHABLE, USAGE
-from mcpbridge.base.errors import BridgeError, ConfigError
+from mcpbridge.base.errors import ERROR_NAME, BridgeError, ConfigError
 from mcpbridge.base.masking.known_values import Redactor
-from mcpbridge.downstream.errors import ERROR_NAME
 
 
 class CommandFailed(Exception):

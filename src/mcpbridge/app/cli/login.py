@@ -12,7 +12,8 @@ from contextlib import asynccontextmanager
 
 import click
 
-from mcpbridge.app.cli.bridge_session import require_server, run
+from mcpbridge.app.admin.tool_documents import require_server
+from mcpbridge.app.cli.bridge_session import run
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, config_option
 from mcpbridge.app.cli.output import note, print_json, visible

@@ -8,6 +8,7 @@ import base64
 import binascii
 import json
 import re
+import shutil
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -96,16 +97,45 @@ def _print_rich(titles: Sequence[str], rows: Sequence[Sequence[str]], wraps: str
     Console().print(table)
 
 
-@contextmanager
-def progress(text: str) -> Generator[None]:
-    """Show on standard error that something goes on, if a person is looking."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
+def is_at_terminal() -> bool:
+    """A person can be asked: what they type is read, and what is asked is seen."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
-    with Console(stderr=True).status(text):
-        yield
+
+class StatusLine:
+    """One line on standard error that says what goes on, while a person is looking; in a pipe it is silent."""
+
+    def __init__(self) -> None:
+        self._is_seen = sys.stderr.isatty()
+        self._width = 0
+
+    def show(self, text: str) -> None:
+        """Show this text in place of the one before."""
+        if self._is_seen and text:
+            text = first_line(text, shutil.get_terminal_size().columns - 1)
+            self._write(f"\r{text.ljust(self._width)}")
+            self._width = len(text)
+
+    def clear(self) -> None:
+        """Make room for other output."""
+        if self._width:
+            self._write(f"\r{' ' * self._width}\r")
+            self._width = 0
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+@contextmanager
+def progress(text: str = "") -> Generator[StatusLine]:
+    """Show on standard error that something goes on, if a person is looking. Gone at the end."""
+    line = StatusLine()
+    line.show(text)
+    try:
+        yield line
+    finally:
+        line.clear()
 
 
 def show_contents(blocks: Sequence[Block]) -> None:

@@ -8,13 +8,15 @@ import asyncio
 import re
 import sys
 import threading
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 import click
 
 from mcpbridge.app.cli.failures import fail
-from mcpbridge.app.cli.output import visible
+from mcpbridge.app.cli.output import is_at_terminal, visible
+from mcpbridge.app.cli.tools.questions import answer_question
 from mcpbridge.app.exit_codes import USAGE
 from mcpbridge.base.errors import ApprovalUnavailable
 from mcpbridge.pipeline.approvals.request import ApprovalRequest, readable_arguments
@@ -27,7 +29,7 @@ async def ask_at_terminal(request: ApprovalRequest) -> bool:
         ApprovalUnavailable: there is no terminal.
     """
     why = f" ({request.reason})" if request.reason else ""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not is_at_terminal():
         refused = ApprovalUnavailable(
             f"A person has to approve calls of {request.tool}{why}, and this command runs without a terminal"
         )
@@ -44,25 +46,35 @@ async def ask_at_terminal(request: ApprovalRequest) -> bool:
     return (await _line()).strip().lower() in ("y", "yes")
 
 
+async def answer_beside_the_loop(params: dict[str, Any]) -> dict[str, Any]:
+    """A question of a server, answered by the person at the terminal. See `answer_question`."""
+    return await _in_thread(partial(answer_question, params))
+
+
 async def _line() -> str:
-    """The next line of standard input. A thread waits for it that does not keep the program from ending."""
-    loop = asyncio.get_running_loop()
-    line: asyncio.Future[str] = loop.create_future()
-
-    def deliver(text: str) -> None:
-        if not line.done():
-            line.set_result(text)
-
-    def read() -> None:
-        text = sys.stdin.readline()
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(deliver, text)
-
-    threading.Thread(target=read, name="terminal", daemon=True).start()
-    return await line
+    """The next line of standard input."""
+    return await _in_thread(sys.stdin.readline)
 
 
 T = TypeVar("T")
+
+
+async def _in_thread(read: Callable[[], T]) -> T:
+    """What it returns, from a thread that does not keep the program from ending."""
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[T] = loop.create_future()
+
+    def deliver(value: T) -> None:
+        if not outcome.done():
+            outcome.set_result(value)
+
+    def work() -> None:
+        value = read()
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(deliver, value)
+
+    threading.Thread(target=work, name="terminal", daemon=True).start()
+    return await outcome
 
 
 def choose(question: str, options: Sequence[T]) -> list[T]:
@@ -101,6 +113,6 @@ def person_agrees(question: str, *, yes: bool) -> bool:
     """Whether a person agrees; `yes`: they have said so before. Without a terminal the command ends."""
     if yes:
         return True
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not is_at_terminal():
         fail(USAGE, "a person has to agree to this, and the command runs without a terminal", "Say --yes.")
     return click.confirm(question, default=True, err=True)

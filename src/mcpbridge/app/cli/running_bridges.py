@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, NoReturn, cast
 
-from mcpbridge.app.admin.control_socket import LONGEST_WAIT, SILENT, Document, ask, sockets
+from mcpbridge.app.admin.control_client import LONGEST_WAIT, SILENT, Document, ask, sockets
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.exit_codes import TIMED_OUT, UNREACHABLE, USAGE
 from mcpbridge.app.stdio_proxy.daemon_lock import claim, connect, holder, socket_path

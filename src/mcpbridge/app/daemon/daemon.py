@@ -16,7 +16,8 @@ import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mcpbridge.app.admin.control_socket import Answers, Document
+from mcpbridge.app.admin.control_client import Document
+from mcpbridge.app.admin.control_socket import Answers
 from mcpbridge.app.daemon.client_variables import adopted, more_network, more_places
 from mcpbridge.app.daemon.handshake import Hello
 from mcpbridge.app.daemon.idle_exit import Idling

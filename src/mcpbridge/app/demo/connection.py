@@ -14,7 +14,7 @@ from mcp.client.session import ElicitationFnT
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import CallToolResult, Implementation, TextContent, TextResourceContents, Tool
 
-from mcpbridge.app.admin.control_socket import ask_all
+from mcpbridge.app.admin.control_client import ask_all
 from mcpbridge.app.demo.bill import count_tokens
 from mcpbridge.app.demo.cast import Cast, ToolCall
 from mcpbridge.base.directories import runtime_directory

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from mcpbridge.app.admin.control_socket import ask_all
+from mcpbridge.app.admin.control_client import ask_all
 from mcpbridge.app.doctor.config_file import Source
 from mcpbridge.app.doctor.finding import Finding
 from mcpbridge.app.doctor.known_failures import recognise

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import click
 
-from mcpbridge.app.admin.control_socket import ask, sockets
+from mcpbridge.app.admin.control_client import ask, sockets
 from mcpbridge.app.admin.errors import Problem
 from mcpbridge.app.cli.calls.store import KeptApprovals
 from mcpbridge.app.cli.failures import CommandFailed, fail

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import click
 
-from mcpbridge.app.admin.control_socket import ask_all
+from mcpbridge.app.admin.control_client import ask_all
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option
 from mcpbridge.app.cli.output import first_line, note, print_json, print_table, size_text

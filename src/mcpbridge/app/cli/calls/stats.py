@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import click
 
-from mcpbridge.app.admin.control_socket import Document, ask_all
+from mcpbridge.app.admin.control_client import Document, ask_all
 from mcpbridge.app.admin.stats import BY, accounts_of
 from mcpbridge.app.cli.bridge_session import run
 from mcpbridge.app.cli.calls.store import absence, result_stores

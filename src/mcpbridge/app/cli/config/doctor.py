@@ -18,6 +18,7 @@ import click
 from anyio import to_thread
 from msgspec.structs import replace as replace_struct
 
+from mcpbridge.app.admin.tool_documents import require_server
 from mcpbridge.app.cli import bridge_session
 from mcpbridge.app.cli.config.config_path import load_only_to_look, load_trusted
 from mcpbridge.app.cli.failures import fail
@@ -339,7 +340,7 @@ def _wanted(loaded: Loaded, names: Sequence[str]) -> Mapping[str, ServerSettings
         ConfigError: there is no server of such a name.
     """
     if names:
-        return {name: bridge_session.require_server(loaded.settings, name) for name in dict.fromkeys(names)}
+        return {name: require_server(loaded.settings, name) for name in dict.fromkeys(names)}
     return {name: server for name, server in loaded.settings.servers.items() if not server.disabled}
 
 

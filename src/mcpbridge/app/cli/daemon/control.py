@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import click
 
-from mcpbridge.app.admin.control_socket import SILENT, Document
+from mcpbridge.app.admin.control_client import SILENT, Document
 from mcpbridge.app.cli.config.config_path import config_path, load_trusted
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, config_option

@@ -6,7 +6,7 @@ from typing import cast
 
 import click
 
-from mcpbridge.app.admin.control_socket import SILENT, Document, ask_all
+from mcpbridge.app.admin.control_client import SILENT, Document, ask_all
 from mcpbridge.app.cli.config.overlay import describe_change
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option

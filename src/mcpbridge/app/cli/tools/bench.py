@@ -14,12 +14,12 @@ import click
 from anyio.lowlevel import checkpoint
 from msgspec.structs import replace
 
+from mcpbridge.app.admin.tool_documents import answer_of_find_tools, require_server
 from mcpbridge.app.cli import bridge_session
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, config_option
 from mcpbridge.app.cli.output import first_line, note, print_json, print_table, progress
 from mcpbridge.app.cli.output import visible as printable
-from mcpbridge.app.cli.tools.search import found_text
 from mcpbridge.app.exit_codes import OK, TOOL_ERROR, USAGE
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.catalog.listing.exposure import Shown
@@ -161,7 +161,9 @@ class Bench:
         answers: list[int] = []
         for asked in queries[::every]:
             answers.append(
-                count(await found_text(self._bridge, self._client, {"query": asked.text, "limit": self._limit}))
+                count(
+                    await answer_of_find_tools(self._bridge, self._client, {"query": asked.text, "limit": self._limit})
+                )
             )
             await checkpoint()
         exposing, audience = self._bridge.tool_search.exposing, self._bridge.policy.audience(_NAME, "")
@@ -373,7 +375,7 @@ def routing(
 
     async def measuring(loaded: Loaded, redact: Redactor) -> int:
         if server is not None:
-            bridge_session.require_server(loaded.settings, server)
+            require_server(loaded.settings, server)
         async with bridge_session.settle(loaded, redact) as bridge:
             bridge_session.warn_of_absent(bridge)
             bench = Bench(bridge, limit or bridge.settings.search.limit)

@@ -5,21 +5,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
-import msgspec
 
-from mcpbridge.app.cli import bridge_session
 from mcpbridge.app.cli.failures import failure_code
-from mcpbridge.app.cli.options import as_json_option, config_option
-from mcpbridge.app.cli.output import print_json, print_text, show_contents
+from mcpbridge.app.cli.options import as_json_option, config_option, standalone_option
+from mcpbridge.app.cli.output import is_at_terminal, print_json, print_text, show_contents
 from mcpbridge.app.cli.tools.arguments import from_json, from_words
-from mcpbridge.app.cli.tools.tool_owner import owner_of
+from mcpbridge.app.cli.tools.run_session import run
+from mcpbridge.app.cli.tools.session import Session
 from mcpbridge.app.exit_codes import OK
-from mcpbridge.base.errors import UnknownName
-from mcpbridge.base.masking.known_values import Redactor
-from mcpbridge.config.load import Loaded
-from mcpbridge.library.bridge import Bridge
-from mcpbridge.protocol.meta import TRANSFORM, WHOLE
-from mcpbridge.sandbox.javascript.scripts import transform_suffix
+
+TRANSFORM, WHOLE, APPROVALS = "mcpbridge/transform", "mcpbridge/results", "mcpbridge/approvals"
+"""As in `protocol/meta.py`, whose import takes longer than the rest; a test compares them."""
 
 
 @click.command("call")
@@ -30,6 +26,7 @@ from mcpbridge.sandbox.javascript.scripts import transform_suffix
 @click.option("--raw", is_flag=True, help="Print the whole result as one JSON document.")
 @click.option("--fit", is_flag=True, help="Print what a model would see: a large result is kept and previewed.")
 @click.option("--transform", metavar="SCRIPT", help="Print what this JavaScript makes of `result`.")
+@standalone_option
 def call_command(
     *,
     tool: str,
@@ -39,6 +36,7 @@ def call_command(
     raw: bool,
     fit: bool,
     transform: str | None,
+    standalone: bool,
 ) -> int:
     """Call TOOL, by the name that `list` shows, or as SERVER/TOOL.
 
@@ -51,61 +49,31 @@ def call_command(
     if given is not None and words:
         raise click.UsageError("Give the arguments as KEY=VALUE or with --json, not both.")
 
-    if (suffixed := transform_suffix(tool)) is not None:
-        tool, transform = suffixed[0], transform or suffixed[1]
+    if "|" in tool:
+        from mcpbridge.sandbox.javascript.scripts import transform_suffix
+
+        if (suffixed := transform_suffix(tool)) is not None:
+            tool, transform = suffixed[0], transform or suffixed[1]
     meta = {TRANSFORM: transform} if transform else {} if fit else {WHOLE: "whole"}
-    text = sys.stdin.read() if given == "-" else given  # before there is a loop, which it would hold up
+    if not is_at_terminal():
+        meta[APPROVALS] = "pause"  # nobody sees that a person has to agree: the call ends, and says how
+    text = sys.stdin.read() if given == "-" else given
+    arguments = None if text is None else from_json(text)
+    from_words(words, {})  # what is wrong with them is said before anything is started
 
-    async def calling(loaded: Loaded, redact: Redactor) -> int:
-        arguments = None if text is None else from_json(text)
-        from_words(words, {})  # what is wrong with them is said before anything is started
-        owner = owner_of(loaded.settings, tool)
-        if owner.is_own:
-            async with bridge_session.settle(loaded, redact, owner.servers, waits=False) as bridge:
-                if (schema := _own_schema_of(bridge, tool)) is not None:
-                    return await _call(bridge, arguments, schema)
-                if owner.servers is not None:
-                    bridge_session.warn_of_owners(bridge, tool)
-                    return await _call(bridge, arguments, {})  # which says why there is none
-        elif owner.servers:
-            async with bridge_session.settle(loaded, redact, owner.servers) as bridge:
-                if (schema := await _schema_of(bridge, tool)) is not None:
-                    return await _call(bridge, arguments, schema)
-                bridge_session.warn_of_absent(bridge, only_servers=True)  # ends here if none of them is there
-        async with bridge_session.settle(loaded, redact) as bridge:
-            if (schema := await _schema_of(bridge, tool)) is None:
-                bridge_session.warn_of_owners(bridge, tool)
-            return await _call(bridge, arguments, schema or {})
+    async def calling(session: Session) -> int:
+        known = await session.ask("tool", name=tool)
+        called = from_words(words, known.get("schema") or {}) if arguments is None else arguments
+        params = {"name": tool, "arguments": called, **({"_meta": meta} if meta else {})}
+        return _print(await session.request("tools/call", params), raw=raw)
 
-    async def _call(bridge: Bridge, arguments: dict[str, Any] | None, schema: dict[str, Any]) -> int:
-        arguments = from_words(words, schema) if arguments is None else arguments
-        params = {"name": tool, "arguments": arguments, **({"_meta": meta} if meta else {})}
-        result = await bridge_session.ask(bridge, "tools/call", params)
-        return _print(result, raw=raw)
+    async def alone(loaded: Any, redact: Any) -> int:
+        from mcpbridge.app.cli.tools.own_session import call_alone
 
-    return bridge_session.run(calling, config, as_json=raw or given is not None)
+        inner = arguments if arguments is not None else from_words(words, {})
+        return await call_alone(tool, inner, calling, loaded, redact)
 
-
-async def _schema_of(bridge: Bridge, tool: str) -> dict[str, Any] | None:
-    """The input schema of the tool that `tool` probably names; only for reading arguments, the bridge resolves it."""
-    ends = tuple(tool.replace(separator, "__", 1) for separator in ("/", "."))
-    for entry in await bridge_session.all_pages(bridge, "tools", "tools/list"):
-        name = str(entry.get("name"))
-        if name == tool or name in ends or name.endswith(f"__{tool}"):
-            return entry.get("inputSchema") or {}
-    return None
-
-
-def _own_schema_of(bridge: Bridge, tool: str) -> dict[str, Any] | None:
-    """The same of a tool that no server has, without waiting for servers that start."""
-    try:
-        found = bridge.catalog.snapshot.tool(tool)
-    except UnknownName:
-        return None
-    if found.server in bridge.settings.servers:
-        return None
-    schema: Any = msgspec.json.decode(found.definition).get("inputSchema")
-    return schema or {}
+    return run(calling, config, standalone=standalone, as_json=raw or given is not None, alone=alone)
 
 
 def _print(result: dict[str, Any], *, raw: bool) -> int:
@@ -126,16 +94,21 @@ def _print(result: dict[str, Any], *, raw: bool) -> int:
 @click.argument("uri")
 @config_option
 @as_json_option
-def read_command(*, uri: str, config: str | None, as_json: bool) -> int:
+@standalone_option
+def read_command(*, uri: str, config: str | None, as_json: bool, standalone: bool) -> int:
     """Print the resource URI, as `list --resources` shows it. Binary contents go to a file or pipe as they are."""
 
-    async def reading(loaded: Loaded, redact: Redactor) -> int:
-        async with bridge_session.settle(loaded, redact) as bridge:
-            result = await bridge_session.ask(bridge, "resources/read", {"uri": uri})
-            if as_json:
-                print_json(result)
-            else:
-                show_contents(result.get("contents", []))
-        return 0
+    async def reading(session: Session) -> int:
+        result = await session.request("resources/read", {"uri": uri})
+        if as_json:
+            print_json(result)
+        else:
+            show_contents(result.get("contents", []))
+        return OK
 
-    return bridge_session.run(reading, config, as_json=as_json)
+    async def alone(loaded: Any, redact: Any) -> int:
+        from mcpbridge.app.cli.tools.own_session import read_alone
+
+        return await read_alone(uri, reading, loaded, redact)
+
+    return run(reading, config, standalone=standalone, as_json=as_json, alone=alone)

@@ -1,37 +1,15 @@
 """`mcpbridge list`: what the servers offer, merged, under the names that clients see."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import click
 
-from mcpbridge.app.cli import bridge_session
-from mcpbridge.app.cli.failures import fail
-from mcpbridge.app.cli.options import as_json_option, config_option
+from mcpbridge.app.cli.options import as_json_option, config_option, standalone_option
 from mcpbridge.app.cli.output import first_line, print_json, print_table
-from mcpbridge.app.exit_codes import USAGE
-from mcpbridge.base.masking.known_values import Redactor
-from mcpbridge.catalog.search.query_filters import QueryProblem
-from mcpbridge.config.load import Loaded
-from mcpbridge.library.bridge import Bridge
-
-
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """One of the lists that MCP has."""
-
-    key: str
-    """The member of the answer that holds the list; also its title."""
-    method: str
-    name: str
-    """The member of an entry that a person identifies it by."""
-
-
-_TOOLS = _Kind("tools", "tools/list", "name")
-_RESOURCES = _Kind("resources", "resources/list", "uri")
-_TEMPLATES = _Kind("resourceTemplates", "resources/templates/list", "uriTemplate")
-_PROMPTS = _Kind("prompts", "prompts/list", "name")
+from mcpbridge.app.cli.tools.run_session import run
+from mcpbridge.app.cli.tools.session import Session
+from mcpbridge.app.exit_codes import OK
 
 
 @click.command("list")
@@ -42,6 +20,7 @@ _PROMPTS = _Kind("prompts", "prompts/list", "name")
 @click.option("--prompts", is_flag=True, help="List prompts instead of tools.")
 @click.option("--query", metavar="QUERY", help="Only tools for which this holds: `tag:nlp OR server:github`.")
 @click.option("--all", "everything", is_flag=True, help="List tools, resources, templates and prompts.")
+@standalone_option
 def list_command(
     *,
     config: str | None,
@@ -51,6 +30,7 @@ def list_command(
     prompts: bool,
     query: str | None,
     everything: bool,
+    standalone: bool,
 ) -> int:
     """List what the servers offer, under the names that clients see.
 
@@ -62,58 +42,55 @@ def list_command(
     \u0008
     mcpbridge list --query 'remote AND tag:billing NOT server:test*'
     """
-    kinds = [_RESOURCES, _TEMPLATES] * resources + [_PROMPTS] * prompts
+    kinds = ["resources", "resourceTemplates"] * resources + ["prompts"] * prompts
     if everything:
-        kinds = [_TOOLS, _RESOURCES, _TEMPLATES, _PROMPTS]
+        kinds = ["tools", "resources", "resourceTemplates", "prompts"]
 
     if query is not None and kinds:
         raise click.UsageError("--query is about tools: it does not go with --resources, --prompts and --all")
 
-    async def listing(loaded: Loaded, redact: Redactor) -> int:
-        async with bridge_session.settle(loaded, redact, [server] if server else None) as bridge:
-            lists_tools = not kinds or everything
-            bridge_session.warn_of_absent(bridge, only_servers=server is not None or not lists_tools)
-            if query is not None:
-                await bridge.startup.settled()
-                _print_found(bridge, query, as_json=as_json)
-                return 0
-            await _print(bridge, kinds or [_TOOLS], as_json=as_json)
-        return 0
+    async def listing(session: Session) -> int:
+        if query is not None:
+            found = await session.ask("query", query=query, server=server or "")
+            _print_found(found["tools"], as_json=as_json)
+            return OK
+        shown = {"kinds": kinds or ["tools"], "server": server or "", "whole": as_json}
+        lists = (await session.ask("list", project=session.project, **shown))["lists"]
+        if as_json:
+            print_json(lists)
+        else:
+            _print(lists)
+        return OK
 
-    return bridge_session.run(listing, config, as_json=as_json)
+    return run(listing, config, standalone=standalone, as_json=as_json, servers=[server] if server else None)
 
 
-def _print_found(bridge: Bridge, query: str, *, as_json: bool) -> None:
-    try:
-        found = bridge.representations(query)
-    except QueryProblem as problem:
-        fail(USAGE, str(problem))
+def _print_found(found: list[Mapping[str, Any]], *, as_json: bool) -> None:
     if as_json:
-        print_json({"tools": [one.as_json() for one in found]})
+        print_json({"tools": found})
     elif found:
-        rows = [[one.name, one.sub_type, ", ".join(one.tags), first_line(one.description, 100)] for one in found]
+        rows = [
+            [one["name"], one["sub_type"], ", ".join(one["tags"]), first_line(one["description"], _WIDTH)]
+            for one in found
+        ]
         print_table(["Tool", "Kind", "Tags", "Description"], rows)
     else:
         print("no tools")
 
 
-async def _print(bridge: Bridge, kinds: Sequence[_Kind], *, as_json: bool) -> None:
-    found = {kind: await bridge_session.all_pages(bridge, kind.key, kind.method) for kind in kinds}
-    if as_json:
-        print_json({kind.key: entries for kind, entries in found.items()})
-        return
-    for number, (kind, entries) in enumerate(found.items()):
-        if len(found) > 1:
-            print(f"{'' if number == 0 else chr(10)}{_spaced(kind.key)} ({len(entries)})")
+def _print(lists: Mapping[str, list[Mapping[str, str]]]) -> None:
+    for number, (kind, entries) in enumerate(lists.items()):
+        if len(lists) > 1:
+            print(f"{'' if number == 0 else chr(10)}{_spaced(kind)} ({len(entries)})")
         if entries:
-            print_table([_spaced(kind.key).capitalize(), "Description"], [_row(kind, entry) for entry in entries])
-        elif len(found) == 1:
-            print(f"no {_spaced(kind.key)}")
+            rows = [[entry["name"], first_line(entry["description"], _WIDTH)] for entry in entries]
+            print_table([_spaced(kind).capitalize(), "Description"], rows)
+        elif len(lists) == 1:
+            print(f"no {_spaced(kind)}")
 
 
-def _row(kind: _Kind, entry: dict[str, Any]) -> list[str]:
-    told = entry.get("description") or entry.get("title") or (entry.get("name") if kind.name != "name" else "") or ""
-    return [str(entry.get(kind.name, "")), first_line(str(told), 100)]
+_WIDTH = 100
+"""Characters of a description."""
 
 
 def _spaced(key: str) -> str:

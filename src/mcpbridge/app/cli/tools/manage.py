@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from mcpbridge.app.admin.control_client import LARGEST_REQUEST, SILENT, Document
 from mcpbridge.app.admin.control_commands import management_command
-from mcpbridge.app.admin.control_socket import LARGEST_REQUEST, SILENT, Document
 from mcpbridge.app.cli import bridge_session
 from mcpbridge.app.cli.config.config_path import config_path
 from mcpbridge.app.cli.failures import fail

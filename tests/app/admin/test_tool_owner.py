@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from mcpbridge.app.admin.tool_owner import owner_of
 from mcpbridge.app.cli.failures import CommandFailed
-from mcpbridge.app.cli.tools.tool_owner import owner_of
 from mcpbridge.config.load import read
 from support.harness import Place, python_server
 

@@ -19,7 +19,7 @@ from mcpbridge.tools.settings import pack_name
 _SEPARATORS = ("/", ".", "__")
 """What can stand between a server's name and a tool's."""
 
-_OVER_ALL = frozenset({"find_tools", "describe_tools", "call_tool", "run_code"})
+OVER_ALL = frozenset({"find_tools", "describe_tools", "call_tool", "run_code"})
 """Tools of the bridge that are about the tools of servers."""
 
 _WITHOUT_CODE = ("command", "endpoint", "openapi", "grpc")
@@ -50,7 +50,7 @@ def owner_of(settings: Settings, name: str) -> Owner:
     head, slash, rest = name.partition("/")
     plain = rest if slash and head in OWN else name
     if (bare := _after(name, (BRIDGE,)) or name) in RESERVED or bare != name:
-        return Owner(None if bare in _OVER_ALL else [], is_own=bare not in _OVER_ALL)
+        return Owner(None if bare in OVER_ALL else [], is_own=bare not in OVER_ALL)
     if _after(name, (BUILTIN,)) or plain in (*settings.builtin.enable, *(NAMES if head == BUILTIN else ())):
         return Owner([], is_own=True)
     table = plain if plain in settings.tools else _longest(name, settings.tools)

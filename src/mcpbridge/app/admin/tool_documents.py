@@ -1,0 +1,339 @@
+"""What `mcpbridge list`, `search`, `tokens` and `call` ask a bridge about its tools, as JSON documents.
+
+A daemon answers them on its control socket, and a command that runs a bridge of its own asks the same functions, so
+both print the same. Each document may have `notes`, lines for the person beside the result, and `failure`, with which
+the command ends: `code` (an exit code), `message` and `advice`.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
+
+import anyio
+import msgspec
+from msgspec import Raw
+
+from mcpbridge.app.admin.control_client import Document
+from mcpbridge.app.admin.tool_owner import owner_of
+from mcpbridge.app.cli.failures import CommandFailed, failure_code
+from mcpbridge.app.cli.output import first_line, visible
+from mcpbridge.app.cli.server_states import State, fault
+from mcpbridge.app.exit_codes import OK, TOOL_ERROR, UNREACHABLE, USAGE
+from mcpbridge.base.errors import ConfigError, UnknownName
+from mcpbridge.base.masking.known_values import Redactor
+from mcpbridge.base.suggestions import nearest
+from mcpbridge.config.schema import Settings
+from mcpbridge.core.model import BRIDGE, BUILTIN, TOOLS, Call
+from mcpbridge.downstream.client import Client
+from mcpbridge.library.bridge import Bridge
+from mcpbridge.library.client.open_options import STARTUP_SECONDS
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.json_values import decoded
+from mcpbridge.protocol.jsonrpc import Frame, encode
+from mcpbridge.protocol.revisions import LATEST_LEGACY
+from mcpbridge.results.token_count import Tokenizer
+from mcpbridge.upstream.settings import ServerSettings
+
+_SEPARATORS = ("/", ".", "__")
+"""What can stand between a server's name and a tool's."""
+
+_METHODS = {
+    "tools": ("tools/list", "name"),
+    "resources": ("resources/list", "uri"),
+    "resourceTemplates": ("resources/templates/list", "uriTemplate"),
+    "prompts": ("prompts/list", "name"),
+}
+"""By the member of the answer that holds the list: the method, and the member that identifies an entry."""
+
+_SPOKEN = ("notes", "failure")
+"""Members that tell of failures, in which secrets are masked; the rest is what tools are, as clients get it."""
+
+_LONGEST = 200
+"""Characters of a description in a list that is for people; they are shown fewer."""
+
+
+def tool_answers(bridge: Bridge, redact: Redactor) -> Mapping[str, Callable[[Document], Awaitable[Document]]]:
+    """The answers of this bridge by `do`: `list`, `query`, `search`, `tokens`, `tool`."""
+
+    def safe(answer: Callable[[Bridge, Document], Awaitable[Document]]) -> Callable[[Document], Awaitable[Document]]:
+        async def answered(request: Document) -> Document:
+            try:
+                document = await answer(bridge, request)
+            except (CommandFailed, ConfigError) as error:
+                code = error.code if isinstance(error, CommandFailed) else USAGE
+                document = {"failure": {"code": code, "message": str(error), "advice": error.advice}}
+            return {**document, **redact.values_of({key: document[key] for key in _SPOKEN if key in document})}
+
+        return answered
+
+    return {name: safe(answer) for name, answer in _ANSWERS.items()}
+
+
+async def settled(bridge: Bridge, server: str = "") -> None:
+    """Return when the servers (or this one) are ready, known from before, or have failed once."""
+    servers = bridge.settings.servers
+    if server:
+        require_server(bridge.settings, server)
+    enabled = [one for name, one in servers.items() if not one.disabled and server in ("", name)]
+    longest = max([STARTUP_SECONDS, *(one.init_timeout for one in enabled)]) + 1
+    if not server:
+        await bridge.settled(longest)
+        return
+    with anyio.move_on_after(longest):
+        while (upstream := bridge.pool.upstreams.get(server)) is not None and not upstream.has_settled:
+            await upstream.connection.stepped()
+    bridge.catalog.flush()
+
+
+def require_server(settings: Settings, name: str, *, hint: str = "") -> ServerSettings:
+    """The server of this name. `hint`: what to do if there is none; empty: the nearest name, or all, are shown.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    known = settings.servers
+    if name not in known:
+        if name in settings.tools:
+            hint = (
+                hint or f"It is a table of [tools]: `mcpbridge list --query 'server:{name} OR name:{name}'` shows it."
+            )
+        close = nearest(name, known, limit=1)
+        hint = hint or (f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(known) or 'none'}.")
+        raise ConfigError(f"no server is called {name!r}", file=settings.source, hint=hint)
+    return known[name]
+
+
+def absent(bridge: Bridge, *, only_servers: bool = False, server: str = "") -> dict[str, Any]:
+    """What is missing from what is shown: servers, and tables of `[tools]` and packs that do not work.
+
+    `failure` if nothing of what is configured works. `only_servers`: nothing but what servers have was asked for;
+    `server`: what this one has. Built-in tools that lack something are no news: `check` and `status` tell of them.
+    """
+    status = bridge.status()
+    servers: list[State] = [
+        one for one in status["servers"] if one["state"] != "disabled" and server in ("", one["name"])
+    ]
+    backends: list[State] = [] if only_servers else status["backends"]
+    missing = [one for one in servers if not _works(one)]
+    failed = [one for one in backends if one["state"] != "ready"]
+    notes = [f"{one['name']} {'does not work now' if one['tools'] else 'is missing'}: {fault(one)}" for one in missing]
+    notes += [visible(f"{one['name']} is missing: {one['reason'] or 'it is starting'}") for one in failed]
+    if (error := status["config_error"]) is not None:
+        notes.insert(0, f"the configuration is wrong, and the one before stays in effect: {error['message']}")
+    lacking = {tool["name"] for tool in status["inactive"]}
+    has_own = not only_servers and any(name not in lacking for name in bridge.settings.builtin.enable)
+    document: dict[str, Any] = {"notes": notes}
+    if (missing or failed) and len(missing) == len(servers) and len(failed) == len(backends) and not has_own:
+        what = "no server could be reached" if missing else "no tool works"
+        document["failure"] = {"code": UNREACHABLE, "message": what, "advice": "`mcpbridge check` tells more."}
+    return document
+
+
+def _works(server: State) -> bool:
+    """It is up, is started by the first call, or starts while its tools are known from before."""
+    return server["state"] in ("ready", "idle") or (server["state"] == "starting" and bool(server["tools"]))
+
+
+def owners_absent(bridge: Bridge, tool: str) -> dict[str, Any]:
+    """What does not work that could have a tool of this name, which is not there; `failure` if nothing works.
+
+    Where its name tells whose it is, nothing is said of others; the answer to the call tells why that one fails.
+    """
+    singles = {*bridge.backends.names(), *bridge.settings.builtin.enable}
+    owners = (*singles, *bridge.settings.servers)
+    is_told = tool.startswith(tuple(owner + separator for owner in owners for separator in _SEPARATORS))
+    if is_told or tool.removeprefix(f"{TOOLS}/").removeprefix(f"{BUILTIN}/") in singles:
+        return {"notes": []}
+    return absent(bridge)
+
+
+async def _list(bridge: Bridge, request: Document) -> Document:
+    """`kinds`: members of `_METHODS`. `server`: only its, and the bridge's own. `whole`: definitions, not rows.
+
+    `project`: URI of the directory that the person works in.
+    """
+    server, kinds = _text(request, "server"), [str(kind) for kind in cast("list[object]", request["kinds"])]
+    await settled(bridge, server)
+    told = absent(bridge, only_servers=bool(server) or "tools" not in kinds, server=server)
+    if "failure" in told:
+        return told
+    client = Client(version=LATEST_LEGACY, started_in=_text(request, "project"))
+    lists: dict[str, list[dict[str, Any]]] = {}
+    for kind in kinds:
+        method, name = _METHODS[kind]
+        entries = await _all_pages(bridge, client, kind, method)
+        if server:
+            whose = _owners(bridge, kind)
+            entries = [one for one in entries if whose(str(one.get(name))) in ("", server)]
+        lists[kind] = entries if request.get("whole") else [_row(one, name) for one in entries]
+    return {**told, "lists": lists}
+
+
+def _row(entry: Mapping[str, Any], name: str) -> dict[str, str]:
+    told = entry.get("description") or entry.get("title") or (entry.get("name") if name != "name" else "") or ""
+    return {"name": str(entry.get(name, "")), "description": first_line(str(told), _LONGEST)}
+
+
+def _owners(bridge: Bridge, kind: str) -> Callable[[str], str]:
+    """Which server has what clients see under a name; empty: none of the configured ones."""
+    snapshot, servers = bridge.catalog.snapshot, bridge.settings.servers
+    refs: Mapping[str, Any] = {
+        "tools": snapshot.by_wire,
+        "resources": snapshot.resources,
+        "resourceTemplates": snapshot.templates,
+        "prompts": snapshot.prompts,
+    }[kind]
+
+    def owner(name: str) -> str:
+        ref = refs.get(name)
+        return ref.server if ref is not None and ref.server in servers else ""
+
+    return owner
+
+
+async def _all_pages(bridge: Bridge, client: Client, kind: str, method: str) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = []
+    params: dict[str, str] = {}
+    for number in range(100_000):  # so many pages there are not
+        frame = Frame(id=Raw(b"%d" % number), method=method, params=Raw(encode(params)))
+        message = decoded(bytes((await bridge.server.answer(client, frame, lambda _: None)).data))
+        if "error" in message:
+            error = message["error"]
+            raise CommandFailed(failure_code(error.get("data")), visible(str(error.get("message"))))
+        page = message["result"]
+        entries += page.get(kind, [])
+        if not page.get("nextCursor"):
+            break
+        params = {"cursor": page["nextCursor"]}
+    return entries
+
+
+async def _query(bridge: Bridge, request: Document) -> Document:
+    """`query`: a boolean query over tools; `server`: only its, and those of no server."""
+    from mcpbridge.catalog.search.query_filters import QueryProblem
+
+    server = _text(request, "server")
+    await settled(bridge, server)
+    told = absent(bridge, only_servers=bool(server), server=server)
+    if "failure" in told:
+        return told
+    await bridge.startup.settled()
+    try:
+        found = bridge.representations(_text(request, "query"))
+    except QueryProblem as problem:
+        raise CommandFailed(USAGE, str(problem)) from problem
+    others = bridge.settings.servers.keys() - {server} if server else set[str]()
+    return {**told, "tools": [one.as_json() for one in found if one.server not in others]}
+
+
+async def _search(bridge: Bridge, request: Document) -> Document:
+    """`query`, `limit`, `detail`, `server`, `profile`: as `find_tools` has them. `text` is its answer."""
+    from mcpbridge.catalog.search.find import find
+
+    server, profile, detail = (_text(request, key) for key in ("server", "profile", "detail"))
+    _check_profile(bridge.settings, profile)
+    await settled(bridge, server)
+    told = absent(bridge, only_servers=bool(server), server=server)
+    if "failure" in told:
+        return told
+    query = _text(request, "query")
+    asked = f"server:{server} {query}" if server else query
+    client = Client(version=LATEST_LEGACY, profile_name=profile)
+    seen = bridge.tool_search.visible_to(client)
+    most = int(str(request.get("limit") or bridge.settings.search.limit))
+    found = find(asked, most, seen, await seen.ranker(asked))
+    tools = [_found(found, ability, detail) for ability in found.named[:most]]
+    told |= {"fits": found.fits, "tools": tools if found.fits else [], "code": OK if found.fits else TOOL_ERROR}
+    if not found.fits:
+        told["nearest"] = tools
+    told["text"] = await answer_of_find_tools(bridge, client, {"query": asked, "limit": most, "detail": detail})
+    return told
+
+
+async def answer_of_find_tools(bridge: Bridge, client: Client, arguments: Mapping[str, Any]) -> str:
+    """The text of its answer. Nothing is logged or counted of it as a call."""
+    name = "find_tools"
+    call = Call("tools/call", BRIDGE, name, Body(encode({"name": name, "arguments": arguments})))
+    call.caller = client
+    result = await bridge.tool_search.builtins[name].run(call)
+    return result.value()["content"][0]["text"]
+
+
+def _found(found: Any, ability: Any, detail: str) -> dict[str, Any]:
+    from mcpbridge.catalog.signatures.signature import signature
+
+    one, hit = found.tools[ability.id], found.scores[ability.id]
+    entry: dict[str, Any] = {
+        "id": ability.id,
+        "name": one.tool.wire,
+        "score": round(hit.score, 4),
+        "is_named": hit.is_named,
+        "also": list(ability.also),
+    }
+    if detail != "names":
+        entry["signature"] = signature(one.tool.wire, one.description, one.text.schema).text
+    if detail == "schemas":
+        entry |= {"description": one.description, "inputSchema": one.text.schema}
+    return entry
+
+
+def _check_profile(settings: Settings, name: str) -> None:
+    if name and name not in settings.profiles:
+        close = nearest(name, settings.profiles, limit=1)
+        known = ", ".join(sorted(settings.profiles)) or "none"
+        hint = f"Did you mean {close[0]!r}?" if close else f"Known: {known}."
+        raise ConfigError(f"no profile is called {name!r}", key="--profile", hint=hint)
+
+
+async def _tokens(bridge: Bridge, request: Document) -> Document:
+    """`tokenizer`: how tokens are counted; empty: as the configuration says. `server`: only its tools."""
+    from mcpbridge.app.admin.token_costs import costs_document
+
+    server = _text(request, "server")
+    await settled(bridge, server)
+    told = absent(bridge, only_servers=bool(server), server=server)
+    if "failure" in told:
+        return told
+    others = bridge.settings.servers.keys() - {server} if server else set[str]()
+    asked: Any = _text(request, "tokenizer")
+    tokenizer: Tokenizer = asked or bridge.settings.results.tokenizer
+    return {**told, **costs_document(bridge.catalog.snapshot, tokenizer, leave_out=others)}
+
+
+async def _tool(bridge: Bridge, request: Document) -> Document:
+    """`schema`: of the arguments of the tool that `name` means; left out: there is none yet, the call tells why."""
+    name = _text(request, "name")
+    owner = owner_of(bridge.settings, name)
+    if (schema := schema_of(bridge, name)) is not None:
+        return {"schema": schema}
+    for server in owner.servers or ():
+        await settled(bridge, server)
+    if owner.servers is None and not owner.is_own:
+        await settled(bridge)
+    bridge.catalog.flush()
+    if (schema := schema_of(bridge, name)) is not None:
+        return {"schema": schema}
+    return owners_absent(bridge, name)
+
+
+def schema_of(bridge: Bridge, name: str) -> dict[str, Any] | None:
+    """The input schema of the tool that this name means; None: it means none, or several."""
+    try:
+        definition = bridge.catalog.snapshot.tool(name).definition
+    except UnknownName:
+        return None
+    schema: Any = msgspec.json.decode(definition).get("inputSchema")
+    return cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
+
+
+_ANSWERS: Mapping[str, Callable[[Bridge, Document], Awaitable[Document]]] = {
+    "list": _list,
+    "query": _query,
+    "search": _search,
+    "tokens": _tokens,
+    "tool": _tool,
+}
+
+
+def _text(request: Document, key: str) -> str:
+    value = request.get(key)
+    return value if isinstance(value, str) else ""
