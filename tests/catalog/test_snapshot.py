@@ -14,6 +14,7 @@ from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.catalog.snapshot_builder import SnapshotBuilder
 from mcpbridge.core.model import OWN
+from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.revisions import REVISIONS
 from mcpbridge.upstream.settings import ServerSettings
 from support.catalog.definitions import prompt, resource, resources, settings, template, tool, tools
@@ -142,7 +143,7 @@ def test_links_of_results_keep_their_meaning_over_snapshots() -> None:
     builder = SnapshotBuilder()
     offers = [tools("a", "x"), tools("b", "y")]
     first = builder.build(offers, NO_SETTINGS)
-    assert first.uris.may_hold_uris("a", b'{"uri":"shot://1"}')
+    assert first.uris.may_hold_uris("a", Body(b'{"uri":"shot://1"}'))
     assert first.published_uri("a", "shot://1") == "shot://1"
     assert builder.build([*offers, tools("c", "z")], NO_SETTINGS).resource("shot://1") == ("a", "shot://1")
 

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from mcpbridge.base.errors import UnknownName
 from mcpbridge.catalog.uris import SeenUris, ServerUris, UriIndex, is_web
 from mcpbridge.core.source_settings import NameFilter
+from mcpbridge.protocol.body import Body
 
 
 def candidates(index: UriIndex, uri: str) -> list[str]:
@@ -196,13 +197,13 @@ def test_seen_uris_are_bounded() -> None:
 def test_only_results_that_may_hold_uris_need_a_look() -> None:
     """What the usual result costs is a search; where there is one server only, nothing."""
     several = UriIndex([ServerUris("a"), ServerUris("b", ("mcpb+x+y:z",))])
-    assert several.may_hold_uris("a", b'{"content":[{"type":"resource_link","uri":"x:y"}]}')
-    assert not several.may_hold_uris("a", b'{"content":[]}')
-    assert not UriIndex([ServerUris("a")]).may_hold_uris("a", b'{"uri":"x:y"}')
-    assert UriIndex([ServerUris("b", ("mcpb+x+y:z",))]).may_hold_uris("b", b'{"uri":"x:y"}')
+    assert several.may_hold_uris("a", Body(b'{"content":[{"type":"resource_link","uri":"x:y"}]}'))
+    assert not several.may_hold_uris("a", Body(b'{"content":[]}'))
+    assert not UriIndex([ServerUris("a")]).may_hold_uris("a", Body(b'{"uri":"x:y"}'))
+    assert UriIndex([ServerUris("b", ("mcpb+x+y:z",))]).may_hold_uris("b", Body(b'{"uri":"x:y"}'))
     shared = UriIndex([ServerUris("a", unlisted=("ui://x",)), ServerUris("b", unlisted=("ui://x",))])
-    assert shared.may_hold_uris("a", b'{"_meta":{"ui":{"resourceUri":"ui://x"}}}')
-    assert not several.may_hold_uris("a", b'{"_meta":{"ui":{"resourceUri":"ui://x"}}}'), "it has no apps"
+    assert shared.may_hold_uris("a", Body(b'{"_meta":{"ui":{"resourceUri":"ui://x"}}}'))
+    assert not several.may_hold_uris("a", Body(b'{"_meta":{"ui":{"resourceUri":"ui://x"}}}')), "it has no apps"
 
 
 def test_an_unknown_slug_names_nobody() -> None:

@@ -35,6 +35,7 @@ class Body:
 
     def __init__(self, data: bytes | Raw = EMPTY_OBJECT) -> None:
         self.data = data
+        self.words = None
 
     def __getattr__(self, name: str) -> Any:
         # Python comes here only for a slot that is not set.
@@ -44,8 +45,6 @@ class Body:
         if name == "data":
             self.data = encode_fields(self.fields)
             return self.data
-        if name == "words":
-            return None
         raise AttributeError(name)
 
     @classmethod

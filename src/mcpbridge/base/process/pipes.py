@@ -161,7 +161,14 @@ class FdWriter:
 
     def write_line(self, line: bytes) -> None:
         """Take a line (without its end). After the pipe broke lines are dropped."""
-        self.write_pieces((line,), len(line))
+        if not self._is_open:
+            return
+        self._chunks.append(line)
+        self._chunks.append(b"\n")
+        self.pending += len(line) + 1
+        if not self._is_scheduled and not self._is_polling:
+            self._is_scheduled = True
+            self._loop.call_soon(self._flush)
 
     def write_pieces(self, pieces: Iterable[bytes | memoryview], size: int) -> None:
         """The same for a line of so many bytes in pieces. Large ones are written as they are, without a copy."""
@@ -201,8 +208,12 @@ class FdWriter:
         if not self._is_open:
             return
         data = self._rest
-        if self._chunks and len(data) < LARGE_WRITE:
-            data = self._joined(data)
+        if self._chunks:
+            if self.pending < LARGE_WRITE:  # the usual case, without a call
+                data = memoryview(b"".join((data, *self._chunks)))
+                self._chunks.clear()
+            elif len(data) < LARGE_WRITE:
+                data = self._joined(data)
         left = MOST_A_TURN
         try:
             while data:

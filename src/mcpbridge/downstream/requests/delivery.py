@@ -147,7 +147,9 @@ class Delivery:
             if upstream.modern:
                 _require_kind(server, result, _FINAL)
             lower(method, result, spoken=upstream.version, understood=client.version)
-        return (mark_coerced(result, [UNWRAPPED.to_json()]) if call.was_text else result).payload()
+        if call.was_text:
+            result = mark_coerced(result, [UNWRAPPED.to_json()])
+        return result.data if result.words is None else result.payload()
 
     def _updates(self, client: Client, notify: Notify, server: str, token: Raw | None) -> Update:
         """What the client hears of the call meanwhile, where it said what it wants."""
