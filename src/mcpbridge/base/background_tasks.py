@@ -5,11 +5,15 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
+
+import anyio
 
 from mcpbridge.base.log import get_logger
 
 log = get_logger("mcpbridge")
+
+_T = TypeVar("_T")
 
 
 def is_asked_to_end() -> bool:
@@ -20,6 +24,23 @@ def is_asked_to_end() -> bool:
     """
     task = asyncio.current_task()
     return task is not None and bool(task.cancelling())
+
+
+async def to_its_end(work: Coroutine[Any, Any, _T]) -> _T:
+    """Do the work to its end: whoever cancels meanwhile has to wait, and is obeyed afterwards. For work that is short.
+
+    The end of the loop ends it all the same.
+    """
+    task, interrupted = asyncio.ensure_future(work), None
+    with anyio.CancelScope(shield=True):
+        while not task.done():
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError as cancelled:
+                interrupted = cancelled
+    if interrupted is not None:
+        raise interrupted
+    return task.result()
 
 
 class TaskGroup(asyncio.TaskGroup):

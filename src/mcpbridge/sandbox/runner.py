@@ -7,12 +7,13 @@ its tool has set otherwise. Of a finished job nothing is left.
 
 import asyncio
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
+from mcpbridge.base.background_tasks import to_its_end
 from mcpbridge.base.errors import ToolInactive
 from mcpbridge.sandbox.isolation.launcher import reads
 from mcpbridge.sandbox.isolation.launcher_main import REFUSED
@@ -53,7 +54,7 @@ class Isolation:
         """
         self._settings, self._cache = settings, cache
         self._tiers = tuple(tiers) if tiers is not None else None
-        self._asking: asyncio.Task[tuple[Readiness, Tier | None]] | None = None
+        self._asking: _Shared | None = None
         self._ready: tuple[Readiness, Tier | None] | None = None
         self._again = 0.0
 
@@ -152,10 +153,9 @@ class Isolation:
     async def _chosen(self) -> tuple[Readiness, Tier | None]:
         now = asyncio.get_running_loop().time()
         if self._ready is None or (self._ready[1] is None and now > self._again):
-            if self._asking is None or self._asking.done():
-                self._asking = asyncio.ensure_future(self._probe(whole=False))
-            # Whoever is cancelled leaves the answer to those who ask next.
-            await asyncio.shield(self._asking)
+            if self._asking is None or self._asking.is_over:
+                self._asking = _Shared(self._probe(whole=False))
+            await self._asking.done()
         assert self._ready is not None
         return self._ready
 
@@ -206,6 +206,30 @@ class Isolation:
         )
         remember(self._cache, report, key)
         return report
+
+
+class _Shared:
+    """Work that several wait for. Whoever is cancelled leaves it to the others; with the last one it ends."""
+
+    def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
+        self._task, self._waiting, self._is_dropped = asyncio.ensure_future(work), 0, False
+
+    @property
+    def is_over(self) -> bool:
+        """It has ended, or is about to since nobody waits for it any more: none may wait for it from here on."""
+        return self._is_dropped or self._task.done()
+
+    async def done(self) -> None:
+        """Return when it is done. Raises what the work raises."""
+        self._waiting += 1
+        try:
+            await asyncio.shield(self._task)
+        finally:
+            self._waiting -= 1
+            if not self._waiting and not self._task.done():
+                self._is_dropped = True
+                self._task.cancel()
+                await to_its_end(asyncio.wait({self._task}))
 
 
 SEARCHED = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -8,6 +8,9 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -268,6 +271,81 @@ async def test_cancelled_it_is_gone_before_the_cancellation_returns(sandbox: Iso
         await running
 
     assert marked(mark) == []
+
+
+def test_the_end_of_the_loop_leaves_no_process_and_none_that_nobody_waits_for() -> None:
+    """Whoever ends a loop cancels every task, also those that are just ending the job."""
+    mark, before = f"mark-{os.urandom(6).hex()}", children()
+
+    async def run() -> None:
+        running = asyncio.ensure_future(isolation("off").run(python(f"import os; os.fork(); {FOREVER}", mark)))
+        await started(mark, 2)
+        while not running.done():
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
+            await asyncio.sleep(0)
+
+    asyncio.run(run())
+
+    deadline = time.monotonic() + 60
+    while (marked(mark) or children() - before) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert marked(mark) == []
+    assert children() - before == set()
+
+
+def children() -> set[int]:
+    """Our processes that run, or have ended and were not waited for."""
+    found: set[int] = set()
+    for thread in Path("/proc/self/task").iterdir():
+        with suppress(OSError):
+            found.update(map(int, (thread / "children").read_text().split()))
+    return found
+
+
+async def test_who_asks_for_a_sandbox_may_be_cancelled_and_the_last_one_ends_the_trial() -> None:
+    """The trial belongs to those who wait for it: nothing of it runs when none of them is left."""
+    before, tasks = children(), asyncio.all_tasks()
+    sandbox = isolation()
+
+    first, second = (asyncio.ensure_future(sandbox.readiness()) for _ in range(2))
+    await _until(lambda: children() - before)
+    first.cancel()
+    await asyncio.wait([first])
+    with fail_after(100):
+        assert (await second).chosen
+
+    again = isolation()
+    last = asyncio.ensure_future(again.readiness())
+    await _until(lambda: children() - before)
+    last.cancel()
+    await asyncio.wait([last])
+    assert last.cancelled()
+    assert asyncio.all_tasks() == tasks
+    assert children() - before == set()
+    with fail_after(100):
+        assert (await again.readiness()).chosen == (await sandbox.readiness()).chosen
+
+
+async def test_who_asks_while_a_trial_ends_that_nobody_wants_gets_an_answer() -> None:
+    before, sandbox = children(), isolation()
+    first = asyncio.ensure_future(sandbox.readiness())
+    await _until(lambda: children() - before)
+    first.cancel()
+    await asyncio.sleep(0)
+
+    second = asyncio.ensure_future(sandbox.readiness())
+
+    with fail_after(100):
+        await asyncio.wait([first])
+        assert (await second).chosen
+    assert first.cancelled()
+
+
+async def _until(is_so: Callable[[], object]) -> None:
+    with fail_after(100):
+        while not is_so():
+            await asyncio.sleep(0.001)
 
 
 async def test_a_deadline_around_it_is_kept(sandbox: Isolation) -> None:

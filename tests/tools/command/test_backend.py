@@ -251,6 +251,20 @@ async def test_a_cancelled_call_ends_its_program(tmp_path: Path) -> None:
                     assert await stream.read() == ""  # nobody has it open any more: they are all gone
 
 
+async def test_left_while_the_sandbox_is_tried_out_nothing_of_that_goes_on() -> None:
+    """A trial that nobody waits for would be cut off with the loop, and its processes left behind."""
+    tasks = asyncio.all_tasks()
+    context = BackendContext(runner=Isolation(SandboxSettings()), directory=Path("/nonexistent"))
+    backend = CommandBackend("tool", CommandSettings.model_validate({"command": ["true"]}), context)
+
+    with anyio.fail_after(60):
+        async with backend.running(lambda: None):
+            while len(asyncio.all_tasks()) < len(tasks) + 2:  # the look, and the trial
+                await asyncio.sleep(0)
+
+    assert asyncio.all_tasks() == tasks
+
+
 async def test_it_has_one_tool_and_no_management_commands() -> None:
     command = ["ruff", "check", ["--select", "{rules?}"], "{path}"]
     backend = made(command=command, description="Checks code.", sandbox="off")

@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from anyio import fail_after
@@ -19,9 +19,10 @@ from mcpbridge import Bridge
 from mcpbridge.base.errors import UpstreamUnavailable
 from mcpbridge.config.load import load
 from mcpbridge.config.trust import what_runs
+from mcpbridge.protocol.transport import Receiver
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.transports import container_reaper_main as reaper
-from mcpbridge.upstream.transports.container import command_line, find_engine, missing_sources
+from mcpbridge.upstream.transports.container import ContainerTransport, command_line, find_engine, missing_sources
 from mcpbridge.upstream.transports.settings import ContainerSettings
 from support.containers import IMAGE, TestEngine, engine_of
 from support.harness import eventually
@@ -234,6 +235,34 @@ async def test_orphans_alone_are_removed_when_an_engine_is_found(
     listed, *removed = record.read_text().splitlines()
     assert f"label=mcpbridge.machine={reaper.machine()}" in listed
     assert removed == ["kill mcpbridge-4194999-1-ff", "rm --force mcpbridge-4194999-1-ff"]
+
+
+class Unheard:
+    """Of a connection on which nothing is said."""
+
+    def closed(self, reason: str) -> None:
+        """Nobody asks why."""
+
+
+async def test_a_container_that_takes_long_to_go_is_left_to_its_reaper_which_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reaper ended with nobody to wait for it, and stayed in the process table as long as the bridge."""
+    may_go = tmp_path / "may go"
+    waits = f'until [ -e "{may_go}" ]; do sleep 0.02; done'
+    script = f'case "$*" in run*) cat ;; *name=*) {waits} ;; esac; exit 0'
+    stand_in(tmp_path / "bin", "docker", script)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.setattr("mcpbridge.upstream.transports.container._REMOVE_SECONDS", 0.05)
+    settings = ServerSettings.model_validate({"image": "a", "container": {"engine": "docker"}})
+    transport = ContainerTransport("shop", settings, max_bytes=1000)
+
+    with fail_after(60):
+        async with transport.connect(cast("Receiver", Unheard())):
+            (watch,) = reapers_of(transport.container)
+        assert Path(f"/proc/{watch}").exists()
+        may_go.touch()
+        await eventually(lambda: asyncio.to_thread(Path(f"/proc/{watch}").exists), lambda is_there: not is_there)
 
 
 # -- containers

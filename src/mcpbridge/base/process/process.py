@@ -194,7 +194,7 @@ class ServerProcess:
                 try:
                     before_closing()
                 finally:
-                    _end_unowned(self._popen, self.cookie, self._owner)
+                    end_unowned(self._popen, self.cookie, self._owner)
             raise
         self._let_go()
         orphan_reaper.ended(self.cookie)
@@ -243,7 +243,7 @@ class ServerProcess:
 
         never = _closed_with(keep, os.eventfd(0))
         ends = _closed_with(exited, os.pidfd_open(self.pid))
-        unowned = weakref.finalize(keep, _end_unowned, self._popen, self.cookie, self._owner)
+        unowned = weakref.finalize(keep, end_unowned, self._popen, self.cookie, self._owner)
         unowned.atexit = False  # the guard sees to that
         loop.add_reader(ends, exited)
         loop.add_reader(never, keep)
@@ -257,7 +257,7 @@ class ServerProcess:
         return let_go
 
     def _own_without_pidfd(self) -> Callable[[], bool]:
-        _when_exited(self._popen, self._keep_exit)
+        when_exited(self._popen, self._keep_exit)
         return lambda: True
 
     def _keep_exit(self) -> None:
@@ -271,8 +271,11 @@ class ServerProcess:
         self._exited.set()
 
 
-def _when_exited(popen: subprocess.Popen[bytes], tell: Callable[[], None]) -> None:
-    """Call `tell` on this loop when the process has ended. A thread of its own: a pool would run out of them."""
+def when_exited(popen: subprocess.Popen[bytes], tell: Callable[[], None]) -> None:
+    """Call `tell` on this loop when the process has ended. A thread waits for it, whatever becomes of the caller.
+
+    A thread of its own: a pool would run out of them.
+    """
     loop = asyncio.get_running_loop()
 
     def wait() -> None:
@@ -301,8 +304,11 @@ def _closed_with(callback: Callable[[], None], descriptor: int) -> int:
     return descriptor
 
 
-def _end_unowned(popen: subprocess.Popen[bytes], cookie: str, owner: int) -> None:
-    """End a server whose loop was closed, or whose `stop` was cancelled, without any grace."""
+def end_unowned(popen: subprocess.Popen[bytes], cookie: str, owner: int) -> None:
+    """End a process whose loop was closed, or whose end was cancelled, without any grace. A thread does it.
+
+    `cookie`: what the environment of all that it started carries. `owner`: the process whose child it is.
+    """
     if os.getpid() == owner:  # else this is a fork
         with suppress(RuntimeError):  # the interpreter exits: then the guard does it
             threading.Thread(target=_end_tree, args=(popen, cookie), name=f"end {popen.pid}").start()

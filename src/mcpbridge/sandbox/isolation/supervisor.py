@@ -11,16 +11,16 @@ import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
-import anyio
 from msgspec import Struct
 
+from mcpbridge.base.background_tasks import to_its_end
 from mcpbridge.base.process.orphan_reaper_main import COOKIE_NAME
-from mcpbridge.base.process.process import sweep, sweeper
+from mcpbridge.base.process.process import end_unowned, sweep, sweeper
 from mcpbridge.sandbox.isolation.work_folder import Written
 from mcpbridge.sandbox.job import Limits
 
@@ -155,13 +155,19 @@ class Tree:
                 else:
                     while self._has_group():  # noqa: ASYNC110 - nobody tells when the child of a child is gone
                         await asyncio.sleep(0.005)
-        if self._first is not None:
-            os.close(self._first)
-            self._first = None
         if self._is_swept:
             await sweep(self._cookie)
         code = self._popen.poll()
         return -signal.SIGKILL if code is None else code
+
+    def let_go(self) -> None:
+        """Leave what is not gone to a thread: the end was cut short with the loop, or the system takes very long."""
+        if self._popen.returncode is None:
+            self._kill()
+            end_unowned(self._popen, self._cookie, os.getpid())
+        if self._first is not None:
+            os.close(self._first)
+            self._first = None
 
     def _kill(self) -> None:
         if sys.platform == "win32":
@@ -245,7 +251,6 @@ _EOF_WITHIN = 2.0
 _PID = re.compile(rb'"child-pid":\s*(\d+)')
 _LONGEST_REPORT = 4096
 
-_T = TypeVar("_T")
 _Ended = Literal["exit", "timeout", "memory", "disk"]
 
 
@@ -341,14 +346,21 @@ async def supervise(
         pass_fds=pipes.passed(),
     )
     tree = Tree(popen, cookie=cookie, is_swept=is_swept)
-    pipes.started()
-    kept = [CapturedOutput(_own(pipe), limits.output) for pipe in (popen.stdout, popen.stderr)]
-    fed = InputFeeder(_own(popen.stdin), stdin) if stdin else None
+    kept = list[CapturedOutput]()
+    fed: InputFeeder | None = None
     ended: _Ended = "exit"
     try:
+        pipes.started()
+        kept += [CapturedOutput(_own(pipe), limits.output) for pipe in (popen.stdout, popen.stderr)]
+        fed = InputFeeder(_own(popen.stdin), stdin) if stdin else None
         ended = await _first_of(tree, Written(folder, limits, tree.pids), pipes if has_first else None, limits)
     finally:
-        code = await _to_its_end(_end(tree, kept, fed))
+        try:
+            code = await to_its_end(_end(tree, kept))
+        finally:
+            tree.let_go()
+            for stream in (*kept, *([fed] if fed is not None else ())):
+                stream.close()
     return Outcome(
         ended="signal" if ended == "exit" and code < 0 else ended,
         code=abs(code),
@@ -380,7 +392,7 @@ async def _first_of(tree: Tree, written: Written, pipes: Descriptors | None, lim
     finally:
         for task in (exit_, memory, disk, *others):
             task.cancel()
-        await _to_its_end(_over(exit_, memory, disk, *others))
+        await to_its_end(_over(exit_, memory, disk, *others))
 
 
 async def _over(*tasks: Awaitable[Any]) -> None:
@@ -392,28 +404,10 @@ async def _know_first(tree: Tree, pipes: Descriptors) -> None:
         tree.has_first(pid)
 
 
-async def _end(tree: Tree, outputs: Sequence[CapturedOutput], fed: InputFeeder | None) -> int:
+async def _end(tree: Tree, outputs: Sequence[CapturedOutput]) -> int:
     code = await tree.end()
     with suppress(TimeoutError):
         async with asyncio.timeout(_EOF_WITHIN):
             for stream in outputs:
                 await stream.over()
-    for stream in outputs:
-        stream.close()
-    if fed is not None:
-        fed.close()
     return code
-
-
-async def _to_its_end(work: Coroutine[Any, Any, _T]) -> _T:
-    """Whoever cancels meanwhile has to wait, and is obeyed afterwards."""
-    task, interrupted = asyncio.ensure_future(work), None
-    with anyio.CancelScope(shield=True):
-        while not task.done():
-            try:
-                await asyncio.wait({task})
-            except asyncio.CancelledError as cancelled:
-                interrupted = cancelled
-    if interrupted is not None:
-        raise interrupted
-    return task.result()

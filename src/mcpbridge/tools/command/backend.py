@@ -80,6 +80,7 @@ class CommandBackend:
             for scope in list(self._under_way):
                 scope.cancel()
             with anyio.move_on_after(_STOP_SECONDS, shield=True):
+                await asyncio.wait([looking])
                 for ended in endings:
                     await ended.wait()
 

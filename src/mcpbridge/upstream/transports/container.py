@@ -24,7 +24,7 @@ from mcpbridge.base.errors import UpstreamUnavailable
 from mcpbridge.base.log import get_logger
 from mcpbridge.base.process import orphan_reaper_main as guard
 from mcpbridge.base.process.environment import child_environment
-from mcpbridge.base.process.process import ProcessSpec
+from mcpbridge.base.process.process import ProcessSpec, when_exited
 from mcpbridge.protocol.transport import Channel, Receiver
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.transports import container_reaper_main as reaper
@@ -165,12 +165,12 @@ async def _removed_at_the_end(engine: Engine, container: str) -> AsyncGenerator[
         with suppress(OSError):
             watch.stdin.write(reaper.ENDED)  # the engine's program has: nothing more can come of it
             watch.stdin.close()
-        with anyio.CancelScope(shield=True):  # bounded
-            try:
-                await asyncio.to_thread(watch.wait, _REMOVE_SECONDS)
-            except subprocess.TimeoutExpired:
-                log.warning("a container was not removed in time; its reaper keeps trying", container=container)
-                watch.returncode = 0  # it is left to itself
+        gone = asyncio.Event()
+        when_exited(watch, gone.set)  # also of one that takes longer than anybody waits here
+        with anyio.move_on_after(_REMOVE_SECONDS, shield=True):
+            await gone.wait()
+        if not gone.is_set():
+            log.warning("a container was not removed in time; its reaper keeps trying", container=container)
 
 
 def command_line(
