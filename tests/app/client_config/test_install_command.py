@@ -67,6 +67,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         if name.startswith(("XDG_", "MCPBRIDGE_", "CLAUDE", "CODEX", "GEMINI", "CLINE", "COPILOT")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
+    commands = {client.command for client in CLIENTS if client.command}
+    folders = os.environ["PATH"].split(os.pathsep)
+    without = [folder for folder in folders if not any((Path(folder) / command).exists() for command in commands)]
+    monkeypatch.setenv("PATH", os.pathsep.join(without))  # a client on this machine is none of the test's
     made = Home(tmp_path, lambda: Finished(0, *capsys.readouterr()))
     monkeypatch.chdir(made.project)
     return made
@@ -556,6 +560,21 @@ def test_names_that_are_not_known_and_scopes_that_are_not_there_are_said(home: H
     assert "no such directory" in home.run("install", "cursor", "--project", "nowhere").err
     os.chdir(home.path)
     assert "the home directory is no project" in home.run("install", "cursor", "--scope", "project").err
+
+
+def test_a_client_that_was_never_started_is_found_by_its_program(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has a file of it yet: the first thing done with it is to put the bridge there."""
+    assert "was not found on this machine" in home.run("install", "claude-code").err
+    programs = home.path / "programs"
+    programs.mkdir()
+    for name in ("claude", "codex"):
+        (programs / name).write_text("#!/bin/sh\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", os.pathsep.join([str(programs), os.environ["PATH"]]))
+    assert "installed  Claude Code" in home.run("install", "claude-code").out
+    assert home.run("install", "--all").code == 0
+    assert "mcpbridge" in read(home.path / ".claude.json")["mcpServers"]
+    assert "mcpbridge" in read(home.path / ".codex" / "config.toml")["mcp_servers"]
 
 
 def of_cursor(home: Home) -> tuple[Callable[[], Change], Path, Backups]:

@@ -64,18 +64,22 @@ class KnownClient:
     files: tuple[ClientFile, ...]
     """Of two files with one scope the client prefers, or people more often have, the first."""
 
+    command: str = ""
+    """The program that starts it. On the `PATH` it shows a client that has no files yet; empty: there is none, or
+    its name is that of other programs too (`zed`, `goose`, `copilot`)."""
+
 
 _SERVERS = ("mcpServers",)
 
 
-def _one(id_: str, title: str, user: str, project: str = "") -> KnownClient:
+def _one(id_: str, title: str, user: str, project: str = "", command: str = "") -> KnownClient:
     """A client with `mcpServers` in a JSON file."""
     files = [ClientFile("user", "json", _SERVERS, user)] if user else []
     files += [ClientFile("project", "json", _SERVERS, f"{{project}}/{project}")] if project else []
-    return KnownClient(id_, title, tuple(files))
+    return KnownClient(id_, title, tuple(files), command)
 
 
-def _code(id_: str, title: str, folder: str, server: str) -> KnownClient:
+def _code(id_: str, title: str, folder: str, server: str, command: str) -> KnownClient:
     """A build of VS Code; also its profiles, its server on another machine, and settings of early 2025."""
     user, key = f"{{data}}/{folder}/User", ("servers",)
     return KnownClient(
@@ -90,6 +94,7 @@ def _code(id_: str, title: str, folder: str, server: str) -> KnownClient:
             ClientFile("user", "jsonc", ("mcp", "servers"), f"{user}/settings.json", dialect="vscode", reads_only=True),
             ClientFile("project", "jsonc", key, "{project}/.vscode/mcp.json", dialect="vscode"),
         ),
+        command,
     )
 
 
@@ -139,10 +144,11 @@ CLIENTS: tuple[KnownClient, ...] = (
             ),
             ClientFile("project", "json", _SERVERS, "{project}/.mcp.json", dialect="claude"),
         ),
+        "claude",
     ),
-    _one("cursor", "Cursor", "{home}/.cursor/mcp.json", ".cursor/mcp.json"),
-    _code("vscode", "VS Code", "Code", ".vscode-server"),
-    _code("vscode-insiders", "VS Code Insiders", "Code - Insiders", ".vscode-server-insiders"),
+    _one("cursor", "Cursor", "{home}/.cursor/mcp.json", ".cursor/mcp.json", "cursor"),
+    _code("vscode", "VS Code", "Code", ".vscode-server", "code"),
+    _code("vscode-insiders", "VS Code Insiders", "Code - Insiders", ".vscode-server-insiders", "code-insiders"),
     KnownClient(
         "codex",
         "Codex",
@@ -157,6 +163,7 @@ CLIENTS: tuple[KnownClient, ...] = (
             ),
             ClientFile("project", "toml", ("mcp_servers",), "{project}/.codex/config.toml", dialect="codex"),
         ),
+        "codex",
     ),
     KnownClient(
         "gemini",
@@ -172,8 +179,9 @@ CLIENTS: tuple[KnownClient, ...] = (
             ),
             ClientFile("project", "jsonc", _SERVERS, "{project}/.gemini/settings.json", dialect="gemini"),
         ),
+        "gemini",
     ),
-    _one("windsurf", "Windsurf", "{home}/.codeium/windsurf/mcp_config.json"),
+    _one("windsurf", "Windsurf", "{home}/.codeium/windsurf/mcp_config.json", command="windsurf"),
     KnownClient(
         "zed",
         "Zed",
@@ -259,10 +267,11 @@ CLIENTS: tuple[KnownClient, ...] = (
             *_opencode("user", "{config}/opencode"),
             *_opencode("project", "{project}"),
         ),
+        "opencode",
     ),
     _one("junie", "JetBrains Junie", "{home}/.junie/mcp/mcp.json", ".junie/mcp/mcp.json"),
     _one("lm-studio", "LM Studio", "{home}/.lmstudio/mcp.json"),
-    _one("kiro", "Kiro", "{home}/.kiro/settings/mcp.json", ".kiro/settings/mcp.json"),
+    _one("kiro", "Kiro", "{home}/.kiro/settings/mcp.json", ".kiro/settings/mcp.json", "kiro"),
     KnownClient(
         "antigravity",
         "Antigravity",

@@ -4,6 +4,7 @@ An edit is planned from what the file holds and made only if the file still hold
 a return to the copy: what people changed meanwhile stays.
 """
 
+import shutil
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -35,7 +36,7 @@ class Target:
     """As people know it."""
     table: tuple[str, ...]
     is_used: bool
-    """Whether the client has been on this machine (or in this project): its file or folder is there."""
+    """Whether the client is on this machine (or in this project): its file, its folder or its program is there."""
 
     @property
     def spot(self) -> Spot:
@@ -67,7 +68,7 @@ def all_targets(around: ClientEnvironment, scope: Scope | None = None) -> list[T
         if any(place.file.scope == (scope or "user") for place in _places(client, around)):
             target = target_of(client, around, scope or "user")
             is_ours = target.file.scope == "user" or target.path.is_file() or target.path.parent != around.project
-            if target.is_used and (is_ours and target.path.parent.is_dir()):
+            if target.is_used and is_ours and (target.path.parent.is_dir() or _is_on_path(client, around)):
                 found.append(target)
     return found
 
@@ -98,9 +99,15 @@ def _is_used(place: Place, around: ClientEnvironment) -> bool:
         return True
     if place.file.scope == "project":
         return around.project is not None and around.project.is_dir()
+    if _is_on_path(place.client, around):  # it was never started, so it has no files yet
+        return True
     if path.parent == home:  # is there anyway
         return (home / f".{place.client.id.split('-')[0]}").is_dir()
     return path.parent.is_dir() or (place.client.id in path.parent.parent.name and path.parent.parent.is_dir())
+
+
+def _is_on_path(client: KnownClient, around: ClientEnvironment) -> bool:
+    return bool(client.command) and shutil.which(client.command, path=around.environ.get("PATH", "")) is not None
 
 
 Outcome = Literal["installed", "updated", "unchanged", "removed", "restored", "absent"]
