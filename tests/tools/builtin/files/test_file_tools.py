@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 from anyio import fail_after
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -282,6 +282,7 @@ def test_a_page_holds_whole_lines_that_stand_there(text: str, offset: int, limit
 
 
 @given(st.binary(max_size=80))
+@example(b"GIF8")
 def test_any_bytes_are_text_or_not(data: bytes) -> None:
     """UTF-8 without zero bytes is text; the ends of its lines are told apart from what it says."""
     encoding = encoding_of(data)

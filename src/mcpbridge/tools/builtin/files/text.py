@@ -28,7 +28,12 @@ _BINARY = (
     (b"SQLite format 3\x00", "an SQLite database"),
     (b"\x28\xb5\x2f\xfd", "zstd"),
 )
-_IMAGES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
+_IMAGES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
 _GUESSED = "cp1252"
 
 

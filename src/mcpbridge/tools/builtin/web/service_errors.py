@@ -36,6 +36,8 @@ def refusal(who: str, fetched: Fetched, section: str, redact: Callable[[str], st
         error.advice = f"The service limits how often it is asked. Try again {when}."
     elif 400 <= status < 500:
         error.advice = "Change the arguments; the same call would be refused again."
+    elif status != 503:  # which says when by itself
+        error.advice = "The fault is at the service. Try again later."  # nothing but reads is asked of a service
     return error
 
 
