@@ -1,6 +1,7 @@
 """`file-read`, `file-write`, `file-list` and `file-search` over real directories."""
 
 import base64
+import codecs
 import os
 import threading
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ from mcpbridge.tools.builtin.files.file_read import FileRead
 from mcpbridge.tools.builtin.files.file_search import FileSearch, Matcher, WrongPattern, excerpts, matching_lines
 from mcpbridge.tools.builtin.files.file_write import Edit, FileWrite, Unfit, edited
 from mcpbridge.tools.builtin.files.settings import FilesSettings
-from mcpbridge.tools.builtin.files.text import decoded, encoding_of, page, unified
+from mcpbridge.tools.builtin.files.text import decoded, encoding_of, kind_of_binary, page, unified
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
 
@@ -283,17 +284,23 @@ def test_a_page_holds_whole_lines_that_stand_there(text: str, offset: int, limit
 
 @given(st.binary(max_size=80))
 @example(b"GIF8")
-@example(b"GIF89a, the first line of an essay on pictures")
+@example(b"GIF89a, an essay on pictures")
+@example(b"%PDF-1.7")
+@example(b"\r\n")
+@example(b"\xef\xbb\xbfa")
 def test_any_bytes_are_text_or_not(data: bytes) -> None:
-    """UTF-8 without zero bytes is text, unless it begins as a GIF does; line ends are told apart from the text."""
+    """UTF-8 without zero bytes is text, unless it begins as a kind of binary file does, and is read as it is."""
     encoding = encoding_of(data)
     try:
-        is_text = "\0" not in data.decode() and not data.startswith((b"GIF87a", b"GIF89a"))
+        is_text = "\0" not in data.decode() and not kind_of_binary(data)
     except UnicodeDecodeError:
         is_text = False
     assert encoding or not is_text
     if encoding:
-        assert b"\r\n" not in unified(data, encoding)[0]
+        text, _ = unified(data, encoding)
+        if is_text:
+            assert text == data.removeprefix(codecs.BOM_UTF8)
+        codecs.getincrementaldecoder("utf-8")().decode(text)  # a piece may end within a character
 
 
 # --- file-write
