@@ -16,7 +16,7 @@ from mcpbridge.library.bridge import Bridge
 from mcpbridge.pipeline.hooks.call import HookCall, HookFunction, before
 from mcpbridge.pipeline.stages.observe import FINISHED
 from mcpbridge.protocol.body import Body
-from mcpbridge.storage.audit_log_format import CallRecord
+from mcpbridge.storage.call_log.format import CallRecord
 from support.in_process_bridge import BridgeToScripts, Ear, bridged
 from support.upstreams.scripted_upstream import LEGACY_SERVER, MODERN_SERVER, SILENCE, ScriptedTransport
 

@@ -48,7 +48,7 @@ from mcpbridge.pipeline.hooks.call import Hook
 from mcpbridge.pipeline.observability.metrics import Metrics
 from mcpbridge.pipeline.permissions.policy import Policy
 from mcpbridge.protocol.transport import Transport
-from mcpbridge.storage.audit_log import CallLog
+from mcpbridge.storage.call_log.log import CallLog
 from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.storage.settings import call_log_path
 from mcpbridge.storage.store import Store

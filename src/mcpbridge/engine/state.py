@@ -25,7 +25,7 @@ from mcpbridge.engine.wiring.tools import Backends, ProgramTool
 from mcpbridge.engine.wiring.upstream_events import UpstreamEvents
 from mcpbridge.pipeline.approvals.pending import PendingApprovals
 from mcpbridge.pipeline.observability.metrics import Metrics
-from mcpbridge.storage.audit_log import CallLog
+from mcpbridge.storage.call_log.log import CallLog
 from mcpbridge.storage.store import Store
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.startup_wait import StartupWait

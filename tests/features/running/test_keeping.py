@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from mcpbridge.config.load import read
-from mcpbridge.storage.audit_log_reader import Filter, read_calls, read_events
+from mcpbridge.storage.call_log.reader import Filter, read_calls, read_events
 from mcpbridge.storage.settings import call_log_path, store_path
 from support.harness import Place, python_server
 from support.in_process_bridge import Ear, bridged

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mcpbridge.base.errors import ApprovalRefused, Overloaded, UpstreamAnswered, UpstreamGone, UpstreamTimeout
 from mcpbridge.pipeline.observability.metrics import Series, error_name, outcome_of_error, outcome_of_result, says_error
 from mcpbridge.protocol.body import Body
-from mcpbridge.storage.audit_log_format import CallRecord
+from mcpbridge.storage.call_log.format import CallRecord
 from support.in_process_bridge import BridgeToScripts, Ear, bridged
 from support.upstreams.scripted_upstream import LEGACY_SERVER, MODERN_SERVER, SILENCE, Refusal, ScriptedTransport
 

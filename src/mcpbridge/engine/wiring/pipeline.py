@@ -39,8 +39,8 @@ from mcpbridge.pipeline.stages.hooks import Hooks
 from mcpbridge.pipeline.stages.observe import Record
 from mcpbridge.pipeline.stages.rate_limit import Buckets
 from mcpbridge.pipeline.stages.validate_arguments import ValidateArguments
-from mcpbridge.storage.audit_log import CallLog
-from mcpbridge.storage.audit_log_format import CallRecord
+from mcpbridge.storage.call_log.format import CallRecord
+from mcpbridge.storage.call_log.log import CallLog
 from mcpbridge.storage.store import Store
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings

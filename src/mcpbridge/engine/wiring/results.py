@@ -189,7 +189,7 @@ def _is_used(settings: ResultDefaults, servers: Mapping[str, OfferSettings]) -> 
 
 async def _find_logged(path: Path, principal: str, search: str) -> "list[LoggedCall]":
     """The newest calls of this principal in the log that have all these words."""
-    from mcpbridge.storage.audit_log_reader import Filter, read_calls
+    from mcpbridge.storage.call_log.reader import Filter, read_calls
     from mcpbridge.tools.builtin.recall.arguments import LoggedCall
 
     words = search.casefold().split()

@@ -30,7 +30,7 @@ from mcpbridge.pipeline.permissions.policy import Audience
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode_notification
 from mcpbridge.protocol.meta import TRANSFORM, WHOLE
-from mcpbridge.storage.audit_log_format import CallRecord
+from mcpbridge.storage.call_log.format import CallRecord
 from mcpbridge.storage.store import Store
 from mcpbridge.tools.builtin.builtin import Builtin
 from mcpbridge.tools.builtin.meta.call_tool import CallTool

@@ -2,7 +2,7 @@
 
 A grant is found by what it is for (`binding_of`), so a call with other arguments, of a tool whose definition changed,
 of somebody else or under another policy finds none. Of several callers exactly one gets a grant for one call. Every
-step of an approval is written to the audit log, whether or not calls are.
+step of an approval is written to the call log, whether or not calls are.
 """
 
 import msgspec
@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from mcpbridge.base.log import get_logger
 from mcpbridge.pipeline.approvals.request import ApprovalEvent, ApprovalRequest, Audit, Scope
-from mcpbridge.storage.audit_log import CallLog
+from mcpbridge.storage.call_log.log import CallLog
 from mcpbridge.storage.store import Store
 
 _KIND = "grant"

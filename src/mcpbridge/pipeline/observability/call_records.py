@@ -5,7 +5,7 @@ from msgspec import Raw
 from mcpbridge.core.context import run_of
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import LARGE
-from mcpbridge.storage.audit_log_format import CallRecord, Outcome
+from mcpbridge.storage.call_log.format import CallRecord, Outcome
 
 
 def arguments_of(call: Call) -> bytes | Raw:

@@ -20,7 +20,7 @@ from mcpbridge.core.model import BRIDGE
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.error_codes import code_of
 from mcpbridge.results.token_count import estimated_tokens
-from mcpbridge.storage.audit_log_format import CallRecord, Outcome
+from mcpbridge.storage.call_log.format import CallRecord, Outcome
 
 BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 """Seconds; upper bounds of the buckets, those that the semantic conventions of MCP give. A last one has no bound."""

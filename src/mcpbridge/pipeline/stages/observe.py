@@ -27,7 +27,7 @@ from mcpbridge.pipeline.observability.metrics import (
 )
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
-from mcpbridge.storage.audit_log_format import CallRecord, Outcome
+from mcpbridge.storage.call_log.format import CallRecord, Outcome
 
 FINISHED = "call.finished"
 """The event of a call that is over; its data is the `CallRecord`, with content only where `log_content` keeps it."""

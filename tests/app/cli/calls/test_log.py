@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.storage.audit_log import CallLog
-from mcpbridge.storage.audit_log_format import CallRecord
+from mcpbridge.storage.call_log.format import CallRecord
+from mcpbridge.storage.call_log.log import CallLog
 from mcpbridge.storage.settings import CallLogSettings
 from support.harness import Place, eventually, python_server
 
@@ -148,7 +148,7 @@ async def test_calls_are_lines_of_a_table(place: Place, config: str) -> None:
 
 
 async def test_what_is_shown_can_be_narrowed(place: Place, config: str) -> None:
-    """Each alone is tested where the file is read (`tests/storage/test_audit_log.py`)."""
+    """Each alone is tested where the file is read (`tests/storage/call_log/test_log.py`)."""
     options = ["--tool", "*drop", "--server", "one", "--client", "e*", "--principal", "", "--outcome", "refused"]
     assert [call["id"] for call in await log_of(place, *options, "--since", "2027-01-15T08:00:02+00:00")] == [2]
     assert [call["id"] for call in await log_of(place, "-n", "2")] == [3, 4]

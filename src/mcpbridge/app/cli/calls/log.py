@@ -22,8 +22,8 @@ from mcpbridge.app.exit_codes import OK, UNREACHABLE
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.units import parse_seconds, show_seconds
 from mcpbridge.config.load import Loaded
-from mcpbridge.storage.audit_log_format import Outcome
-from mcpbridge.storage.audit_log_reader import INTERRUPTED, RUNNING, Filter, Row, read_calls, read_events, read_running
+from mcpbridge.storage.call_log.format import Outcome
+from mcpbridge.storage.call_log.reader import INTERRUPTED, RUNNING, Filter, Row, read_calls, read_events, read_running
 from mcpbridge.storage.settings import call_log_path
 from mcpbridge.storage.sqlite.database import may_exist
 

@@ -22,7 +22,7 @@ from mcpbridge.pipeline.approvals.grants import Grants, recording
 from mcpbridge.pipeline.approvals.pending import PendingApprovals
 from mcpbridge.results.kept_results import KeptResults
 from mcpbridge.results.token_ledger import TokenLedger
-from mcpbridge.storage.audit_log import CallLog
+from mcpbridge.storage.call_log.log import CallLog
 from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.storage.settings import call_log_path, store_path
 from mcpbridge.storage.sqlite.database import may_exist

@@ -1,10 +1,10 @@
-"""The audit log: which tool was called, by whom and with what outcome, in a file that only grows.
+"""The call log: which tool was called, by whom and with what outcome, in a file that only grows.
 
 Appending never waits: sizes, digests and encoding are the database thread's work, a tenth of a second later and many
 records at a time. A call that may change something goes to the thread before it is sent (`begin`), so what a killed
 process had under way is found there later: what SQLite has written survives the process, though not a loss of power.
-If the disk cannot follow, records are dropped and counted. The row is decided in `audit_log_format.py`, calls under way
-in `audit_log_running.py`, rotation in `audit_log_retention.py`.
+If the disk cannot follow, records are dropped and counted. The row is decided in `format.py`, calls under way
+in `running.py`, rotation in `retention.py`.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from mcpbridge.storage.sqlite.database import Database, give_back_room, may_exis
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
-from mcpbridge.storage.audit_log_format import SCHEMA, CallRecord, insert_calls, insert_event
-from mcpbridge.storage.audit_log_retention import RETENTION_INTERVAL, forget
-from mcpbridge.storage.audit_log_running import RunningCalls, recover
+from mcpbridge.storage.call_log.format import SCHEMA, CallRecord, insert_calls, insert_event
+from mcpbridge.storage.call_log.retention import RETENTION_INTERVAL, forget
+from mcpbridge.storage.call_log.running import RunningCalls, recover
 
 log = get_logger("mcpbridge.storage")
 

@@ -12,9 +12,9 @@ import pytest
 from msgspec.structs import replace
 
 from mcpbridge.base.errors import StoreFailed
-from mcpbridge.storage.audit_log import CallLog
-from mcpbridge.storage.audit_log_format import SCHEMA, CallRecord
-from mcpbridge.storage.audit_log_reader import Filter, read_calls, read_running
+from mcpbridge.storage.call_log.format import SCHEMA, CallRecord
+from mcpbridge.storage.call_log.log import CallLog
+from mcpbridge.storage.call_log.reader import Filter, read_calls, read_running
 from mcpbridge.storage.settings import CallLogSettings
 from mcpbridge.storage.sqlite.database import Schema, open_file
 
@@ -126,8 +126,8 @@ async def test_a_log_that_is_not_there_is_not_made_by_looking_for_interrupted_ca
 BEGIN_AND_WAIT = """
 import sys, asyncio
 from pathlib import Path
-from mcpbridge.storage.audit_log import CallLog
-from mcpbridge.storage.audit_log_format import CallRecord
+from mcpbridge.storage.call_log.log import CallLog
+from mcpbridge.storage.call_log.format import CallRecord
 from mcpbridge.storage.settings import CallLogSettings
 
 async def main():
@@ -199,7 +199,7 @@ async def test_a_log_that_cannot_be_written_lets_calls_pass(tmp_path: Path) -> N
 async def test_calls_that_begin_faster_than_the_disk_takes_them_are_bounded(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcpbridge.storage.audit_log._MOST_WAITING", 5)
+    monkeypatch.setattr("mcpbridge.storage.call_log.log._MOST_WAITING", 5)
     log = log_in(path)
     assert [log.begin(RECORD, lambda: None) for _ in range(7)] == [1, 2, 3, 4, 5, 0, 0]
     await log.close()

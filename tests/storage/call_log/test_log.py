@@ -17,10 +17,10 @@ from structlog.testing import capture_logs
 
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.masking.known_values import Redactor
-from mcpbridge.storage import audit_log as call_log
-from mcpbridge.storage.audit_log import CallLog
-from mcpbridge.storage.audit_log_format import CallRecord
-from mcpbridge.storage.audit_log_reader import Filter, read_calls, read_events
+from mcpbridge.storage.call_log import log as call_log
+from mcpbridge.storage.call_log.format import CallRecord
+from mcpbridge.storage.call_log.log import CallLog
+from mcpbridge.storage.call_log.reader import Filter, read_calls, read_events
 from mcpbridge.storage.settings import CallLogSettings, StoreSettings, call_log_path
 
 NOW = 1_800_000_000.0
@@ -278,7 +278,7 @@ async def test_what_is_too_old_or_too_much_is_forgotten(path: Path) -> None:
 
 async def test_retention_goes_in_steps(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others want to write meanwhile."""
-    monkeypatch.setattr("mcpbridge.storage.audit_log_retention._AT_ONCE", 10)
+    monkeypatch.setattr("mcpbridge.storage.call_log.retention._AT_ONCE", 10)
     async with logging(path) as log:
         for _ in range(95):
             log.append(RECORD)
@@ -396,9 +396,9 @@ APPEND_MANY = """
 import sys, asyncio
 from msgspec.structs import replace
 from pathlib import Path
-from mcpbridge.storage.audit_log import CallLog
+from mcpbridge.storage.call_log.log import CallLog
 from mcpbridge.storage.settings import CallLogSettings
-from mcpbridge.storage.audit_log_format import CallRecord
+from mcpbridge.storage.call_log.format import CallRecord
 
 async def main():
     log = CallLog(lambda: Path(sys.argv[1]), CallLogSettings())
@@ -443,7 +443,7 @@ def test_settings_as_people_write_them() -> None:
 
 async def test_events_that_a_disk_cannot_follow_are_bounded_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Approvals that are asked for without end must not fill the memory."""
-    monkeypatch.setattr("mcpbridge.storage.audit_log._MOST_WAITING", 10)
+    monkeypatch.setattr("mcpbridge.storage.call_log.log._MOST_WAITING", 10)
     async with logging(path) as log:
         for number in range(25):
             log.append_event("asked", {"tool": f"t{number}"})

@@ -1,4 +1,4 @@
-"""Retention of the audit log: removes what is too old or too much, oldest first.
+"""Retention of the call log: removes what is too old or too much, oldest first.
 
 How old and how much is set in `[call_log]` (`storage/settings.py`).
 """

@@ -1,8 +1,8 @@
-"""The format of the audit log: the record of a call, the tables of the file, and how a record becomes a row.
+"""The format of the call log: the record of a call, the tables of the file, and how a record becomes a row.
 
 A row has sizes and digests; content only where the configuration asks for it. Calls under way have theirs in `running`
-(`audit_log_running.py`). Rows of calls and events are never changed: triggers refuse that, and refuse to delete rows
-that the table `forgotten` does not name first, as retention does (`audit_log_retention.py`). So a reader of the file
+(`running.py`). Rows of calls and events are never changed: triggers refuse that, and refuse to delete rows
+that the table `forgotten` does not name first, as retention does (`retention.py`). So a reader of the file
 sees how far retention went, and numbers missing elsewhere were taken out. This guards against accidents, not against
 somebody who has the file and means to change it.
 """

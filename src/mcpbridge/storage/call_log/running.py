@@ -1,4 +1,4 @@
-"""Calls under way in the audit log: a row from before a call is sent until its record is written.
+"""Calls under way in the call log: a row from before a call is sent until its record is written.
 
 A process that is killed leaves these rows behind: calls of which nobody knows whether they took effect. `recover` makes
 records of them, with the outcome `interrupted`. Several bridges share one file, so each row names its owner, and an
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from mcpbridge.storage.audit_log_format import CALL_COLUMNS, CALL_MARKS, CallRecord, Redact, call_row
+from mcpbridge.storage.call_log.format import CALL_COLUMNS, CALL_MARKS, CallRecord, Redact, call_row
 from mcpbridge.storage.file_locks import OwnedFile, is_owned
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Reads the audit log, while bridges write it and when none runs."""
+"""Reads the call log, while bridges write it and when none runs."""
 
 import json
 from collections.abc import Sequence
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcpbridge.base.errors import StoreFailed
-from mcpbridge.storage.audit_log_format import SCHEMA, Outcome
-from mcpbridge.storage.audit_log_running import live_owners
+from mcpbridge.storage.call_log.format import SCHEMA, Outcome
+from mcpbridge.storage.call_log.running import live_owners
 from mcpbridge.storage.sqlite.database import BUSY_SECONDS
 
 if TYPE_CHECKING:  # the standard library's; loaded with the first file
