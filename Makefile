@@ -71,6 +71,8 @@ docs: .venv/.ready .venv-site/.ready ## write the generated pages anew, and buil
 	$(BIN)/python scripts/reference.py
 	$(BIN)/python scripts/api_reference.py
 	$(BIN)/python scripts/errors_reference.py
+	$(BIN)/python scripts/commands_reference.py
+	$(BIN)/python scripts/metrics_reference.py
 	PYTHONPATH=tests $(BIN)/python -m support.client_frames --write
 	$(BIN)/python scripts/site.py
 

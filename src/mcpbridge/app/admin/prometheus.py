@@ -2,7 +2,7 @@
 
 Written by hand: the client library takes 10 µs for each line, and a bridge with two thousand tools has 100,000. The
 page is made from a copy of the bridge's own counts at each request for it, in a thread and one at a time, since calls
-go on meanwhile. Principals are no label: who calls is nobody's business here. Tokens are estimates, and named so.
+continue meanwhile. Principals are no label: who calls is nobody's business here. Tokens are estimates, and named so.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -120,7 +120,7 @@ def exposition(bridge: Counted, accept: str = "") -> tuple[bytes, str]:
 
 
 class _Counts:
-    """What there is to tell at one moment. Made where calls are counted; written wherever there is time."""
+    """The counts at one moment. Made in the thread that counts calls; written in another."""
 
     def __init__(self, bridge: Counted) -> None:
         self._status = bridge.status()
@@ -131,9 +131,11 @@ class _Counts:
         servers = [server for server in status["servers"] if server.get("transport")]
         backends = {str(server["name"]): str(server["transport"]) for server in servers}
         page = Page(accept)
-        page.gauges("mcpbridge_info", "The bridge that runs.", [(labels(["version"], [str(status["version"])]), 1)])
-        page.gauges("mcpbridge_uptime_seconds", "Since the start.", [("", status["uptime_s"])])
-        page.gauges("mcpbridge_clients", "Open sessions and streams.", [("", status["clients"])])
+        page.gauges(
+            "mcpbridge_info", "The running bridge, by version.", [(labels(["version"], [str(status["version"])]), 1)]
+        )
+        page.gauges("mcpbridge_uptime_seconds", "Seconds since the start.", [("", status["uptime_s"])])
+        page.gauges("mcpbridge_clients", "Open sessions and streams of clients.", [("", status["clients"])])
         _add_servers(page, servers)
         _add_health(page, status.get("health", ()))
         _add_counts(page, self._all, backends)
@@ -144,18 +146,26 @@ class _Counts:
 def _add_servers(page: Page, servers: Sequence[Mapping[str, Any]]) -> None:
     own = [(labels(["server", "backend"], [str(one["name"]), str(one["transport"])]), one) for one in servers]
     up = [(of, int(one["state"] == "ready" or (one["state"] == "idle" and not one["cause"]))) for of, one in own]
-    page.gauges("mcpbridge_server_up", "1 while a server is ready, or would start at its next use.", up)
-    page.gauges("mcpbridge_server_running_calls", "Calls it works on now.", [(of, one["running"]) for of, one in own])
+    page.gauges("mcpbridge_server_up", "1 if the server is ready, or idle and would start at its next use.", up)
+    page.gauges(
+        "mcpbridge_server_running_calls",
+        "Calls that the server works on now.",
+        [(of, one["running"]) for of, one in own],
+    )
     braked = [(of, int(bool(one["braked"]))) for of, one in own]
-    page.gauges("mcpbridge_server_braked", "1 while it sends so much unasked that it is read with pauses.", braked)
-    page.counters("mcpbridge_server_restarts", "Connections made anew.", [(of, one["restarts"]) for of, one in own])
+    page.gauges(
+        "mcpbridge_server_braked", "1 while the server sends too much unrequested, and is read with pauses.", braked
+    )
+    page.counters(
+        "mcpbridge_server_restarts", "Connections that were opened again.", [(of, one["restarts"]) for of, one in own]
+    )
 
 
 def _add_health(page: Page, checks: Sequence[Mapping[str, Any]]) -> None:
     """What the last looks found; nothing where nobody looked."""
     found = [(labels(["name", "kind"], [str(one["name"]), str(one["kind"])]), int(one["ok"])) for one in checks]
     if found:
-        page.gauges("mcpbridge_health", "1 where the last look found that it works.", found)
+        page.gauges("mcpbridge_health", "1 if the last health check passed.", found)
 
 
 _COUNTERS: tuple[tuple[str, str, Callable[[Series], int]], ...] = (
@@ -163,9 +173,9 @@ _COUNTERS: tuple[tuple[str, str, Callable[[Series], int]], ...] = (
     ("result_bytes", "Bytes of results.", lambda one: one.bytes_out),
     ("argument_tokens_estimated", "Tokens of arguments, estimated.", lambda one: estimated_tokens(one.bytes_in)),
     ("result_tokens_estimated", "Tokens of results, estimated.", lambda one: estimated_tokens(one.bytes_out)),
-    ("retries", "Tries beyond the first.", lambda one: one.retries),
-    ("cache_hits", "Calls answered without the server.", lambda one: one.cache_hits),
-    ("coerced_calls", "Calls whose arguments were mended.", lambda one: one.coerced),
+    ("retries", "Tries after the first one.", lambda one: one.retries),
+    ("cache_hits", "Calls answered from the cache.", lambda one: one.cache_hits),
+    ("coerced_calls", "Calls whose arguments were corrected.", lambda one: one.coerced),
 )
 """One number of each series: name without `mcpbridge_`, help, value."""
 
@@ -174,19 +184,23 @@ _BY_NAME: tuple[tuple[str, str, str, Callable[[Series], Mapping[str, int]]], ...
     ("refused_calls", "error", "Calls that the bridge refused.", lambda one: one.refused),
     ("failed_calls", "error", "Calls that failed at the server or on the way.", lambda one: one.failed),
     ("approvals", "answer", "Calls that a person was asked about.", lambda one: one.approvals),
-    ("rewritten_results", "form", "Large results that were rewritten, by form.", lambda one: one.rewritten),
+    ("rewritten_results", "form", "Large results that were shortened, by form.", lambda one: one.rewritten),
     (
         "rewritten_result_tokens_estimated",
         "kind",
-        "Tokens of rewritten results, estimated: what came, was shown instead, was stored, was recalled later.",
+        "Tokens of shortened results, estimated: received, shown instead, stored, recalled later.",
         lambda one: one.tokens,
     ),
 )
 """Several numbers of each series by one more label."""
 
 _DURATIONS: tuple[tuple[str, str, Callable[[Series], Durations]], ...] = (
-    ("mcp_server_operation_duration_seconds", "Requests of clients, waiting included.", lambda one: one.durations),
-    ("mcp_client_operation_duration_seconds", "What the servers took of these.", lambda one: one.upstream),
+    (
+        "mcp_server_operation_duration_seconds",
+        "Seconds that requests of clients took, waiting included.",
+        lambda one: one.durations,
+    ),
+    ("mcp_client_operation_duration_seconds", "Seconds that the servers took for them.", lambda one: one.upstream),
 )
 
 

@@ -114,6 +114,11 @@ def _loaded(config: str | None, *, is_asked: bool) -> Loaded:
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    return options_parser().parse_args(arguments)
+
+
+def options_parser() -> argparse.ArgumentParser:
+    """What the command line may say; docs/reference/commands.md is written from it."""
     parser = argparse.ArgumentParser(
         prog="mcpbridge serve",
         description="Serve all configured MCP servers as one: on standard input and output, or over HTTP.",
@@ -139,7 +144,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--token-env", metavar="VAR", help="environment variable that holds a bearer token to ask for")
     levels = ["debug", "info", "warning", "error", "critical"]
     parser.add_argument("--log-level", choices=levels, help="the least severe level to log, instead of the file's")
-    return parser.parse_args(arguments)
+    return parser
 
 
 def _access(

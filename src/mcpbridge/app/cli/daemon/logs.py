@@ -31,7 +31,7 @@ _LONG = ("exception", "stderr")
 
 @click.command("logs")
 @config_option
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is logged from now on.")
+@click.option("-f", "--follow", is_flag=True, help="Continue with new lines.")
 @click.option("-n", "--lines", type=click.IntRange(0), default=_LINES, help=f"Lines to begin with (default: {_LINES}).")
 @click.option("--json", "as_json", is_flag=True, help="Show lines as they are: one JSON object each.")
 def logs_command(*, config: str | None, follow: bool, lines: int, as_json: bool) -> int:

@@ -89,6 +89,11 @@ def daemon(arguments: Sequence[str]) -> int:
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    return options_parser().parse_args(arguments)
+
+
+def options_parser() -> argparse.ArgumentParser:
+    """What the command line may say; docs/reference/commands.md is written from it."""
     parser = argparse.ArgumentParser(
         prog="mcpbridge daemon",
         description="Be the daemon of a configuration, in the foreground: what `mcpbridge serve` on stdio connects to. "
@@ -120,7 +125,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--anew", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--look-every", type=float, default=5.0, help=argparse.SUPPRESS)
     parser.add_argument("--log-level", choices=_LEVELS, help="the least severe level to log, instead of the file's")
-    return parser.parse_args(arguments)
+    return parser
 
 
 def _supervision() -> "Supervision":

@@ -13,7 +13,7 @@ _DETAILS = ("names", "signatures", "schemas")
 @click.command("search")
 @click.argument("words", metavar="QUERY...", nargs=-1, required=True)
 @click.option("--limit", type=click.IntRange(1, 50), metavar="N", help="At most N tools (default: `search.limit`).")
-@click.option("--detail", type=click.Choice(_DETAILS), default="signatures", help="What is told of each tool.")
+@click.option("--detail", type=click.Choice(_DETAILS), default="signatures", help="How much to show of each tool.")
 @click.option("--server", metavar="NAME", help="Search this server alone.")
 @click.option("--profile", metavar="NAME", help="Only what belongs to this profile.")
 @config_option
