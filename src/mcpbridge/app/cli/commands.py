@@ -41,8 +41,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "call": ("tools.call", "Call a tool."),
     "read": ("tools.call", "Read a resource."),
     "check": ("config.check", "Check the configuration and connect to every server."),
-    "login": ("login", "Sign in to a server."),
-    "logout": ("login", "Forget the sign-in to a server."),
+    "login": ("access.login", "Sign in to a server."),
+    "logout": ("access.login", "Forget the sign-in to a server."),
     # -- what runs, and what ran
     "status": ("daemon.status", "Show the bridges that are running."),
     "stats": (
@@ -58,7 +58,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "results": ("calls.results", "Show, read or forget large results that were kept."),
     "cache": ("calls.cache", "Show or clear the results that are kept."),
     # -- for programs
-    "token": ("token", "Make bearer tokens for the HTTP front."),
+    "token": ("access.token", "Make bearer tokens for the HTTP front."),
     "rank": ("tools.rank", "Rank tools out of files, in JSON lines, to score the ranker."),
 }
 """Each command, in the order of `mcpbridge --help`: its module below `app/cli`, which has it as `NAME_command`; and

@@ -22,9 +22,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from mcpbridge.app.cli.config.config_path import load_trusted
-from mcpbridge.app.cli.failures import report
-from mcpbridge.app.cli.http_address import (
+from mcpbridge.app.cli.access.http_address import (
     DEFAULT_ADDRESS,
     Address,
     find_local_token,
@@ -33,6 +31,8 @@ from mcpbridge.app.cli.http_address import (
     take_admin_token,
     warn_of_open_door,
 )
+from mcpbridge.app.cli.config.config_path import load_trusted
+from mcpbridge.app.cli.failures import report
 from mcpbridge.app.cli.signals import END_WITHIN, ended_by_signals
 from mcpbridge.app.exit_codes import INTERRUPTED, OK
 from mcpbridge.app.stdio_proxy.handshake import project_of, working_directory

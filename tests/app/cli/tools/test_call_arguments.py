@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpbridge.app.cli.http_address import Address, parse_address
+from mcpbridge.app.cli.access.http_address import Address, parse_address
 from mcpbridge.app.cli.tools.arguments import from_words
 from mcpbridge.base.errors import ConfigError
 

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
-from mcpbridge.app.cli.failures import report
-from mcpbridge.app.cli.http_address import (
+from mcpbridge.app.cli.access.http_address import (
     DEFAULT_ADDRESS,
     find_local_token,
     open_entrance,
@@ -28,6 +27,7 @@ from mcpbridge.app.cli.http_address import (
     take_admin_token,
     warn_of_open_door,
 )
+from mcpbridge.app.cli.failures import report
 from mcpbridge.app.cli.signals import END_WITHIN, ended_by_signals
 from mcpbridge.app.exit_codes import INTERRUPTED, OK
 from mcpbridge.base.config_file import is_found_in_working_directory
