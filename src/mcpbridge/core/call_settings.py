@@ -8,12 +8,18 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mcpbridge.base.units import RateText, Seconds
+from mcpbridge.protocol.deadlines import Timeouts
 
 Permission = Literal["allow", "require_approval", "deny"]
 Risk = Literal["low", "medium", "high"]
 
 CALL_SECONDS, LOCAL_SECONDS, LONGEST_SECONDS = 60.0, 30.0, 600.0
 """Seconds for a call of an upstream's tool, of a local tool, and for any call in all, where nothing is configured."""
+
+
+def call_deadlines(idle: float, longest: float | None) -> Timeouts:
+    """The deadlines of a call, from `call_timeout` and `max_call_timeout`. The longer of the two bounds it in all."""
+    return Timeouts(idle, max(idle, LONGEST_SECONDS if longest is None else longest))
 
 
 class RetrySettings(BaseModel):

@@ -12,9 +12,8 @@ from typing import TypeVar
 
 from mcpbridge.base.units import Rate
 from mcpbridge.core.call_options import DEFAULT_RESULTS, NO_RETRY, CallOptions, Effect, Hints, ResultOptions
-from mcpbridge.core.call_settings import CALL_SECONDS, LOCAL_SECONDS, LONGEST_SECONDS, CallDefaults, CallSettings, Risk
+from mcpbridge.core.call_settings import CALL_SECONDS, LOCAL_SECONDS, CallDefaults, CallSettings, Risk, call_deadlines
 from mcpbridge.core.result_settings import BUDGET, THRESHOLD, ResultSettings
-from mcpbridge.protocol.deadlines import Timeouts
 
 
 def result_options(*levels: ResultSettings | None) -> ResultOptions:
@@ -90,7 +89,7 @@ def resolve(
         is_idempotent=idempotent or (bool(read_only) and nearest("idempotent", default=True)),
         arguments=nearest("arguments", "coerce"),
         inject_defaults=nearest("inject_defaults", default=True),
-        timeouts=Timeouts(idle, max(idle, nearest("max_call_timeout", LONGEST_SECONDS))) if has_own_time else None,
+        timeouts=call_deadlines(idle, nearest("max_call_timeout", None)) if has_own_time else None,
         late=nearest("late", "keep"),
         retry=nearest("retry", NO_RETRY),
         cache=_cache_seconds(effect, tool, nearest("cache", 0.0)),

@@ -3,7 +3,7 @@
 from pydantic import BaseModel, ConfigDict, Field
 
 from mcpbridge.base.units import RateText
-from mcpbridge.core.call_settings import CALL_SECONDS, LONGEST_SECONDS, CallSettings
+from mcpbridge.core.call_settings import CALL_SECONDS, CallSettings, call_deadlines
 from mcpbridge.core.result_settings import ResultSettings
 from mcpbridge.protocol.deadlines import Timeouts
 
@@ -88,5 +88,4 @@ class OfferSettings(CallSettings, BaseModel):
     @property
     def timeouts(self) -> Timeouts:
         """Deadlines of its calls, where a tool has none of its own."""
-        idle = self.call_timeout or CALL_SECONDS
-        return Timeouts(idle, max(idle, self.max_call_timeout or LONGEST_SECONDS))
+        return call_deadlines(self.call_timeout or CALL_SECONDS, self.max_call_timeout)
