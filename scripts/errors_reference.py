@@ -1,117 +1,144 @@
-"""Write the page of errors, docs/reference/errors.md, from the classes in `base/errors.py`.
+"""Write the page of errors, docs/reference/errors.md, from the classes of errors and `errors_reference.toml`.
 
     python scripts/errors_reference.py            write the page anew
     python scripts/errors_reference.py --check    exit with 1 if the page is not what would be written
 
-Each class has a heading, which is its anchor, what its docstring says happened, and what to do: its `advice`, or the
-line of `ADVICE` here for a class whose advice depends on the case.
+Each class has a heading, which is its anchor. What happened is its docstring; the file beside this script adds why it
+happens and what to do. `EXAMPLES` are errors as people meet them: their text is on the page as it is shown.
 """
 
+import importlib
 import inspect
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import mcpbridge
 from mcpbridge.base import errors
-from mcpbridge.base.errors import BridgeError
+from mcpbridge.base.errors import BridgeError, ConfigError
 
 PAGE = Path(__file__).resolve().parents[1] / "docs/reference/errors.md"
+EXPLAINED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+"""By name of the class: `why`, `do`, and `settings` if any have to do with it."""
+
+ELSEWHERE = (
+    "app.admin.http_client",
+    "catalog.search.embeddings.embedder",
+    "catalog.search.service",
+    "config.trust",
+    "core.elicitation",
+    "downstream.http.exchange",
+    "engine.registry.http_rules",
+    "engine.requests",
+    "library.calls.call",
+    "library.calls.run_events",
+    "sandbox.fetch.fetch",
+    "upstream.auth.http",
+)
+"""Modules with classes of errors beside `base/errors.py`."""
 
 HEAD = """\
 # Errors
 
-Every error of the bridge: what happened, whether anything was sent, and what to do. Find yours by its class or by its
-text. The page is written from the classes by `scripts/errors_reference.py`; programs import them from
-`mcpbridge.base.errors`, the common ones from `mcpbridge`.
+Every error of the bridge: what happened, why, whether the call took effect, and what to do. Find yours by its class
+or by its text.
 
-A tool call that fails is a result with `isError`: its text is the message, then what to do. Programs find the class's
-name in `_meta["mcpbridge/error"]`. Errors below another one are kinds of it: who catches the one catches them all.
+A tool call that fails is a result with `isError`: its text is the message, then what to do. Programs find the name of
+the class in `_meta["mcpbridge/error"]`. Commands print the message, what to do, and a link to this page. An error that
+is "a kind of" another one is caught with it. Classes without another address are in `mcpbridge.base.errors`, and the
+common ones in `mcpbridge`.
 """
 
+_FAILED = """\
+The message names the server, and each entry says whether the call may have taken effect. `mcpbridge call` ends with
+exit code 4, with 7 after a timeout, and with 5 if the server itself answered with an error."""
+
 SECTIONS: dict[type[BridgeError], tuple[str, str]] = {
-    errors.CallRefused: ("Refused by the bridge", "Nothing was sent to a server: the call had no effect."),
-    errors.UpstreamError: (
-        "Failed at a server",
-        "The message names the server. Whether the call took effect is said for each.",
+    errors.CallRefused: (
+        "Refused by the bridge",
+        "Nothing was sent to a server, so the call had no effect. `mcpbridge call` ends with exit code 5.",
+    ),
+    errors.UpstreamError: ("Failed at a server", _FAILED),
+    ConfigError: (
+        "Wrong configuration",
+        "A command starts nothing, and ends with exit code 2. A bridge that runs keeps the configuration that it has.",
     ),
     BridgeError: (
         "Other errors",
-        "Most of these meet programs that use the library, and people who configure the bridge.",
+        "Most of these reach programs that use the library.",
     ),
 }
 """The branches of the tree: title, and what is common to all in it."""
 
-ADVICE: dict[type[BridgeError], str] = {
-    errors.BadRequest: "The client sent a message that breaks the protocol. Report it to whoever makes the client; "
-    "[messages of clients](frames.md) lists the cases.",
-    errors.UnknownName: "Use one of the names that the message suggests. A server that is not ready lists "
-    "its tools later: "
-    "`mcpbridge status`, `mcpbridge list`.",
-    errors.ArgumentsRefused: "Make the call again with arguments that fit: the message names each fault and "
-    "how it is right.",
-    errors.RateLimited: "Wait for the seconds that the message names. The limit is `rate_limit` of the "
-    "tool, the server or `[calls]`.",
-    errors.AlreadyResumed: "Nothing: somebody else has answered this call.",
-    errors.HookRefused: "Read the reason that the hook gives. [Hooks](../how-to/hooks.md) stand in "
-    "`servers.toml` or in the program.",
-    errors.ToolInactive: "Do what the message says: set the key, install the program or the extra, or mend "
-    "the sandbox. "
-    "`mcpbridge doctor` looks at all tools.",
-    errors.UpstreamResting: "Wait for the seconds that the message names. The server failed many calls in a row: "
-    "`mcpbridge status` and `mcpbridge logs` say why. Settings: `breaker`.",
-    errors.UpstreamHttpError: "401: set `headers.Authorization`, or sign in. 403: the credentials lack this "
-    "right. 429: call less often. "
-    "500 and above: the fault is at the server; try again later.",
-    errors.SessionExpired: "Nothing: the bridge begins a new session, and the call may be repeated.",
-    errors.SignInNeeded: "Run `mcpbridge login SERVER`, with the `--scope` that the message names: "
-    "[sign in to a server](../how-to/sign-in-to-a-server.md).",
-    errors.UpstreamAnswered: "Read the server's own error, which is passed on as it came.",
-    errors.UrlRequired: "Open the page that the message names, then make the call again.",
-    errors.CallFailed: "Look at `is_error` and the text of the result before you use its value.",
-    errors.FormatError: "Use one of the formats that the message names, and pass the model's message as its "
-    "API returned it.",
-    errors.BridgeClosed: "Use the bridge inside its `async with` block, and from the event loop that opened it.",
-    errors.NotConnected: "Do what the message says: look at the URL, the token, and whether the bridge runs.",
-    errors.ContextRefused: "Keep only what the type of the context allows; the message names the place.",
-    errors.StoreFailed: "Free space on the disk, or look at the rights of the file that the message names; "
-    "`[store]` sets where it is.",
-    errors.ValueTooLarge: "Keep less, or raise `results.max_bytes`.",
-    errors.ConfigError: "Mend the key that the message names. `mcpbridge check` looks at the whole file; "
-    "[configuration](configuration.md) lists every key.",
-    errors.CallRefused: "Read the message: it says what is refused, and why.",
-    errors.UpstreamError: "`mcpbridge status` shows the state of the server.",
-    BridgeError: "Read the message. The class below it says more.",
-}
-"""What to do, for classes that have no fixed `advice`."""
+EXAMPLES = (
+    errors.UnknownName("tool", "git_statsu", candidates=["git__git_status"]),
+    errors.Overloaded("Server 'db' was busy for 10 s with 16 calls"),
+    errors.RateLimited("Server 'github'", "30/min", 12),
+    errors.UpstreamUnavailable("web", "retrying in 4 s: connection refused"),
+    errors.UpstreamResting("db", 8, is_probed=False),
+    errors.UpstreamGone("db", "the connection ended during the call: exit code 3: disk full"),
+    errors.UpstreamTimeout("db", 60),
+    errors.UpstreamGarbled("db", "its answer cannot be read: unexpected end of data"),
+    errors.UpstreamHttpError("docs", 429, "HTTP 429 Too Many Requests", retry_after=30),
+    errors.SessionExpired("docs"),
+    errors.SignInNeeded("linear"),
+    errors.UrlRequired("bank", ["https://bank.example.com/agree"]),
+    errors.AnswerTooLarge(3 << 20, 1 << 20),
+    errors.ValueTooLarge(2_000_000, 1_000_000),
+    ConfigError("unknown key", file="servers.toml:2", key="servers.time.comand", hint="Did you mean `command`?"),
+)
+"""What people read, for classes whose text says more than their docstring."""
+
+
+def classes() -> set[type[BridgeError]]:
+    """Every class of errors whose name is not private."""
+    for module in ELSEWHERE:
+        importlib.import_module(f"mcpbridge.{module}")
+    return {one for one in (BridgeError, *below(BridgeError)) if not one.__name__.startswith("_")}
 
 
 def below(root: type[BridgeError]) -> Iterator[type[BridgeError]]:
-    """The classes below one, in the order of the file, each before those below it."""
+    """The classes below one, in the order of the files, each before those below it."""
     for one in root.__subclasses__():
-        if one.__module__ == errors.__name__:
+        if one.__module__.startswith("mcpbridge.") and not one.__name__.startswith("_"):
             yield one
             yield from below(one)
 
 
 def entry(one: type[BridgeError]) -> str:
     """The part of the page about one class."""
+    explained = EXPLAINED[one.__name__]
     happened = " ".join((inspect.getdoc(one) or "").split())
     base = one.__mro__[1]
     kind = f" A kind of [{base.__name__}](#{base.__name__.lower()})." if base not in SECTIONS else ""
-    advice = ADVICE.get(one) or one.advice or ADVICE[next(up for up in one.__mro__ if up in ADVICE)]
-    return f"### {one.__name__}\n\n{happened}{kind}\n\n**What to do:** {advice}\n"
+    public = one.__module__ == errors.__name__ or one.__name__ in mcpbridge.__all__
+    where = "" if public else f" In `{one.__module__}`."
+    parts = [f"### {one.__name__}", f"{happened}{kind}{where}"]
+    parts += [_quoted(example) for example in EXAMPLES if type(example) is one]
+    parts += [f"**Why:** {explained['why']}", f"**What to do:** {explained['do']}"]
+    if settings := explained.get("settings"):
+        parts.append(f"**Settings:** {settings}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _quoted(example: BridgeError) -> str:
+    lines = (str(example) if isinstance(example, ConfigError) else example.full_message()).splitlines()
+    return "\n".join(f"> {line.strip()}{'  ' if line != lines[-1] else ''}" for line in lines)
 
 
 def page() -> str:
     """The whole page."""
     parts = [HEAD]
-    shown = set[type[BridgeError]]()
+    known = classes()
+    shown = {BridgeError}
     for root, (title, common) in SECTIONS.items():
         parts.append(f"## {title}\n\n{common}\n")
-        for one in (root, *below(root)) if root is not BridgeError else below(root):
+        for one in (root, *below(root)):
             if one not in shown:
                 shown.add(one)
                 parts.append(entry(one))
+    assert shown == known
     return "\n".join(parts)
 
 

@@ -3,29 +3,53 @@
 import re
 import subprocess
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mcpbridge.base import errors
 from mcpbridge.base.errors import BridgeError
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/reference/errors.md").read_text("utf-8")
-CLASSES = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, BridgeError)]
+SCRIPT = ROOT / "scripts/errors_reference.py"
+
+
+def module() -> Any:
+    spec = spec_from_file_location("errors_reference", SCRIPT)
+    assert spec
+    assert spec.loader
+    loaded = module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+CLASSES = sorted(module().classes(), key=lambda one: one.__name__)
 
 
 def test_the_page_is_what_the_classes_say() -> None:
-    script = ROOT / "scripts/errors_reference.py"
-    checked = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
+    checked = subprocess.run([sys.executable, SCRIPT, "--check"], capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stderr
 
 
+def test_every_class_of_errors_in_the_package_is_on_the_page() -> None:
+    """Also those that are declared beside the code that raises them."""
+    known = {one.__name__ for one in CLASSES}
+    sources = [path.read_text("utf-8") for path in (ROOT / "src/mcpbridge").rglob("*.py")]
+    classes = [
+        found for text in sources for found in re.findall(r"^class ([A-Za-z]\w*)\((\w+)[,)]", text, re.MULTILINE)
+    ]
+    assert [name for name, base in classes if base in known and name not in known] == []
+
+
 @pytest.mark.parametrize("one", CLASSES, ids=lambda one: one.__name__)
-def test_an_error_has_its_place_with_what_happened_and_what_to_do(one: type[BridgeError]) -> None:
-    if one is not BridgeError:
-        [part] = re.findall(rf"^### {one.__name__}\n\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL)
-        assert re.search(r"\*\*What to do:\*\* \S", part)
-        assert one.docs_page == f"reference/errors.md#{one.__name__.lower()}"
-    else:
-        assert one.docs_page == "reference/errors.md"
+def test_an_error_has_its_place_with_what_happened_why_and_what_to_do(one: type[BridgeError]) -> None:
+    if one is BridgeError:
+        assert one.docs_page == "docs/reference/errors.md"
+        return
+    [part] = re.findall(rf"^### {one.__name__}\n\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    assert re.match(r"[A-Z]\w* ", part)
+    assert re.search(r"^\*\*Why:\*\* \S", part, re.MULTILINE)
+    assert re.search(r"^\*\*What to do:\*\* \S", part, re.MULTILINE)
+    assert one.docs_page == f"docs/reference/errors.md#{one.__name__.lower()}"

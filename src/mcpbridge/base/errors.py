@@ -1,43 +1,43 @@
 """Every error of the bridge, as one tree.
 
     BridgeError
-    ├── CallRefused              refused by us; the upstream saw nothing
+    ├── CallRefused              the bridge refused the call; the upstream saw nothing
     │   ├── BadRequest             the client's message breaks the protocol (carries the JSON-RPC code)
-    │   ├── UnknownName            no such tool, prompt or resource; names the nearest
-    │   ├── ArgumentsRefused       not what the tool's schema allows
-    │   ├── NotPermitted           denied by the policy
-    │   ├── ApprovalRefused        a person said no, or nothing in time
-    │   ├── ApprovalUnavailable    needs a person, and there is nobody to ask
-    │   ├── HookRefused            a hook does not let it pass
-    │   ├── ToolInactive           a tool of ours lacks what it works with: a key, a program, a sandbox
-    │   ├── AddressRefused         an address that is not to be fetched for a model
-    │   ├── PathRefused            a file that tools are not to touch
-    │   ├── AlreadyResumed         a paused call that was answered before, or is being answered now
+    │   ├── UnknownName            no tool, prompt or resource has this name; suggests the nearest
+    │   ├── ArgumentsRefused       the arguments do not fit the tool's schema
+    │   ├── NotPermitted           a rule denies the call
+    │   ├── ApprovalRefused        a person said no, or did not answer in time
+    │   ├── ApprovalUnavailable    the call needs a person's approval, and nobody can be asked
+    │   ├── HookRefused            a hook refused the call
+    │   ├── ToolInactive           a tool of the bridge lacks a key, a program or a sandbox
+    │   ├── AddressRefused         the address may not be fetched for a model
+    │   ├── PathRefused            the file may not be used by tools
+    │   ├── AlreadyResumed         the paused call was answered before, or is being answered now
     │   └── Overloaded             a queue or limit is full
-    │       ├── RateLimited          too many calls in too short a time; says when to come back
+    │       ├── RateLimited          too many calls in too short a time; says when to try again
     │       └── BudgetSpent          this conversation has made as many calls as it may
-    ├── UpstreamError            failed at, or on the way to, one upstream
-    │   ├── UpstreamUnavailable    not connected; the call was not sent
-    │   │   └── UpstreamResting      it failed many calls in a row and is left alone; says when to come back
-    │   ├── UpstreamGone           the connection ended while the call was under way
-    │   ├── UpstreamTimeout        no answer by the deadline
+    ├── UpstreamError            the call failed at one upstream, or on the way to it
+    │   ├── UpstreamUnavailable    it is not connected; the call was not sent
+    │   │   └── UpstreamResting      it failed many calls in a row and gets none for a while; says when to try again
+    │   ├── UpstreamGone           the connection ended during the call
+    │   ├── UpstreamTimeout        no answer came by the deadline
     │   ├── UpstreamGarbled        an answer came that cannot be read
-    │   ├── UpstreamHttpError      an HTTP status instead of an answer
-    │   │   ├── SessionExpired       the server forgot our session; nothing was executed
-    │   │   └── SignInNeeded         the server lets nobody in before a person has signed in
-    │   ├── TaskLost               it ran the call as a task, which ended without a result
-    │   ├── UrlRequired            it wants pages visited first, and this client opens none
+    │   ├── UpstreamHttpError      an HTTP error status came instead of an answer
+    │   │   ├── SessionExpired       the server forgot the session; nothing was executed
+    │   │   └── SignInNeeded         a person has to sign in to the server first
+    │   ├── TaskLost               the server ran the call as a task, which ended without a result
+    │   ├── UrlRequired            the server wants pages visited first, and this client opens none
     │   └── UpstreamAnswered       the upstream's own JSON-RPC error, to be passed on as it is
     ├── AnswerTooLarge           the call ran, but its answer does not fit into the client's event stream
-    ├── CallFailed               the value of a result was wanted that is an error, or is not there yet
-    ├── FormatError              a model API's format: there is none such, or a message is not in it
-    ├── BridgeClosed             the bridge does not run, or cannot be waited for from here
-    ├── NoBridge                 what only bridges have was asked of a server that does not offer it
-    ├── NotConnected             a client and a URL: nobody answers, the token is refused, or no MCP server is there
-    ├── ContextRefused           what a handler would keep does not fit the type of its context, or is too large
-    ├── StoreFailed              what should be kept, or found again, cannot be
-    │   └── ValueTooLarge          larger than all that the store may hold
-    └── ConfigError              set up wrong: file, key, what was expected
+    ├── CallFailed               a program asked for the value of a result that is an error, or is not there yet
+    ├── FormatError              a model API's format is unknown, or a message is not in it
+    ├── BridgeClosed             the bridge does not run, or this thread cannot wait for it
+    ├── NoBridge                 a server was asked for what only bridges have
+    ├── NotConnected             nothing answers at the URL, the token is refused, or no MCP server is there
+    ├── ContextRefused           a value does not fit the type of its context, or is too large
+    ├── StoreFailed              the store cannot keep or read a value
+    │   └── ValueTooLarge          the value is larger than the whole store may be
+    └── ConfigError              the configuration is wrong: file, key, what was expected
 
 Errors carry facts as attributes and build their own message: what failed and, in `advice`, what to
 do next. Secrets and third-party text stay in the log.
@@ -51,28 +51,28 @@ from types import MappingProxyType
 RETRY_AFTER = "mcpbridge/retryAfter"
 """In `_meta` of a refused call: seconds until it may pass."""
 ERROR_NAME = "mcpbridge/error"
-"""In `_meta` of a failed call, or `data` of an error: which of the bridge's own errors it tells of, for programs."""
+"""In `_meta` of a failed call, or `data` of an error: the name of the bridge's own error, for programs."""
 
 
 class BridgeError(Exception):
-    """Root of all errors that the bridge raises on purpose."""
+    """The root of all errors that the bridge raises on purpose."""
 
     advice: str = ""
     """What the reader (often a model) should do next; a sentence, or empty."""
 
     facts: Mapping[str, object] = MappingProxyType({})
-    """What programs may want to know of it, as JSON values by `_meta` key; goes into the result beside the text."""
+    """Facts for programs, as JSON values by `_meta` key; they go into the result beside the text."""
 
     tries: int = 1
-    """How often the call was tried before it came to this."""
+    """How often the call was tried before it failed."""
 
-    docs_page: str = "reference/errors.md"
+    docs_page: str = "docs/reference/errors.md"
     """The page of the docs that explains the error, with its anchor. People are shown it, models are not."""
 
     def __init_subclass__(cls) -> None:
-        """Each class has its place on the page."""
+        """Each public class has its place on the page."""
         super().__init_subclass__()
-        if cls.__module__ == __name__:
+        if not cls.__name__.startswith("_"):
             cls.docs_page = f"{BridgeError.docs_page}#{cls.__name__.lower()}"
 
     def full_message(self) -> str:
@@ -82,11 +82,11 @@ class BridgeError(Exception):
 
 
 class CallRefused(BridgeError):
-    """Refused by the bridge: no upstream saw the call."""
+    """The bridge refused the call. No upstream saw it."""
 
 
 class BadRequest(CallRefused):
-    """A message of a client that breaks the protocol. `code` is the JSON-RPC error code to answer with."""
+    """A client sent a message that breaks the protocol. `code` is the JSON-RPC error code of the answer."""
 
     def __init__(self, code: int, message: str, data: object = None) -> None:
         super().__init__(message)
@@ -95,7 +95,7 @@ class BadRequest(CallRefused):
 
 
 class UnknownName(CallRefused):
-    """A tool, prompt or resource that no upstream offers."""
+    """No upstream offers a tool, prompt or resource of this name."""
 
     def __init__(
         self,
@@ -105,14 +105,14 @@ class UnknownName(CallRefused):
         candidates: Iterable[str] | Callable[[], Iterable[str]] = (),
         ambiguous: bool = False,
     ) -> None:
-        """`candidates` that take time to find are given as a function: while servers start, few of these are told."""
+        """`candidates` that take time to find are given as a function: most of these errors are never shown."""
         super().__init__(kind, name)
         self.kind, self.name = kind, name
         self._candidates, self._is_ambiguous = candidates, ambiguous
 
     @cached_property
     def candidates(self) -> list[str]:
-        """What may have been meant, best first."""
+        """The names that come nearest, best first."""
         return list(self._candidates() if callable(self._candidates) else self._candidates)
 
     def __str__(self) -> str:
@@ -125,13 +125,13 @@ class UnknownName(CallRefused):
 
 
 class Overloaded(CallRefused):
-    """A limit is reached; nothing was sent."""
+    """A limit is reached. Nothing was sent."""
 
     advice = "Nothing was sent to the server. Try again when earlier calls have finished."
 
 
 class RateLimited(Overloaded):
-    """Too many calls in too short a time. `retry_after` in seconds."""
+    """Too many calls were made in too short a time. `retry_after` is in seconds."""
 
     def __init__(self, what: str, limit: str, retry_after: float) -> None:
         """`what` is limited to `limit`: "Server 'x'", "30/min"."""
@@ -143,7 +143,7 @@ class RateLimited(Overloaded):
 
 
 class AlreadyResumed(CallRefused):
-    """A paused call that was answered before, or that somebody else is answering at this moment."""
+    """The paused call was answered before, or somebody else is answering it at this moment."""
 
 
 class BudgetSpent(Overloaded):
@@ -153,15 +153,15 @@ class BudgetSpent(Overloaded):
 
 
 class ArgumentsRefused(CallRefused):
-    """Arguments that the tool's schema does not allow. The message says what is wrong and how it is right."""
+    """The arguments do not fit the tool's schema. The message says what is wrong, and what would fit."""
 
     def tell_signature(self, signature: str) -> None:
-        """Say how the tool is called as well, to somebody who may not have its definition."""
+        """Add the tool's signature, for a caller who may not have its definition."""
         self.advice = f"{self.advice} It is called so: {signature}".strip()
 
 
 class NotPermitted(CallRefused):
-    """The policy does not let this client make this call."""
+    """A permission rule denies this call to this client."""
 
     advice = "Nothing was sent. Do not try to reach the same by other means; tell the user if it matters."
 
@@ -173,19 +173,19 @@ class ApprovalRefused(CallRefused):
 
 
 class ApprovalUnavailable(CallRefused):
-    """The call needs a person's approval, and there is no way to ask anybody."""
+    """The call needs a person's approval, and nobody can be asked."""
 
     advice = "Nothing was sent. Whoever runs the bridge can set who is asked: `approval.ask`."
 
 
 class HookRefused(CallRefused):
-    """A hook of the configuration or of the program does not let the call pass."""
+    """A hook of the configuration or of the program refused the call, or failed."""
 
     advice = "Nothing was sent."
 
 
 class ToolInactive(CallRefused):
-    """A tool of the bridge lacks something that it works with; the message names it."""
+    """A tool of the bridge lacks something that it needs. The message names it."""
 
     def __init__(self, tool: str, missing: str, fix: str) -> None:
         """`missing` completes "it is inactive: …"; `fix` says who can do what about it, a sentence."""
@@ -196,28 +196,28 @@ class ToolInactive(CallRefused):
 
 
 class AddressRefused(CallRefused):
-    """An address that is not to be fetched on a model's behalf. The message names it without its query, and why."""
+    """The address may not be fetched for a model. The message names it without its query, and says why."""
 
     advice = "Nothing was sent there. Do not try other spellings of the same address."
 
 
 class PathRefused(CallRefused):
-    """A file that tools are not to touch. The message names it as it was given, and why."""
+    """The file may not be used by tools. The message names it as it was given, and says why."""
 
     advice = "Nothing was read or changed."
 
 
 class UpstreamError(BridgeError):
-    """Something failed at, or on the way to, one upstream."""
+    """The call failed at one upstream, or on the way to it."""
 
     def __init__(self, upstream: str, what: str) -> None:
         super().__init__(f"{'Tool' if '/' in upstream else 'Server'} '{upstream}': {what}")
         self.upstream = upstream
-        """Its name; of a tool that no server has, the tool's id."""
+        """The server's name; the tool's id if no server has it."""
         self.what = what
 
     def rename(self, upstream: str) -> None:
-        """Say better who it was."""
+        """Replace the name of the upstream in the message."""
         UpstreamError.__init__(self, upstream, self.what)
 
 
@@ -227,7 +227,7 @@ class UpstreamUnavailable(UpstreamError):
     advice = "Nothing was sent; other servers still work. Try again later, or see `mcpbridge status`."
 
     def __init__(self, upstream: str, what: str, *, start_in: float | None = None) -> None:
-        """`start_in`: seconds after which a call starts it anew; None: that is not known."""
+        """`start_in`: seconds after which a call starts it again; None if that is not known."""
         super().__init__(upstream, what)
         if start_in is not None:
             wait = max(1, ceil(start_in))
@@ -236,10 +236,10 @@ class UpstreamUnavailable(UpstreamError):
 
 
 class UpstreamResting(UpstreamUnavailable):
-    """It failed many calls in a row, so it gets none for a while. `retry_after` in seconds."""
+    """The upstream failed many calls in a row, so it gets none for a while. `retry_after` is in seconds."""
 
     def __init__(self, upstream: str, retry_after: float, *, is_probed: bool) -> None:
-        """`is_probed`: one call is finding out right now whether it works again."""
+        """`is_probed`: one call is testing right now whether it works again."""
         wait = max(1, ceil(retry_after))
         if is_probed:
             what = "it failed many calls in a row, and one call is finding out whether it works again"
@@ -252,12 +252,12 @@ class UpstreamResting(UpstreamUnavailable):
 
 
 class UpstreamGone(UpstreamError):
-    """The connection ended while the call was under way. The call may have taken effect."""
+    """The connection ended during the call. The call may have taken effect."""
 
     advice = "The server is being restarted. Check whether the action took effect before you repeat it."
 
     def __init__(self, upstream: str, what: str, *, is_restarted: bool = True) -> None:
-        """`is_restarted`: the connection to the server ended, and is opened anew; not only that of one HTTP request."""
+        """`is_restarted`: the connection to the server ended and is opened again, not only that of one HTTP request."""
         super().__init__(upstream, what)
         self.is_restarted = is_restarted
         if not is_restarted:
@@ -281,7 +281,7 @@ class UpstreamGarbled(UpstreamError):
 
 
 class UpstreamHttpError(UpstreamError):
-    """An HTTP status instead of an answer. `status` is the code, `retry_after` in seconds if the server said so."""
+    """The server answered with an HTTP error status. `retry_after` is in seconds, None if the server named no time."""
 
     def __init__(self, upstream: str, status: int, what: str, *, retry_after: float | None = None) -> None:
         super().__init__(upstream, what)
@@ -306,7 +306,7 @@ class UpstreamHttpError(UpstreamError):
 
 
 class SessionExpired(UpstreamHttpError):
-    """The server does not know our session any more: initialize again, then the call may be repeated."""
+    """The server does not know the session any more. It did not run the call."""
 
     def __init__(self, upstream: str) -> None:
         super().__init__(upstream, 404, "the server ended the session")
@@ -314,7 +314,7 @@ class SessionExpired(UpstreamHttpError):
 
 
 class SignInNeeded(UpstreamHttpError):
-    """The server lets us in only after a person has signed in. Nothing was executed. `why` is empty at first."""
+    """A person has to sign in to the server first. Nothing was executed. `why` is empty before the first sign-in."""
 
     def __init__(self, upstream: str, why: str = "", *, scope: str = "") -> None:
         """`scope` names the rights that are missing; empty when it is not a matter of rights."""
@@ -324,7 +324,7 @@ class SignInNeeded(UpstreamHttpError):
         super().__init__(upstream, status, f"{text} ({why})" if why else text)
         self.why = why
         self.by_asking: Callable[[Callable[[str], Awaitable[bool]]], Awaitable[None]] | None = None
-        """Signs in all the same, given what brings an address before a person and tells whether they go there."""
+        """Signs in during the call, by a function that shows a person an address and returns whether they open it."""
         self.advice = (
             f"A person has to run `{command}` on the machine of the bridge; then try again, without a "
             "restart. If the server takes a fixed key instead, set its `headers.Authorization` in the configuration."
@@ -334,7 +334,7 @@ class SignInNeeded(UpstreamHttpError):
 class UpstreamAnswered(UpstreamError):
     """The upstream answered with a JSON-RPC error. `error` holds the error object's bytes as they came.
 
-    `asked` is the URI that the client asked for, in its own spelling; empty when it asked for something else.
+    `asked` is the URI that the client asked for, as it spelled it; empty for other requests.
     """
 
     def __init__(self, upstream: str, error: bytes) -> None:
@@ -344,13 +344,13 @@ class UpstreamAnswered(UpstreamError):
 
 
 class TaskLost(UpstreamError):
-    """The upstream ran the call as a task, and there is no result: it was cancelled there, forgotten, or expired."""
+    """The upstream ran the call as a task, and the task was cancelled there, was forgotten, or expired."""
 
     advice = "Check whether the action took effect before you repeat it."
 
 
 class UrlRequired(UpstreamError):
-    """The upstream wants pages visited before it runs the call, and the client opens none."""
+    """The upstream wants the user to visit pages before it runs the call, and the client opens none."""
 
     def __init__(self, upstream: str, urls: list[str]) -> None:
         super().__init__(upstream, f"it asks the user to visit {', '.join(urls)} first")
@@ -359,7 +359,7 @@ class UrlRequired(UpstreamError):
 
 
 class AnswerTooLarge(BridgeError):
-    """The call ran, but its answer is larger than an event that its client takes. Sizes in bytes."""
+    """The call ran, but its answer is larger than an event that the client takes. Sizes are in bytes."""
 
     advice = (
         "The call ran, so do not repeat it unchanged: ask for less (fewer items, a smaller range, a filter). "
@@ -375,19 +375,19 @@ class AnswerTooLarge(BridgeError):
 
 
 class CallFailed(BridgeError):
-    """The value of a result was wanted that is an error, or is not there yet; or an answer came to nothing."""
+    """A program asked for the value of a result that is an error, or that does not exist yet."""
 
 
 class FormatError(BridgeError):
-    """A format of a model API that is unknown, a message that is not in it, or more than it takes."""
+    """The format of a model API is unknown, a message is not in that format, or it holds more than the API takes."""
 
 
 class BridgeClosed(BridgeError):
-    """A bridge was used that does not run, or not any more, or from where it cannot be waited for; says which."""
+    """The bridge was used before it was opened, after it was closed, or from a thread that cannot wait for it."""
 
 
 class NoBridge(BridgeError):
-    """What only bridges have was asked of a server that does not offer it: it is none, or has it switched off."""
+    """The server at the URL does not offer what was asked: it is no bridge, or has that switched off."""
 
     advice = "Look at the URL: it is that of a bridge's `/mcp`; and in its configuration, whether this is switched on."
 
@@ -397,25 +397,25 @@ class NoBridge(BridgeError):
 
 
 class NotConnected(BridgeError):
-    """A client and a URL did not come together, or came apart. `status` of HTTP; None: there was no answer."""
+    """A client could not connect to the URL, or lost it. `status` is that of HTTP; None if there was no answer."""
 
     def __init__(self, url: str, why: str, advice: str, *, status: int | None = None) -> None:
-        """`url`: without what may be a secret. `why`: completes "URL: …". `advice`: a sentence, told with it."""
+        """`url`: without what may be a secret. `why`: completes "URL: …". `advice`: a sentence of the message."""
         super().__init__(f"{url}: {why}. {advice}")
         self.url, self.why, self.status = url, why, status
 
 
 class ContextRefused(BridgeError, ValueError):
-    """A handler's or program's value cannot be what is kept of a run, or there is none yet."""
+    """A value does not fit the type of its context, is too large to keep, or does not exist yet."""
 
     def __init__(self, where: str, why: str) -> None:
-        """`where`: what it is about, as `the context of tools/search`; `why`: without the value."""
+        """`where`: such as `the context of tools/search`; `why`: without the value."""
         super().__init__(f"{where}: {why}")
         self.where, self.why = where, why
 
 
 class StoreFailed(BridgeError):
-    """Something cannot be kept or read: the file is unusable, or the disk is full."""
+    """The store cannot keep or read a value: its file cannot be used, or the disk is full."""
 
     def __init__(self, what: str, *, file: str = "") -> None:
         super().__init__(f"{file}: {what}" if file else what)
@@ -423,7 +423,7 @@ class StoreFailed(BridgeError):
 
 
 class ValueTooLarge(StoreFailed):
-    """A value that is larger than all that the store may hold."""
+    """The value is larger than the whole store may be."""
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(f"a value of {size} bytes does not fit into a store of {limit}")

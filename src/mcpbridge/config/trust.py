@@ -39,7 +39,7 @@ Content = Mapping[str, str]
 
 
 class NotTrusted(ConfigError):
-    """A configuration that was found in the working directory, and that nobody has said yes to as it is."""
+    """A configuration was found in the working directory, and nobody has trusted it in its present form."""
 
     def __init__(self, path: str, what: str) -> None:
         """`what` completes "PATH: …"."""

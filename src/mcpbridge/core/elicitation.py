@@ -121,7 +121,7 @@ class Question(Struct, frozen=True):
 
 
 class QuestionRefused(BridgeError):
-    """A question got no answer. `error` is the JSON-RPC error object for the upstream, encoded."""
+    """A question of a server got no answer. `error` is the encoded JSON-RPC error object for that server."""
 
     advice = "The client that called could not or would not answer it."
 
@@ -131,7 +131,7 @@ class QuestionRefused(BridgeError):
 
 
 class Unreachable(QuestionRefused):
-    """There is no way to the client from where the question came; it was not put."""
+    """The client cannot be reached from where the question came, so it was not asked."""
 
 
 def question_refusal(question: Question, profile: ClientCapabilities) -> QuestionRefused | None:

@@ -26,7 +26,7 @@ from mcpbridge.tools.python.output import Misshapen, json_of
 
 
 class RequestFailed(BridgeError):
-    """A request made through `Bridge.request` was answered with a JSON-RPC error."""
+    """A request of the program was answered with a JSON-RPC error."""
 
     def __init__(self, code: int, message: str, data: object = None) -> None:
         super().__init__(message)

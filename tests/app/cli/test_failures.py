@@ -15,7 +15,7 @@ def test_people_are_shown_the_page_of_the_error(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().err.splitlines() == [
         "mcpbridge: Server 'db': no answer within 60 s",
         f"  {UpstreamTimeout.advice}",
-        "  docs: reference/errors.md#upstreamtimeout",
+        "  See docs/reference/errors.md#upstreamtimeout",
     ]
 
 
@@ -24,7 +24,10 @@ def test_programs_get_the_message_and_the_advice_alone(capsys: pytest.CaptureFix
     assert set(json.loads(capsys.readouterr().err)["error"]) == {"code", "message", "advice"}
 
 
-def test_a_wrong_configuration_and_a_wrong_command_speak_for_themselves(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_configuration_names_its_page_and_a_wrong_command_speaks_for_itself(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert report(ConfigError("unknown key", file="servers.toml", key="x"), as_json=False) == USAGE
+    assert capsys.readouterr().err.endswith("\n  See docs/reference/errors.md#configerror\n")
     report(CommandFailed(USAGE, "no such server"), as_json=False)
-    assert "docs:" not in capsys.readouterr().err
+    assert "See" not in capsys.readouterr().err

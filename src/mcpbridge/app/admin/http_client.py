@@ -20,7 +20,7 @@ _HERE = ("localhost", "127.0.0.1", "::1")
 
 
 class ApiProblem(BridgeError):
-    """The API refused; `code` is its word for why: `invalid`, `forbidden`, `unknown`, `exists`, `failed`."""
+    """The admin API refused a request. `code` is `invalid`, `forbidden`, `unknown`, `exists` or `failed`."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)

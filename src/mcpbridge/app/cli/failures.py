@@ -41,7 +41,7 @@ def report(error: BaseException, *, as_json: bool, redact: Callable[[str], str] 
     if isinstance(error, CommandFailed):
         code, message, advice = error.code, str(error), error.advice
     elif isinstance(error, ConfigError):
-        code, message, advice = USAGE, str(error), error.advice
+        code, message, advice, page = USAGE, str(error), error.advice, error.docs_page
     elif isinstance(error, BridgeError):
         code, message, advice = (
             (TIMED_OUT if isinstance(error, TimeoutError) else UNREACHABLE),
@@ -57,7 +57,7 @@ def report(error: BaseException, *, as_json: bool, redact: Callable[[str], str] 
     if as_json:
         line = json.dumps({"error": {"code": code, "message": message, "advice": advice}}, ensure_ascii=False)
     else:
-        line = "\n  ".join(filter(None, (f"mcpbridge: {message}", advice, page and f"docs: {page}")))
+        line = "\n  ".join(filter(None, (f"mcpbridge: {message}", advice, page and f"See {page}")))
     print(line, file=sys.stderr)
     return code
 

@@ -37,7 +37,7 @@ _Part = tuple[ServerText, tuple[ToolText, ...]]
 
 
 class SearchFailed(CallRefused):
-    """Tools cannot be searched now."""
+    """The search for tools does not work at the moment."""
 
     def __init__(self) -> None:
         super().__init__("tools cannot be searched now; the log of the bridge says why")

@@ -57,7 +57,7 @@ MERGED = Endpoint("mcp", "")
 
 
 class Refused(BadRequest):
-    """A request that gets an HTTP error. The body is a JSON-RPC error, so that MCP clients can show the reason."""
+    """An HTTP request got an HTTP error. The body is a JSON-RPC error, so that MCP clients can show the reason."""
 
     def __init__(
         self,

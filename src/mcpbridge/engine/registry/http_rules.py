@@ -78,7 +78,7 @@ _DEEPEST = 32
 
 
 class RegistryProblem(BridgeError):
-    """What was asked of the registry cannot be done; `code` says why, for programs."""
+    """A change of servers or tools cannot be made. `code` says why, for programs."""
 
     def __init__(self, code: Literal["unknown", "exists", "forbidden", "invalid"], message: str) -> None:
         super().__init__(message)

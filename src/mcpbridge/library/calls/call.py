@@ -25,9 +25,9 @@ T = TypeVar("T")
 
 
 class CallbackFailed(BridgeError):
-    """A function of the program that hears of calls (`on_progress`, `on_event`) failed; `__cause__` is how.
+    """A function of the program that follows calls (`on_progress`, `on_event`) raised; `__cause__` is its exception.
 
-    The calls were made all the same, and it went on hearing of them: `results` is what came of them, in their order.
+    The calls were made all the same: `results` holds their results, in their order.
     """
 
     advice = "The calls were made, and `results` is what came of them: do not make them again."

@@ -108,7 +108,7 @@ class RunOutcome(Struct, frozen=True):
 
 
 class RunFailed(BridgeError):
-    """The model, or a function of the program, failed; `__cause__` is how. `outcome` is what came of the run so far."""
+    """The model, or a function of the program, raised; `__cause__` is its exception. `outcome` is the run so far."""
 
     advice = (
         "The calls have had their effect: continue from `outcome.messages` in the same run, so that none is repeated."

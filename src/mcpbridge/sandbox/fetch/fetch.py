@@ -212,7 +212,7 @@ class Fetched(Struct, frozen=True):
 
 
 class FetchTooLarge(UpstreamError):
-    """The answer is larger than what is taken. `most` in bytes."""
+    """The answer of the address is larger than the limit. `most` is in bytes."""
 
     advice = "Ask for a smaller part of it, if the site has one, or use another source."
 

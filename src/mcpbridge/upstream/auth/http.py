@@ -23,7 +23,7 @@ _LARGEST_ANSWER = 1 << 20
 
 
 class SignInRefused(UpstreamUnavailable):
-    """We do not go on with a sign-in: what the server or its authorization server says is not safe, or not whole."""
+    """The sign-in was stopped: what the server or its authorization server says about it is unsafe or incomplete."""
 
     advice = "The server's sign-in metadata is wrong; nothing was sent to the server."
 

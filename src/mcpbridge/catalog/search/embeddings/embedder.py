@@ -47,7 +47,7 @@ _CLAUSES = 4
 
 
 class EmbedderFailed(BridgeError):
-    """No vectors can be had from a model now. The message names no secret."""
+    """The embedding model gave no vectors. The message names no secret."""
 
 
 class Embedder(Protocol):
