@@ -15,6 +15,7 @@ from mcpbridge.catalog.settings import (
     RouterSettings,
     SearchSettings,
 )
+from mcpbridge.config.console_settings import ConsoleSettings
 from mcpbridge.config.daemon_settings import DaemonSettings
 from mcpbridge.config.health_settings import HealthSettings
 from mcpbridge.core.call_settings import CallDefaults
@@ -123,6 +124,9 @@ class Settings(BaseModel):
 
     daemon: DaemonSettings = DaemonSettings()
     """The background process."""
+
+    console: ConsoleSettings = ConsoleSettings()
+    """The pages for a browser that show what the bridge does."""
 
     cache: CacheSettings = CacheSettings()
     """How many results of tools with `cache` are kept."""

@@ -28,6 +28,10 @@ class TokenSettings(BaseModel):
     metrics: bool = False
     """Whether its holder may read `/metrics`. Holders with `admin` always may."""
 
+    console: bool = False
+    """Whether its holder may look at the console, without changing anything. Holders with `admin` may change things
+    there."""
+
     tenant: str = Field(default="", max_length=200)
     """The tenant of its calls, whatever the client claims. Default: the tenant that the client claims."""
 

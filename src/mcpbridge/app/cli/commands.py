@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "logs": ("daemon.logs", "Show what the daemon logs."),
     "service": ("daemon.service", "Have the system start the daemon."),
     "daemon": ("daemon.run", "Be the daemon, in the foreground."),
+    "ui": ("daemon.ui", "Open the console in a browser."),
     # -- the configuration
     "add": ("config.edit", "Put a server or a tool into the configuration."),
     "remove": ("config.edit", "Take one out of it."),

@@ -138,10 +138,11 @@ class _Daemon:
         )
         self._idling = Idling(
             self._patience,
-            has_clients=lambda: not self._front.is_empty,
+            has_clients=lambda: not self._front.is_empty or self._running.console.has_pages,
             goes_on=self._goes_on,
             end=self._nobody_came,
         )
+        self._running.console.changed = self._look
         async with self._front.serving(), anyio.create_task_group() as tasks:
             tasks.start_soon(self._reload_when_asked)
             tasks.start_soon(self._keep_place)
@@ -241,7 +242,7 @@ class _Daemon:
             self._url = url
             log.info("listening", url=url)
 
-        await serve_over_http(bridge, at, ready)
+        await serve_over_http(bridge, at, ready, self._running.console)
 
     async def _reload_when_asked(self) -> None:
         while True:

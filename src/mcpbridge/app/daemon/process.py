@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from mcpbridge.app.admin.control_commands import control_answers
 from mcpbridge.app.admin.control_socket import Answers, publish
+from mcpbridge.app.console.desk import ConsoleDesk
 from mcpbridge.app.daemon.config_watcher import Reloading
 from mcpbridge.base.directories import cache_directory, runtime_directory
 from mcpbridge.base.log import Level, get_logger
@@ -35,6 +36,8 @@ class Running(Struct, frozen=True):
     bridge: Bridge
     reloading: Reloading | None
     """Reads the configuration again; None: there is no file."""
+    console: ConsoleDesk
+    """Opens the console."""
 
 
 @asynccontextmanager
@@ -69,8 +72,10 @@ async def running(
     ) as bridge:
         more, directory = more_answers or {}, runtime_directory(os.environ)
         if loaded.settings.source is None:
-            async with publish(control_answers(bridge, redact, facts, None, more), directory):
-                yield Running(bridge, None)
+            desk = ConsoleDesk(bridge, redact, facts=facts, reload=None)
+            answers = control_answers(bridge, redact, facts, None, {"console": desk.link, **more})
+            async with publish(answers, directory), desk.running():
+                yield Running(bridge, None, desk)
             return
         reloading = Reloading(
             bridge,
@@ -82,9 +87,10 @@ async def running(
             missing=loaded.missing,
             trust=TrustStore(os.environ) if loaded.is_found else None,
         )
-        answers = control_answers(bridge, redact, facts, reloading.reload, more)
-        async with reloading.watching(), publish(answers, directory, look_every=look_every):
-            yield Running(bridge, reloading)
+        desk = ConsoleDesk(bridge, redact, facts=facts, reload=reloading.reload)
+        answers = control_answers(bridge, redact, facts, reloading.reload, {"console": desk.link, **more})
+        async with reloading.watching(), publish(answers, directory, look_every=look_every), desk.running():
+            yield Running(bridge, reloading, desk)
 
 
 async def _open_in_browser(page: Page) -> bool:
@@ -92,8 +98,10 @@ async def _open_in_browser(page: Page) -> bool:
     return await open_page(page.url)
 
 
-async def serve_over_http(bridge: Bridge, at: "ListenAddress", on_ready: Callable[[str], None]) -> None:
-    """Serve MCP at this address, and beside it `/api` and `/metrics`, each made when it is asked for.
+async def serve_over_http(
+    bridge: Bridge, at: "ListenAddress", on_ready: Callable[[str], None], console: ConsoleDesk
+) -> None:
+    """Serve MCP at this address, and beside it `/api`, `/metrics` and the console, each made when it is asked for.
 
     Cancelling ends it in order.
     """
@@ -110,5 +118,10 @@ async def serve_over_http(bridge: Bridge, at: "ListenAddress", on_ready: Callabl
         readers = frozenset(token.name for token in bridge.settings.http.tokens if token.metrics)
         return make_metrics(bridge, readers=readers)
 
+    def pages() -> "App":
+        return console.app_at(at)
+
+    console.serve_at(at)
     mounts = {"/api": api, **({"/metrics": metrics} if bridge.settings.observe.metrics else {})}
-    await serve_http(bridge, bridge.settings.http, at, on_ready=on_ready, mounts=mounts)
+    shown = {"/console": pages} if bridge.settings.console.enabled else {}
+    await serve_http(bridge, bridge.settings.http, at, on_ready=on_ready, mounts=mounts, pages=shown)

@@ -164,9 +164,10 @@ def make_app(
     address: str = "",
     port: int | None = None,
     mounts: Mapping[str, Callable[[], App]] = _NO_MOUNTS,
+    pages: Mapping[str, Callable[[], App]] = _NO_MOUNTS,
 ) -> "HttpFront":
-    """The ASGI application. `reach`, `address` and `port`: see `HostCheck`."""
-    return HttpFront(bridge, settings, auth, reach=reach, address=address, port=port, mounts=mounts)
+    """The ASGI application. `reach`, `address` and `port`: see `HostCheck`; `mounts`, `pages`: see `HttpFront`."""
+    return HttpFront(bridge, settings, auth, reach=reach, address=address, port=port, mounts=mounts, pages=pages)
 
 
 class HttpFront:
@@ -183,8 +184,12 @@ class HttpFront:
         port: int | None = None,
         body_seconds: float = 30,
         mounts: Mapping[str, Callable[[], App]] = _NO_MOUNTS,
+        pages: Mapping[str, Callable[[], App]] = _NO_MOUNTS,
     ) -> None:
-        """`body_seconds`: how long a client may take to send a request. `mounts`: see `Mounts`."""
+        """`body_seconds`: how long a client may take to send a request. `mounts`: see `Mounts`.
+
+        `pages`: applications for browsers, which decide themselves who is let in: no bearer token is asked for.
+        """
         self._bridge = bridge
         self._settings = settings
         self._auth = auth
@@ -202,7 +207,7 @@ class HttpFront:
             lambda: bridge.server.profiles,
             lambda: bridge.server.backends,
         )
-        self._mounts = Mounts(mounts)
+        self._mounts, self._pages = Mounts(mounts), Mounts(pages)
         self._underway = OpenReplies()
         self._modern = ModernFront(bridge.server, settings, self._underway)
         self._legacy = LegacyFront(bridge.server, settings, self._underway, monotonic)
@@ -280,6 +285,9 @@ class HttpFront:
                 return
         if self._is_stopping:
             raise _STOPPING
+        if (app := self._pages.find(path)) is not None:
+            await app(scope, exchange.receive, exchange.send)
+            return
         exchange.principal = self._auth.principal(exchange.headers.get(b"authorization"))
         if path == "/readyz":
             await self._readiness(exchange)

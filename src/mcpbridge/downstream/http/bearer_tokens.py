@@ -10,6 +10,7 @@ and are never logged.
 import hashlib
 import hmac
 from collections.abc import Iterable
+from typing import Literal
 
 from mcpbridge.downstream.http.exchange import Refused
 from mcpbridge.downstream.settings import TokenSettings
@@ -37,10 +38,13 @@ class Authenticator:
             self._known.append(("", hashlib.sha256(local_token.encode()).digest()))
         if extra_token is not None:
             self._known.append(("token", hashlib.sha256(extra_token.encode()).digest()))
+        self._lookers = [(token.name, bytes.fromhex(token.sha256)) for token in tokens if token.console]
+        self._admin_names = [(token.name, bytes.fromhex(token.sha256)) for token in tokens if token.admin]
         self._admins = [bytes.fromhex(token.sha256) for token in tokens if token.admin]
         if admin_token is not None:
             digest = hashlib.sha256(admin_token.encode()).digest()
             self._admins.append(digest)
+            self._admin_names.append(("admin", digest))
             if self._known:
                 self._known.append(("admin", digest))
 
@@ -75,6 +79,15 @@ class Authenticator:
             return False
         digest = _digest_of(authorization)
         return sum(hmac.compare_digest(digest, known) for known in self._admins) > 0  # all of them, here too
+
+    def console_role(self, token: str) -> tuple[Literal["admin", "read"], str] | None:
+        """What the holder of a token may do in the console, and the holder's name; None: nothing."""
+        digest = hashlib.sha256(token.strip().encode()).digest()
+        admins = [name for name, known in self._admin_names if hmac.compare_digest(digest, known)]
+        lookers = [name for name, known in self._lookers if hmac.compare_digest(digest, known)]
+        if admins:
+            return "admin", admins[0]
+        return ("read", lookers[0]) if lookers else None
 
 
 def _digest_of(authorization: bytes) -> bytes:

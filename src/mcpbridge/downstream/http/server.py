@@ -9,20 +9,21 @@ import errno
 import os
 import socket
 import stat
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import cast
+from typing import Protocol, cast
 
 import anyio
 import uvicorn
 from msgspec import Struct
 
 from mcpbridge.base.errors import ConfigError
-from mcpbridge.downstream.http.app import App, HttpFront, make_app
+from mcpbridge.downstream.http.app import App, make_app
 from mcpbridge.downstream.http.bearer_tokens import Authenticator
 from mcpbridge.downstream.http.connection import BoundedConnection
+from mcpbridge.downstream.http.exchange import Receive, Scope, Send
 from mcpbridge.downstream.http.host_and_origin import Reach, is_loopback
 from mcpbridge.downstream.services import RunningBridge
 from mcpbridge.downstream.settings import HttpSettings
@@ -218,16 +219,37 @@ async def serve_http(
     *,
     on_ready: Callable[[str], None],
     mounts: Mapping[str, Callable[[], App]] = MappingProxyType({}),
+    pages: Mapping[str, Callable[[], App]] = MappingProxyType({}),
 ) -> None:
     """Serve until cancelled, then let open requests finish for some seconds.
 
-    `on_ready` gets the URL. `mounts`: what makes further applications, by the path that theirs begin with.
+    `on_ready` gets the URL. `mounts`: what makes further applications, by the path that theirs begin with; `pages`:
+    those that decide themselves who is let in.
     """
-    app = make_app(bridge, settings, at.auth, reach=at.reach, address=at.address, port=at.port, mounts=mounts)
-    await _serve(app, at.listener, lambda: on_ready(at.url(settings.path)))
+    app = make_app(
+        bridge, settings, at.auth, reach=at.reach, address=at.address, port=at.port, mounts=mounts, pages=pages
+    )
+    await serve_front(app, at.listener, lambda: on_ready(at.url(settings.path)))
 
 
-async def _serve(app: HttpFront, listener: socket.socket, on_ready: Callable[[], None]) -> None:
+class Front(Protocol):
+    """What answers at an address: an ASGI application with an end."""
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Serve one request."""
+        ...
+
+    def upgrade(self, path: str, raw_headers: list[tuple[bytes, bytes]], transport: asyncio.Transport) -> None:
+        """Take a connection over that asks to become a WebSocket, or refuse it."""
+        ...
+
+    async def stop(self, seconds: float) -> None:
+        """Take no new requests, and let open ones finish for that long."""
+        ...
+
+
+async def serve_front(app: Front, listener: socket.socket, on_ready: Callable[[], None]) -> None:
+    """Serve at this socket until cancelled, then let open requests finish for some seconds."""
     server = _Server(
         uvicorn.Config(
             app,

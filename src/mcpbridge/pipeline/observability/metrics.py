@@ -293,6 +293,10 @@ class Metrics:
         series.ended("refused", 0.0, 0.0, 0, 0)
         series.went_wrong("refused", UnknownName.__name__)
 
+    def total_calls(self) -> int:
+        """How many requests ended so far, of all tools and clients."""
+        return sum(sum(series.outcomes.values()) for series in self)
+
     def of_server(self, server: str) -> Total:
         """Everything of one server."""
         return total(series for series in self if series.server == server)

@@ -1,0 +1,124 @@
+"""The console as an ASGI application: its routes, the way in, and its static files.
+
+`make_console` puts the guard around everything. Each page's own routes are in its module below `pages/`.
+"""
+
+from collections.abc import Sequence
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from mcpbridge.app.console.context import STATIC, ConsoleContext, form_of
+from mcpbridge.app.console.guard import PREFIX, Guard, Visitor, cookie_header
+from mcpbridge.app.console.pages import (
+    approvals,
+    calls,
+    catalog,
+    overview,
+    results,
+    savings,
+    servers,
+    sessions,
+    settings,
+    timeline,
+)
+from mcpbridge.downstream.http.app import App
+
+_PAGES = (
+    overview,
+    calls,
+    sessions,
+    timeline,
+    catalog,
+    approvals,
+    results,
+    servers,
+    savings,
+    settings,
+)
+"""The modules of the pages, each with `routes(console)`; their paths are below `/console`."""
+
+
+def make_console(console: ConsoleContext, cookie: str) -> App:
+    """The application for `/console` and all below it. `cookie`: its name, another one for each bridge of a machine."""
+    own = [route for page in _PAGES for route in page.routes(console)]
+    app = Starlette(
+        routes=[Mount(PREFIX, routes=[*own, *_entrance(console, cookie), *_files(console)])],
+        exception_handlers={HTTPException: _http_error(console)},
+    )
+    app.router.redirect_slashes = False
+    return Guard(app, console.sign_ins, cookie)
+
+
+def _entrance(console: ConsoleContext, cookie: str) -> Sequence[BaseRoute]:
+    """How somebody gets in: by a link of `mcpbridge ui`, or by typing a token that may see the console."""
+
+    def let_in(request: Request, value: str) -> Response:
+        answer = RedirectResponse(f"{PREFIX}/", 303)
+        seconds = console.bridge.settings.console.sign_in_lifetime
+        is_secure = request.url.scheme == "https"
+        answer.headers.append("set-cookie", cookie_header(cookie, value, seconds=seconds, is_secure=is_secure))
+        return answer
+
+    async def enter(request: Request) -> Response:
+        code = request.query_params.get("code")
+        if code is not None:
+            value = console.sign_ins.redeem(code)
+            if value is not None:
+                return let_in(request, value)
+            return console.page(request, "enter.html", 403, problem="This link was used already, or is too old.")
+        if hasattr(request.state, "visitor"):
+            return RedirectResponse(f"{PREFIX}/", 303)
+        return console.page(request, "enter.html", problem="")
+
+    async def sign_in(request: Request) -> Response:
+        token = str((await form_of(request)).get("token", ""))
+        role = console.token_role(token) if token else None
+        if role is None:
+            problem = "This token may not see the console. It takes `admin` or `console = true` in `http.tokens`."
+            return console.page(request, "enter.html", 403, problem=problem)
+        return let_in(request, console.sign_ins.open(*role))
+
+    async def sign_out(request: Request) -> Response:
+        visitor: Visitor = request.state.visitor
+        console.sign_ins.close(visitor.visit)
+        answer = RedirectResponse(f"{PREFIX}/enter", 303)
+        is_secure = request.url.scheme == "https"
+        answer.headers.append("set-cookie", cookie_header(cookie, "", seconds=0, is_secure=is_secure))
+        return answer
+
+    return [
+        Route("/enter", enter, methods=["GET"]),
+        Route("/enter", sign_in, methods=["POST"]),
+        Route("/sign-out", sign_out, methods=["POST"]),
+    ]
+
+
+def _files(console: ConsoleContext) -> Sequence[BaseRoute]:
+    async def events(_: Request) -> Response:
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        return StreamingResponse(console.live.stream(), media_type="text/event-stream", headers=headers)
+
+    async def banner(request: Request) -> Response:
+        """What every page says on top: a broken configuration, a full disk."""
+        return console.part(request, "parts/banner.html", state=console.status())
+
+    return [
+        Route("/events", events, methods=["GET"]),
+        Route("/parts/banner", banner, methods=["GET"]),
+        Mount("/static", StaticFiles(directory=STATIC), name="static"),
+    ]
+
+
+def _http_error(console: ConsoleContext):
+    def answer(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        if not hasattr(request.state, "visitor"):
+            return Response(error.detail, error.status_code)
+        return console.page(request, "error.html", error.status_code, problem=error.detail, code=error.status_code)
+
+    return answer

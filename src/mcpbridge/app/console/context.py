@@ -1,0 +1,148 @@
+"""What the pages of the console share: the bridge that they show, and how a template becomes an answer."""
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.datastructures import FormData
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+from mcpbridge.app.console.guard import PREFIX, Visitor
+from mcpbridge.app.console.live import LiveFeed
+from mcpbridge.app.console.shown_text import (
+    pretty_json,
+    shown,
+    shown_bytes,
+    shown_count,
+    shown_seconds,
+    shown_time,
+)
+from mcpbridge.app.console.sign_in import SignIns
+from mcpbridge.base.masking.known_values import Redactor
+from mcpbridge.base.version import __version__
+from mcpbridge.library.bridge import Bridge
+
+Tone = Literal["good", "bad", "info"]
+
+PAGES: tuple[tuple[str, str], ...] = (
+    ("", "Overview"),
+    ("calls", "Calls"),
+    ("catalog", "Catalog"),
+    ("approvals", "Approvals"),
+    ("results", "Results"),
+    ("servers", "Servers"),
+    ("savings", "Savings"),
+    ("settings", "Settings"),
+)
+"""The pages of the navigation, in its order: path below `/console`, and title."""
+
+_FRESH = 1.0
+"""Seconds for which one reading of the status serves all pages that are open."""
+
+
+class ConsoleContext:
+    """One bridge as its console shows it."""
+
+    def __init__(
+        self,
+        bridge: Bridge,
+        redact: Redactor,
+        sign_ins: SignIns,
+        *,
+        facts: Callable[[], Mapping[str, object]],
+        reload: Callable[..., Awaitable[dict[str, object]]] | None = None,
+        token_role: "Callable[[str], tuple[Literal['admin', 'read'], str] | None]" = lambda token: None,
+    ) -> None:
+        """`facts`: what the process says beside what the bridge says of itself (`mcpbridge status`).
+
+        `reload` reads the configuration again; None: there is no file. `token_role`: what the holder of a bearer token
+        may do here, and the token's name; None: nothing.
+        """
+        self.bridge, self.redact, self.sign_ins = bridge, redact, sign_ins
+        self.reload, self.token_role = reload, token_role
+        self._facts = facts
+        self._status: tuple[float, Mapping[str, Any]] | None = None
+        self.live = LiveFeed(bridge)
+        self.started = time.time()
+
+    @cached_property
+    def _templates(self) -> Environment:
+        environment = Environment(
+            loader=PackageLoader("mcpbridge.app.console"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            finalize=_inert,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        environment.filters |= {
+            "text": shown,
+            "pretty": pretty_json,
+            "when": shown_time,
+            "seconds": shown_seconds,
+            "bytes": shown_bytes,
+            "count": shown_count,
+        }
+        environment.globals.update(prefix=PREFIX, pages=PAGES, version=__version__)  # type: ignore[arg-type] - too narrow
+        return environment
+
+    def status(self) -> Mapping[str, Any]:
+        """What `mcpbridge status --json` says of this bridge, at most a second old."""
+        now = time.monotonic()
+        if self._status is None or now - self._status[0] > _FRESH:
+            own = {"config": self.bridge.settings.source, **self._facts()}
+            self._status = now, {**self.redact.values_of(self.bridge.status()), **own}
+        return self._status[1]
+
+    def forget_status(self) -> None:
+        """Something was changed from here: the next page shows it."""
+        self._status = None
+
+    def page(self, request: Request, template: str, /, status: int = 200, **values: Any) -> HTMLResponse:
+        """A whole page, with the navigation and the banner."""
+        visitor: Visitor | None = getattr(request.state, "visitor", None)
+        path = request.url.path.removeprefix(PREFIX).strip("/")
+        shared = {
+            "visitor": visitor,
+            "here": path.partition("/")[0],
+            "state": self.status() if visitor is not None else None,
+            "waiting": self.live.approvals_waiting if visitor is not None else 0,
+            "pid": os.getpid(),
+        }
+        return HTMLResponse(self._templates.get_template(template).render({**shared, **values}), status)
+
+    def part(self, request: Request, template: str, /, status: int = 200, **values: Any) -> HTMLResponse:
+        """A part of a page, which takes the place of the one that is shown."""
+        visitor: Visitor | None = getattr(request.state, "visitor", None)
+        return HTMLResponse(self._templates.get_template(template).render({"visitor": visitor, **values}), status)
+
+    def message(self, request: Request, text: str, tone: Tone = "good", status: int = 200) -> HTMLResponse:
+        """What came of an action, in a line; a screen reader reads it out."""
+        return self.part(request, "parts/message.html", status, text=text, tone=tone)
+
+
+def _inert(value: object) -> object:
+    """What a template prints of a text, whoever wrote it; markup of our own passes as it is."""
+    return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+async def form_of(request: Request) -> FormData:
+    """The form of a request; the guard may have read it already."""
+    known: FormData | None = getattr(request.state, "form", None)
+    return known if known is not None else await request.form()
+
+
+async def in_thread(work: Callable[[], Any]) -> Any:
+    """The result of work that reads files, beside the calls that go on meanwhile."""
+    return await asyncio.to_thread(work)
+
+
+STATIC = Path(__file__).with_name("static")
+"""The files of the browser's side."""

@@ -1,0 +1,138 @@
+"""Who may see the console: the rules before every page, and the headers of every answer.
+
+In this order: a request that a page of another origin makes is refused (`Sec-Fetch-Site`, `Origin`); who has no cookie
+of ours is sent to the page that says how to sign in; what changes something needs the token of its form and the right
+to change. Bearer tokens mean nothing here: a model that holds one sees nothing.
+
+The `Host` was checked before (`downstream/http/host_and_origin.py`), against pages that rebind their name.
+"""
+
+import hmac
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+
+from mcpbridge.app.console.sign_in import SignIns, Visit, form_token
+from mcpbridge.downstream.http.app import App
+from mcpbridge.downstream.http.exchange import Receive, Scope, Send
+
+PREFIX = "/console"
+"""The path that all of the console is below."""
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
+    "connect-src 'self'; worker-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+"""No code and no styles but those of our own files; `data:` images are the icons of the style sheet and of results."""
+
+_HEADERS = (
+    (b"content-security-policy", CONTENT_SECURITY_POLICY.encode()),
+    (b"x-frame-options", b"DENY"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
+)
+_NOT_STORED = (b"cache-control", b"no-store")
+_OPEN_PATHS = (f"{PREFIX}/enter", f"{PREFIX}/static/")
+"""What is served without a cookie: the way in, and files that say nothing of this bridge."""
+_READS = frozenset({"GET", "HEAD"})
+_OUR_SITES = frozenset({"same-origin", "none"})
+
+
+class Visitor(Struct, frozen=True):
+    """Who asks for a page; in `request.state.visitor`."""
+
+    visit: Visit
+    token: str
+    """What its forms send along (`form_token`)."""
+
+
+class Guard:
+    """ASGI application around the console's."""
+
+    def __init__(self, app: App, sign_ins: SignIns, cookie: str, *, seen: Callable[[], None] = lambda: None) -> None:
+        """`cookie`: its name, `seen`: is called with each request of somebody who is signed in."""
+        self._app, self._sign_ins, self._cookie, self._seen = app, sign_ins, cookie, seen
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the request pass, or answer it."""
+        request = Request(scope, receive)
+        path = request.url.path
+
+        async def send_on(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                headers = [*message.get("headers", ()), *_HEADERS]
+                if not path.startswith(f"{PREFIX}/static/"):
+                    headers.append(_NOT_STORED)
+                message = {**message, "headers": headers}
+            await send(message)
+
+        answer = self._refusal(request) or await self._admit(request, scope)
+        await (answer(scope, receive, send_on) if answer is not None else self._app(scope, receive, send_on))
+
+    def _refusal(self, request: Request) -> Response | None:
+        """Why a page of another origin gets nothing. Another port of this machine is another origin."""
+        headers = request.headers
+        site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+        if site is not None and site not in _OUR_SITES:
+            return _plain(403, "A page of another origin asked for this; the console answers its own pages only.")
+        if origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower():
+            return _plain(403, "The Origin of this request is not the console's own.")
+        if request.method not in _READS and origin is None and site != "same-origin":
+            return _plain(403, "A request that changes something must say where it comes from (Origin).")
+        if headers.get("sec-fetch-dest") in ("iframe", "frame", "embed", "object"):
+            return _plain(403, "The console is not shown inside other pages.")
+        return None
+
+    async def _admit(self, request: Request, scope: Scope) -> Response | None:
+        """None: it may pass. Puts the `Visitor` into the scope's state."""
+        cookie = _cookie(request, self._cookie)
+        visit = self._sign_ins.visit(cookie)
+        path = request.url.path
+        if visit is None:
+            if path.startswith(_OPEN_PATHS):
+                return None
+            if request.method in _READS and "hx-request" not in request.headers:
+                return RedirectResponse(f"{PREFIX}/enter", 303)
+            return _plain(401, "You are signed out. Type `mcpbridge ui` for a new link.")
+        self._seen()
+        visitor = Visitor(visit, form_token(cookie))
+        scope["state"] = {**scope.get("state", {}), "visitor": visitor}
+        if request.method in _READS or path == f"{PREFIX}/enter":
+            return None
+        given = request.headers.get("x-form-token", "")
+        if not given:
+            form = await request.form()  # kept in the request, and read again from there
+            scope["state"]["form"] = form
+            given = str(form.get("form_token", ""))
+        if not hmac.compare_digest(given.encode(), visitor.token.encode()):
+            return _plain(403, "The form is out of date. Load the page again.")
+        if not visit.may_change and not path.startswith(f"{PREFIX}/sign-out"):
+            return _plain(403, "This sign-in may look, and change nothing.")
+        return None
+
+
+def _cookie(request: Request, name: str) -> str:
+    """The value of our cookie. A browser may send cookies of other ports as well; one that is malformed spoils none."""
+    for line in request.headers.getlist("cookie"):
+        for part in line.split(";"):
+            key, _, value = part.strip().partition("=")
+            if key == name:
+                return value
+    return ""
+
+
+def _plain(status: int, text: str) -> Response:
+    return PlainTextResponse(text + "\n", status)
+
+
+def cookie_header(name: str, value: str, *, seconds: float, is_secure: bool) -> str:
+    """The `Set-Cookie` of a sign-in; an empty value takes it back."""
+    parts = [f"{name}={value}", f"Path={PREFIX}", f"Max-Age={int(seconds)}", "HttpOnly", "SameSite=Strict"]
+    return "; ".join([*parts, *["Secure"] * is_secure])

@@ -1,0 +1,120 @@
+"""What open pages hear while they are shown: one stream of events for each browser, and one look for all streams.
+
+Calls are not listened to one by one, so a page that is open costs a call nothing: twice a second it is looked whether
+the counts of calls, the states of servers, the list of tools or the waiting approvals changed, and a change is
+announced by its topic. The page then asks for the part that shows it.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+
+from mcpbridge.base.log import get_logger
+from mcpbridge.library.bridge import Bridge
+
+log = get_logger("mcpbridge.console")
+
+LOOK_EVERY = 0.5
+"""Seconds between two looks while somebody listens."""
+_QUIET = 15.0
+"""Seconds of silence after which a comment is sent, so that a dead connection is noticed."""
+
+TOPICS = ("calls", "servers", "catalog", "approvals", "clients", "config")
+
+
+class LiveFeed:
+    """Says to everybody who listens what has changed."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+        self._listeners: set[asyncio.Queue[frozenset[str]]] = set()
+        self._looking: asyncio.Task[None] | None = None
+        self._last: dict[str, object] = {}
+        self._is_ending = False
+        self.approvals_waiting = 0
+        """Calls that wait for a person, at the last look."""
+
+    def __repr__(self) -> str:
+        return f"<LiveFeed {len(self._listeners)} open>"
+
+    @property
+    def listeners(self) -> int:
+        """How many streams are open."""
+        return len(self._listeners)
+
+    def announce(self, *topics: str) -> None:
+        """Say now that something changed."""
+        for queue in self._listeners:
+            with suppress(asyncio.QueueFull):
+                queue.put_nowait(frozenset(topics))
+
+    def end(self) -> None:
+        """The bridge stops: every stream ends."""
+        self._is_ending = True
+        self.announce()
+        if self._looking is not None:
+            self._looking.cancel()
+
+    async def stream(self) -> AsyncGenerator[bytes]:
+        """The event stream of one browser. Closing it is safe at any time."""
+        queue: asyncio.Queue[frozenset[str]] = asyncio.Queue(maxsize=100)
+        self._listeners.add(queue)
+        if self._looking is None or self._looking.done():
+            self._last = {}
+            self._looking = asyncio.create_task(self._look())
+        try:
+            yield b"retry: 1000\n\n" + _event(frozenset(TOPICS), self.approvals_waiting)
+            while not self._is_ending:
+                try:
+                    async with asyncio.timeout(_QUIET):
+                        topics = await queue.get()
+                except TimeoutError:
+                    yield b": quiet\n\n"
+                    continue
+                while not queue.empty():
+                    topics |= queue.get_nowait()
+                if topics:
+                    yield _event(topics, self.approvals_waiting)
+        finally:
+            self._listeners.discard(queue)
+            if not self._listeners:
+                self._looking.cancel()
+
+    async def _look(self) -> None:
+        while self._listeners:
+            try:
+                self.announce_changes(await self._now())
+            except Exception as error:
+                # One look that fails must not silence the pages for good.
+                log.warning("the console cannot look at the bridge", exc_info=error)
+            await asyncio.sleep(LOOK_EVERY)
+
+    def announce_changes(self, now: dict[str, object]) -> None:
+        """Announce what differs from the last look."""
+        changed = [topic for topic, value in now.items() if self._last.get(topic, value) != value]
+        self._last = now
+        if changed:
+            self.announce(*changed)
+
+    async def _now(self) -> dict[str, object]:
+        """By topic, a value that is another one when the topic has changed; each is cheap to make."""
+        bridge = self._bridge
+        waiting = [one.request.id for one in await bridge.approvals.pending()]
+        self.approvals_waiting = len(waiting)
+        pool = bridge.pool.upstreams
+        return {
+            "calls": bridge.metrics.total_calls(),
+            "servers": tuple(
+                (name, one.status.state, one.status.reason, one.restarts) for name, one in list(pool.items())
+            ),
+            "catalog": id(bridge.catalog.snapshot),
+            "approvals": tuple(waiting),
+            "clients": bridge.server.clients,
+            "config": (id(bridge.settings), str(bridge.config_error)),
+        }
+
+
+def _event(topics: frozenset[str], waiting: int) -> bytes:
+    data = json.dumps({"topics": sorted(topics), "waiting": waiting})
+    return f"data: {data}\n\n".encode()

@@ -1,0 +1,18 @@
+"""The page "Catalog" of the console."""
+
+from collections.abc import Sequence
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from mcpbridge.app.console.context import ConsoleContext
+
+
+def routes(console: ConsoleContext) -> Sequence[BaseRoute]:
+    """`/console/catalog`."""
+
+    async def page(request: Request) -> Response:
+        return console.page(request, "catalog.html")
+
+    return [Route("/catalog", page, methods=["GET"])]

@@ -1,0 +1,18 @@
+"""The page "Timeline" of the console."""
+
+from collections.abc import Sequence
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from mcpbridge.app.console.context import ConsoleContext
+
+
+def routes(console: ConsoleContext) -> Sequence[BaseRoute]:
+    """`/console/timeline`."""
+
+    async def page(request: Request) -> Response:
+        return console.page(request, "timeline.html")
+
+    return [Route("/timeline", page, methods=["GET"])]

@@ -1,0 +1,92 @@
+// What every page of the console does in the browser: hear what changes, say when the bridge is away, show times.
+"use strict";
+(() => {
+  const body = document.body;
+  const prefix = "/console";
+  const away = document.getElementById("away");
+  const title = document.title;
+  let isAway = false;
+
+  function changed(news) {
+    if (isAway) { // what is shown may be of another process by now
+      isAway = false;
+      location.reload();
+      return;
+    }
+    const badge = document.getElementById("waiting");
+    if (badge && badge.dataset.count !== String(news.waiting)) {
+      const more = news.waiting > Number(badge.dataset.count);
+      badge.dataset.count = badge.textContent = String(news.waiting);
+      badge.hidden = !news.waiting;
+      if (more) body.dispatchEvent(new CustomEvent("approval-waits", { detail: news }));
+    }
+    document.title = news.waiting ? `(${news.waiting}) ${title}` : title;
+    for (const topic of news.topics) body.dispatchEvent(new CustomEvent(`live:${topic}`));
+  }
+
+  function lost() {
+    if (isAway) return;
+    isAway = true;
+    away.hidden = false;
+  }
+
+  // Browsers open six connections to a host. One worker holds the stream for all tabs; where there are no shared
+  // workers each tab has its own while it is shown.
+  function listen(address) {
+    if (window.SharedWorker) {
+      const worker = new SharedWorker(`${prefix}/static/live_worker.js`, { name: address });
+      worker.port.onmessage = (message) => (message.data === "lost" ? lost() : changed(message.data));
+      worker.port.start();
+      addEventListener("pagehide", () => worker.port.postMessage("bye"));
+      addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
+      return;
+    }
+    let source = null;
+    const open = () => {
+      source = new EventSource(address);
+      source.onmessage = (message) => changed(JSON.parse(message.data));
+      source.onerror = lost;
+    };
+    document.addEventListener("visibilitychange", () => {
+      if (document.hidden && source) { source.close(); source = null; }
+      if (!document.hidden && !source) open();
+    });
+    if (!document.hidden) open();
+  }
+  if (body.dataset.live) listen(body.dataset.live);
+
+  function localTimes(root) {
+    for (const time of root.querySelectorAll("time[datetime]:not([data-local])")) {
+      const at = new Date(time.dateTime);
+      if (!isNaN(at)) { time.title = time.dateTime; time.textContent = at.toLocaleString(); time.dataset.local = ""; }
+    }
+  }
+  localTimes(document);
+  document.addEventListener("htmx:afterSwap", (event) => localTimes(event.target));
+
+  // An answer that says no is shown as well; without the bridge there is no answer.
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    if (event.detail.xhr.status >= 400 && event.detail.xhr.getResponseHeader("content-type")?.startsWith("text/html")) {
+      event.detail.shouldSwap = true;
+      event.detail.isError = false;
+    }
+  });
+  document.addEventListener("htmx:responseError", (event) => {
+    const line = document.createElement("p");
+    line.className = "banner bad";
+    line.textContent = event.detail.xhr.responseText.slice(0, 500);
+    document.getElementById("messages").replaceChildren(line);
+  });
+  document.addEventListener("htmx:sendError", lost);
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-copy]");
+    if (!button) return;
+    const from = document.getElementById(button.dataset.copy);
+    navigator.clipboard?.writeText(from.dataset.text ?? from.textContent).then(() => {
+      const before = button.textContent;
+      button.textContent = "Copied";
+      setTimeout(() => { button.textContent = before; }, 1500);
+    });
+  });
+})();

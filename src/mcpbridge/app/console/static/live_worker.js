@@ -1,0 +1,34 @@
+// One event stream for all tabs of this browser.
+"use strict";
+const ports = new Set();
+let source = null;
+let last = null;
+
+function say(message) {
+  for (const port of ports) port.postMessage(message);
+}
+
+function open() {
+  source = new EventSource(self.name);
+  source.onmessage = (message) => { last = JSON.parse(message.data); say(last); };
+  source.onerror = () => {
+    say("lost");
+    if (source && source.readyState === EventSource.CLOSED) { // refused: the browser tries no more by itself
+      source = null;
+      setTimeout(() => { if (ports.size && !source) open(); }, 2000);
+    }
+  };
+}
+
+self.onconnect = (event) => {
+  const port = event.ports[0];
+  ports.add(port);
+  port.onmessage = (message) => {
+    if (message.data !== "bye") return;
+    ports.delete(port);
+    if (!ports.size && source) { source.close(); source = null; last = null; }
+  };
+  port.start();
+  if (!source) open();
+  else if (last) port.postMessage({ ...last, topics: [] });
+};

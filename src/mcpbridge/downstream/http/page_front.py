@@ -1,0 +1,42 @@
+"""Serve an application for browsers on a port of its own, without any MCP endpoint beside it.
+
+The rules about `Host`, `Origin` and `Sec-Fetch-Site` come first, as on every front (`host_and_origin.py`).
+"""
+
+import asyncio
+
+from mcpbridge.downstream.http.app import App
+from mcpbridge.downstream.http.exchange import ClientLeft, Exchange, Receive, Refused, Scope, Send, refusal
+from mcpbridge.downstream.http.host_and_origin import HostCheck
+
+_NO_SOCKET = Refused(400, "No WebSocket is served here")
+
+
+class PageFront:
+    """The front of a port of loopback that has pages only."""
+
+    def __init__(self, app: App, *, address: str, port: int) -> None:
+        """`address` and `port`: where it listens."""
+        self._app = app
+        self._check = HostCheck(reach="loopback", allowed_hosts=(), allowed_origins=(), address=address, port=port)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            return
+        exchange = Exchange(scope, receive, send)
+        try:
+            self._check.check(exchange.headers, len(exchange.headers), scope["headers"])
+            await self._app(scope, exchange.receive, exchange.send)
+        except Refused as refused:
+            await exchange.refuse(refused)
+        except ClientLeft:
+            pass
+
+    def upgrade(self, path: str, raw_headers: list[tuple[bytes, bytes]], transport: asyncio.Transport) -> None:
+        """There are no WebSockets here."""
+        transport.write(refusal(_NO_SOCKET))
+        transport.close()
+
+    async def stop(self, seconds: float) -> None:
+        """Pages take moments; the stream of events ends with whoever made it."""
