@@ -42,6 +42,18 @@ class ResultSummary(Struct, frozen=True, omit_defaults=True):
     """`clientInfo.name` of who called."""
 
 
+class OwnedResult(Struct, frozen=True):
+    """A kept result and whose it is, for who administers the bridge."""
+
+    summary: ResultSummary
+    principal: str
+    """Empty: the local user's."""
+    size: int
+    """Bytes of the result."""
+    expires: float
+    """Seconds since 1970, when it is forgotten unless it is used before."""
+
+
 RESULTS = "result"
 """The kind of value that results are in the store."""
 
@@ -134,6 +146,21 @@ class KeptResults:
         if not words:
             return [_summary(entry) for entry in entries]
         return await anyio.to_thread.run_sync(_matching, entries, words, limit, abandon_on_cancel=True)
+
+    async def everybody(self, *, search: str = "", limit: int = 50) -> list["OwnedResult"]:
+        """Kept results of all principals, the newest first, for who administers the bridge; `search`: see `summaries`.
+
+        Cancelling costs nothing.
+        """
+        words = searched_words(search)
+        looked_at = max(limit, _SEARCHED) if words else limit
+        entries = await self._store.entries(RESULTS, principal=None, limit=looked_at, newest_first=True)
+        wanted = {one.handle for one in _matching(entries, words, limit)} if words else {one.handle for one in entries}
+        return [
+            OwnedResult(_summary(entry), entry.principal, entry.size, entry.expires)
+            for entry in entries
+            if entry.handle in wanted
+        ][:limit]
 
     async def drop(self, handle: str, *, principal: str) -> bool:
         """Forget one. False if there was none."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse
 from mcpbridge.app.console.guard import PREFIX, Visitor
 from mcpbridge.app.console.live import LiveFeed
 from mcpbridge.app.console.shown_text import (
+    LONGEST,
     pretty_json,
     shown,
     shown_bytes,
@@ -83,8 +84,8 @@ class ConsoleContext:
             lstrip_blocks=True,
         )
         environment.filters |= {
-            "text": shown,
-            "pretty": pretty_json,
+            "text": _text,
+            "pretty": _pretty,
             "when": shown_time,
             "seconds": shown_seconds,
             "bytes": shown_bytes,
@@ -126,6 +127,16 @@ class ConsoleContext:
     def message(self, request: Request, text: str, tone: Tone = "good", status: int = 200) -> HTMLResponse:
         """What came of an action, in a line; a screen reader reads it out."""
         return self.part(request, "parts/message.html", status, text=text, tone=tone)
+
+
+def _text(value: object, limit: int = LONGEST) -> Markup:
+    """A text of at most so many characters, inert."""
+    return escape(shown(str(value), limit))
+
+
+def _pretty(value: bytes | str | object) -> Markup:
+    """JSON with indents, whole: forms send it back."""
+    return escape(pretty_json(value))
 
 
 def _inert(value: object) -> object:
