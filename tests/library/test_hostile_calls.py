@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from mcpbridge import Bridge
 from mcpbridge.base.errors import ConfigError
+from mcpbridge.base.json_values import decoded
 from mcpbridge.core.tool_calls import CallResult, PausedCall, ToolCall
 from mcpbridge.library.agent.calls import Finished
 from mcpbridge.library.agent.models.model import ModelRequest
@@ -34,7 +35,6 @@ from mcpbridge.library.client.client import Client
 from mcpbridge.library.define_tools.decorator import tool
 from mcpbridge.library.define_tools.human import human_tool, manual_tool
 from mcpbridge.pipeline.hooks.call import HookCall, before
-from mcpbridge.protocol.json_values import decoded
 from support.front_clients import http_server
 from support.models.agent_runs import HELLO, bridge_with, texts
 

@@ -28,12 +28,12 @@ from mcpbridge.base.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from mcpbridge.base.json_values import decoded
 from mcpbridge.base.log import Logger, get_logger
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.engine.requests import RequestFailed, check_names, encoded, params_json
 from mcpbridge.engine.wiring.tools import ProgramTool
 from mcpbridge.library.client import open_options as log_lines
-from mcpbridge.protocol.json_values import decoded
 from mcpbridge.protocol.meta import CONTEXT
 from mcpbridge.tools.agent.local_agent import LocalAgent
 from mcpbridge.tools.agent.settings import AgentSettings

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mcpbridge import Bridge, RequestFailed
-from mcpbridge.protocol.json_values import decoded
+from mcpbridge.base.json_values import decoded
 from support.harness import Place, python_server
 from support.rpc import HttpClient, Reply, StdioClient
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from mcpbridge.base.errors import ConfigError
-from mcpbridge.storage.encryption_keys import KeyFile, KeyringKey, best_source
+from mcpbridge.storage.token_encryption_key import KeyFile, KeyringKey, best_source
 from mcpbridge.storage.token_store import MemorySecrets, SealedFiles, secrets_directory
 from mcpbridge.upstream.auth.grant import Grant, SecretStore
 

@@ -13,12 +13,12 @@ from msgspec import Raw
 
 from mcpbridge.base.background_tasks import TaskGroup
 from mcpbridge.base.errors import ArgumentsRefused, BridgeError, ConfigError
+from mcpbridge.base.json_values import decoded
 from mcpbridge.core.context import Session, new_run, short
 from mcpbridge.core.tool_calls import CallResult, PausedCall, ToolCall
 from mcpbridge.downstream.client import Notify
 from mcpbridge.downstream.errors import failed_call
 from mcpbridge.engine.state import EngineState
-from mcpbridge.protocol.json_values import decoded
 from mcpbridge.protocol.jsonrpc import Frame, encode
 from mcpbridge.protocol.meta import CONTEXT, RUN, TURN
 from mcpbridge.results.header_line import RESULT

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import msgspec
 
-from mcpbridge.protocol.json_values import decode_exactly
+from mcpbridge.protocol.canonical_json import decode_exactly
 from mcpbridge.protocol.jsonrpc import Frame, encode
 from mcpbridge.protocol.meta import OWN
 

@@ -40,10 +40,6 @@ class Unreadable(Exception):
     """Bytes that are not what they should be. The message says why, and nothing of what they are."""
 
 
-class OtherKey(Unreadable):
-    """They may be as they should be, for who has the key."""
-
-
 class Workers:
     """Threads for what takes long with a value, beside the event loop and beside the thread of the file."""
 

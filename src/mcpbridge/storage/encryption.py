@@ -1,5 +1,6 @@
-"""Encrypts stored values: AES-256-GCM, bound to the name of the value.
+"""Encrypt stored values with AES-256-GCM: which key seals what, and what a sealed value is bound to.
 
+The body and the label of a value are sealed. Each is bound to its name; the body also to its form and its size.
 The key is made of the configured secret and of a salt that belongs to the file. A secret of 32 bytes, as hex or
 base64, is a key already; anything else is a passphrase, which scrypt makes hard to guess. A sealed value cannot be
 read, changed, or passed off as another one; kinds, handles, principals, sizes and times stay readable.
@@ -16,6 +17,11 @@ from typing import Any
 
 from mcpbridge.storage.compression import Unreadable
 
+
+class OtherKey(Unreadable):
+    """The value was sealed with another key. Whoever has that key can read it."""
+
+
 _KEY_BYTES = 32
 _NONCE_BYTES = 12
 _HEX = re.compile(r"[0-9a-fA-F]{64}")
@@ -31,7 +37,7 @@ class Seal:
 
     salt: bytes
     id: int
-    """Tells keys apart: a number from 1 to 2^32, kept beside what is sealed. 0 stands for what is not."""
+    """Tells keys apart: a number from 1 to 2^32, kept beside what is sealed. `NOT_SEALED` stands for what is not."""
     _cipher: Any = field(repr=False)
 
     def close(self, data: bytes, *name: str) -> bytes:
@@ -52,6 +58,39 @@ class Seal:
             return self._cipher.decrypt(view[:_NONCE_BYTES], view[_NONCE_BYTES:], _bound(name))
         except (InvalidTag, ValueError) as error:
             raise Unreadable("it was changed or damaged since it was written") from error
+
+
+NOT_SEALED = 0
+
+
+def number_of(seal: Seal | None) -> int:
+    """The number that is written beside what this seal closes. None: there is no key, and nothing is sealed."""
+    return NOT_SEALED if seal is None else seal.id
+
+
+def seal_for(number: int, seal: Seal | None) -> Seal | None:
+    """The seal that opens what has this number beside it; None: it is not sealed. `seal`: the one there is.
+
+    Raises:
+        OtherKey: it was sealed with another key.
+    """
+    if number == NOT_SEALED:
+        return None
+    if seal is None:
+        raise OtherKey("some were written with a key, and none is configured")
+    if number != seal.id:
+        raise OtherKey("some were written with another key")
+    return seal
+
+
+def body_binding(name: Sequence[str], form: int, size: int) -> tuple[str, ...]:
+    """What the body of a value is bound to. `form`: how it is compressed; `size`: its bytes before that."""
+    return "body", *name, str(form), str(size)
+
+
+def label_binding(name: Sequence[str]) -> tuple[str, ...]:
+    """What the label of a value is bound to."""
+    return "label", *name
 
 
 class Seals:

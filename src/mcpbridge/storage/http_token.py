@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mcpbridge.base.directories import state_directory
 from mcpbridge.base.errors import ConfigError
-from mcpbridge.storage.encryption_keys import check_private, create_once
+from mcpbridge.storage.token_encryption_key import check_private, create_once
 
 _SHORTEST = 32
 """Characters of a token that cannot be guessed."""

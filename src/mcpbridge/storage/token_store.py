@@ -1,8 +1,8 @@
 """Keeps tokens and client registrations: in encrypted files in the user's data directory, or in memory.
 
 Each secret is one file, named by a digest of its key and sealed with AES-GCM. The encryption key is in the keyring or
-in a file beside them (`storage/encryption_keys.py`). A file is replaced whole: a crash leaves the old one or the new
-one.
+in a file beside them (`storage/token_encryption_key.py`). A file is replaced whole: a crash leaves the old one or the
+new one.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ import anyio.to_thread
 
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.log import get_logger
-from mcpbridge.storage.encryption_keys import KeySource, best_source, check_private
 from mcpbridge.storage.file_locks import file_lock
+from mcpbridge.storage.token_encryption_key import KeySource, best_source, check_private
 
 log = get_logger("mcpbridge.storage")
 

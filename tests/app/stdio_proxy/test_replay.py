@@ -7,7 +7,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from mcpbridge.app.stdio_proxy.crash_limit import MOST_MISSED, Crashes
 from mcpbridge.app.stdio_proxy.replay import Memory, Request, Requests
 
 
@@ -170,16 +169,3 @@ def test_after_a_change_of_lists_the_next_daemon_may_have_others() -> None:
     assert memory.greeted("b") == []
     memory.from_daemon(b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n')
     assert len(memory.greeted("b")) == 1
-
-
-def test_how_often_daemons_may_end_before_that_is_enough() -> None:
-    """Crashes count while they are near each other; one that was about to end anyway is waited for."""
-    crashes = Crashes()
-    assert not crashes.add(0, was_greeted=True)
-    assert not crashes.add(1, was_greeted=True)
-    assert not crashes.add(11, was_greeted=True)
-    assert [crashes.add(12, was_greeted=False) for _ in range(5)] == [False] * 5
-    assert crashes.pause() > Crashes().pause()
-    assert not crashes.add(20.5, was_greeted=True)
-    assert crashes.add(20.7, was_greeted=True)
-    assert any(crashes.add(21, was_greeted=False) for _ in range(MOST_MISSED))

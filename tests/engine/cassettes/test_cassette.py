@@ -17,9 +17,8 @@ from mcpbridge.engine.cassettes.cassette import Cassette
 from mcpbridge.engine.cassettes.file import CassetteFile
 from mcpbridge.engine.cassettes.format import HEADER, read_entries
 from mcpbridge.engine.cassettes.masking import Masker
-from mcpbridge.engine.cassettes.match import Script
 from mcpbridge.engine.cassettes.record import RecordingTransport
-from mcpbridge.engine.cassettes.replay import ReplayTransport
+from mcpbridge.engine.cassettes.replay import ReplayTransport, Script
 from mcpbridge.protocol.jsonrpc import encode, encode_request
 from mcpbridge.protocol.transport import Outgoing
 from support.harness import python_server

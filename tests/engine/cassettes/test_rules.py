@@ -25,8 +25,9 @@ from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.masking.mask import MASK
 from mcpbridge.engine.cassettes.format import HEADER, Entry, Failure, Step, as_line, in_order, read_entries
 from mcpbridge.engine.cassettes.masking import Masker, resembles
-from mcpbridge.engine.cassettes.match import Matching, Script
+from mcpbridge.engine.cassettes.match import Matching
 from mcpbridge.engine.cassettes.plain_form import alias, as_error, as_failure, minted_in, of_request, of_step
+from mcpbridge.engine.cassettes.replay import Script
 
 leaves = (
     st.none()

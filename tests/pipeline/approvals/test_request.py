@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbridge.pipeline.approvals.request import ID_LENGTH, binding_of, new_id
-from mcpbridge.protocol.json_values import canonical, canonical_digest
+from mcpbridge.protocol.canonical_json import canonical, canonical_digest
 
 texts = st.text(alphabet="ab1:", max_size=3)
 arguments = st.sampled_from([b"{}", b"{ }", b'{"a":1,"b":2}', b'{"b":2, "a":1}', b'{"a":1.0,"b":2}', b'{"a":1}'])

@@ -17,9 +17,16 @@ from mcpbridge.core.context import Session
 from mcpbridge.core.model import Call
 from mcpbridge.pipeline.approvals.grants import Grants
 from mcpbridge.pipeline.approvals.pending import AlreadyDecided, PendingApprovals, UnknownApproval, _Decided
-from mcpbridge.pipeline.approvals.request import PAUSE, ApprovalEvent, ApprovalRequest, NotWaited, Verdict
+from mcpbridge.pipeline.approvals.request import (
+    PAUSE,
+    PAUSED_SECONDS,
+    ApprovalEvent,
+    ApprovalRequest,
+    NotWaited,
+    Verdict,
+)
 from mcpbridge.pipeline.approvals.settings import ApprovalSettings
-from mcpbridge.pipeline.stages.approval import PAUSED_SECONDS, Approval, Approver
+from mcpbridge.pipeline.stages.approval import Approval, Approver
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.storage.memory_store import MemoryStore

@@ -39,7 +39,7 @@ from mcpbridge.protocol.deadlines import Timeouts
 from mcpbridge.tools import serving as discovering
 from mcpbridge.tools.grpc.channel import metadata_of, open_channel
 from mcpbridge.tools.grpc.message_types import DescriptorsInvalidError, Types, load
-from mcpbridge.tools.grpc.methods import Shape, methods_of
+from mcpbridge.tools.grpc.methods import GrpcMethod, methods_of
 from mcpbridge.tools.grpc.reflection import KnownServices, Reflection, Server
 from mcpbridge.tools.grpc.settings import GrpcSettings
 from mcpbridge.tools.serving import Discovery
@@ -761,7 +761,7 @@ def test_what_the_schema_allows_becomes_a_message_and_that_the_same_json_again(a
 
 
 @cache
-def _echo() -> Shape:
+def _echo() -> GrpcMethod:
     libraries = load()
     types = Types(libraries, {file.name: file for file in FileDescriptorSet.FromString(descriptor_set()).file})
     settings = GrpcSettings.model_validate({"grpc": "localhost:1", "method": f"{ORDERS}/Echo"})

@@ -6,7 +6,7 @@ from typing import Any
 from mcpbridge.app.admin.errors import Problem
 from mcpbridge.pipeline.approvals.pending import AlreadyDecided, Pending, PendingApprovals, UnknownApproval
 from mcpbridge.pipeline.approvals.request import Scope, one_line_of, readable_arguments
-from mcpbridge.protocol.json_values import canonical_digest
+from mcpbridge.protocol.canonical_json import canonical_digest
 
 _LONGEST_LINE = 200
 """Characters of the arguments on one line."""

@@ -19,6 +19,7 @@ from mcpbridge.app.cli.output import first_line, visible
 from mcpbridge.app.cli.server_states import State, fault
 from mcpbridge.app.exit_codes import OK, TOOL_ERROR, UNREACHABLE, USAGE
 from mcpbridge.base.errors import ConfigError, UnknownName
+from mcpbridge.base.json_values import decoded
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.suggestions import nearest
 from mcpbridge.config.schema import Settings
@@ -27,7 +28,6 @@ from mcpbridge.downstream.client import Client
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.library.client.open_options import STARTUP_SECONDS
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.json_values import decoded
 from mcpbridge.protocol.jsonrpc import Frame, encode
 from mcpbridge.protocol.revisions import LATEST_LEGACY
 from mcpbridge.results.token_count import Tokenizer

@@ -236,12 +236,11 @@ class Relay:
             return
         self._client.tell(self._memory.lose(link.up.sent if link.is_greeted and is_crash else None))
         is_wanted = self._memory.wants_answers or bool(self._later)
-        if link.is_started and not link.is_greeted:
-            self._stand_alone("it ended before it had started")
-        elif not self._client.hears and not is_wanted:
+        failed_start = link.is_started and not link.is_greeted
+        if not failed_start and not self._client.hears and not is_wanted:
             self._code = 0
-        elif is_crash and self._is_hopeless(link):
-            self._stand_alone("one after the other ended")
+        elif reason := self._why_alone(link, is_crash=is_crash):
+            self._stand_alone(reason)
         elif is_wanted or not self._is_stopped:
             self._connect()
 
@@ -254,10 +253,12 @@ class Relay:
         self._code = int(is_early and self._memory.wants_answers)
         self._client.tell(self._memory.lose(link.up.sent, for_good=True))
 
-    def _is_hopeless(self, link: Link) -> bool:
-        if not link.is_greeted:
-            self._pause(self._crashes.pause())
-        return self._crashes.add(time.monotonic(), was_greeted=link.is_greeted)
+    def _why_alone(self, link: Link, *, is_crash: bool) -> str:
+        if is_crash and not link.is_started and not link.is_greeted:
+            self._pause(self._crashes.pause())  # it was met while it ended: wait for it to be gone
+        return self._crashes.why_alone(
+            time.monotonic(), was_started_here=link.is_started, was_greeted=link.is_greeted, is_crash=is_crash
+        )
 
     def _overdue(self, link: Link) -> None:
         if link.is_ending and link.is_greeted:

@@ -7,12 +7,12 @@ from typing import Any, cast
 import msgspec
 from msgspec import Raw
 
+from mcpbridge.base.json_values import decoded
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.context import Session
 from mcpbridge.core.elicitation import ELICIT, SAMPLE, ClientCapabilities, QuestionRefused
 from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.sessions import Sessions
-from mcpbridge.protocol.json_values import decoded
 from mcpbridge.protocol.jsonrpc import Frame, encode
 from mcpbridge.protocol.revisions import LATEST_LEGACY
 from mcpbridge.tools.python.output import json_of

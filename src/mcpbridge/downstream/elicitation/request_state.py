@@ -19,8 +19,8 @@ from msgspec import Raw
 from mcpbridge.base.errors import BadRequest
 from mcpbridge.core.model import Call
 from mcpbridge.downstream.client import Client
+from mcpbridge.protocol.canonical_json import canonical_digest
 from mcpbridge.protocol.error_codes import INVALID_PARAMS
-from mcpbridge.protocol.json_values import canonical_digest
 from mcpbridge.protocol.jsonrpc import encode
 
 GONE = "Invalid or expired requestState"

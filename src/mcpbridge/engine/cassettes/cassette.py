@@ -20,7 +20,7 @@ from mcpbridge.upstream.settings import ServerSettings
 
 if TYPE_CHECKING:  # one of the two is used
     from mcpbridge.engine.cassettes.file import CassetteFile
-    from mcpbridge.engine.cassettes.match import Script
+    from mcpbridge.engine.cassettes.replay import Script
     from mcpbridge.tools.backend import Backend
 
 
@@ -93,7 +93,7 @@ class Cassette:
 
         if self.is_replay:
             from mcpbridge.engine.cassettes.masking import Masker
-            from mcpbridge.engine.cassettes.match import Script
+            from mcpbridge.engine.cassettes.replay import Script
 
             self._script = Script(str(self.path), self._entries, Masker(mask), repeat=self._repeat)
         else:

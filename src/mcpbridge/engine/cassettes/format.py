@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from mcpbridge.base.errors import ConfigError
-from mcpbridge.protocol.json_values import canonical
+from mcpbridge.protocol.canonical_json import canonical
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, encode, one_line
 
 HEADER = b'{"mcpbridge_cassette":1}'

@@ -18,7 +18,7 @@ from mcpbridge.base.masking.known_values import Redactor, known_only
 from mcpbridge.base.masking.mask import MASK
 from mcpbridge.base.masking.names import NEVER, SURE, Secret, is_about, is_random, secret_of
 from mcpbridge.base.masking.text import without_secrets
-from mcpbridge.protocol.json_values import canonical
+from mcpbridge.protocol.canonical_json import canonical
 from mcpbridge.protocol.jsonrpc import encode
 
 _ROUNDS = 4

@@ -10,14 +10,12 @@ from difflib import SequenceMatcher, unified_diff
 
 import msgspec
 from msgspec import Raw
-from msgspec.structs import replace
 
-from mcpbridge.base.log import get_logger
 from mcpbridge.base.masking.mask import MASK
 from mcpbridge.base.suggestions import nearest
 from mcpbridge.engine.cassettes.format import LISTS, OPENING, Entry, Step, key_of
-from mcpbridge.engine.cassettes.masking import Masker, resembles
-from mcpbridge.protocol.json_values import canonical
+from mcpbridge.engine.cassettes.masking import resembles
+from mcpbridge.protocol.canonical_json import canonical
 
 Key = tuple[str, str, bytes]
 
@@ -72,13 +70,9 @@ class Matching:
                 return other
         return None
 
-    def unused(self) -> list[Entry]:
-        """Requests of the recording that were not made."""
-        left: list[Entry] = []
-        for key, entries in self._by_key.items():
-            if key[1] not in LISTS and key[1] not in OPENING:
-                left += entries[self._given.get(key, 0) :]
-        return left
+    def not_given(self) -> list[Entry]:
+        """Entries that have answered no request, lists and openings included."""
+        return [entry for key, entries in self._by_key.items() for entry in entries[self._given.get(key, 0) :]]
 
     def _key(self, server: str, method: str, params: Raw) -> Key | None:
         key = server, method, b"" if method in OPENING else canonical(params)
@@ -114,19 +108,19 @@ _LONGEST_LINE = 200
 
 def unmatched(file: str, server: str, method: str, params: Raw, recorded: Sequence[Entry], *, used_up: bool) -> str:
     """`recorded`: what there is of this server and method. `used_up`: equal ones are, but all have been given."""
-    said = f"The cassette {file} has no answer to {_described(server, method, params)}"
+    no_answer = f"The cassette {file} has no answer to {_described(server, method, params)}"
     if used_up:
-        return f"{said} any more: it was made more often than in the recording. {how_to_record(file)}"
+        return f"{no_answer} any more: it was made more often than in the recording. {how_to_record(file)}"
     same = [entry for entry in recorded if _name(entry.params) == _name(params)]
     if same:
         text = _pretty(params)
         near = max(same[:_MOST_COMPARED], key=lambda entry: _likeness(_pretty(entry.params), text))
         difference = _difference(_pretty(near.params), text)
-        return f"{said}. The nearest that was recorded differs so:\n{difference}\n{how_to_record(file)}"
+        return f"{no_answer}. The nearest that was recorded differs so:\n{difference}\n{how_to_record(file)}"
     names = sorted({name for entry in recorded if (name := _name(entry.params))})
     close = nearest(_name(params), names) or names[:5]
     known = f" Recorded of this kind: {', '.join(close)}." if close else " Nothing of this kind was recorded."
-    return f"{said}.{known} {how_to_record(file)}"
+    return f"{no_answer}.{known} {how_to_record(file)}"
 
 
 def another_answer(file: str, server: str, entry: Entry, ask: str, recorded: Raw, given: Raw) -> str:
@@ -179,63 +173,3 @@ def _difference(recorded: str, asked: str) -> str:
     lines = list(unified_diff(recorded.splitlines(), asked.splitlines(), "recorded", "asked", lineterm="", n=2))
     shown = [line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}…" for line in lines[:_MOST_LINES]]
     return "\n".join([*shown, *(["…"] if len(lines) > _MOST_LINES else [])])
-
-
-log = get_logger("mcpbridge.cassette")
-
-
-class Script:
-    """One cassette while it is replayed."""
-
-    def __init__(self, file: str, entries: Iterable[Entry], masker: Masker, *, repeat: bool) -> None:
-        """`masker`: what is asked is masked as it was when it was recorded."""
-        self._file, self._masker, self._repeat = file, masker, repeat
-        self._matching = Matching(entries, repeat=repeat)
-        self.unmatched: list[str] = []
-        """What was said of requests that are not in the recording."""
-
-    def knows(self, server: str, method: str) -> bool:
-        """A request of this method was recorded."""
-        return bool(self._matching.asked_like(server, method))
-
-    def why_unavailable(self, server: str) -> str:
-        """Why this server cannot be reached; empty: it can."""
-        entries = self._matching.of(server)
-        if not entries:
-            return nothing_of_server(self._file, self._matching.servers)
-        return next((entry.unavailable for entry in entries if entry.unavailable), "")
-
-    def take(self, server: str, method: str, params: Raw, *, changes: int = 0) -> Entry | str:
-        """The entry that answers a request, or what is wrong."""
-        params = params if method in OPENING else self._masker.raw(params)
-        entry = self._matching.take(server, method, params, changes=changes)
-        if entry is not None:
-            return entry
-        recorded = self._matching.asked_like(server, method)
-        used_up = not self._repeat and any(bytes(one.params) == bytes(params) for one in recorded)
-        return self._note(unmatched(self._file, server, method, params, recorded, used_up=used_up))
-
-    def going_on(self, entry: Entry, number: int, given: Step) -> Entry | str:
-        """The entry that goes on after this answer to a request of the server, or what is wrong."""
-        step = entry.meanwhile[number]
-        given = replace(given, answer=self._masker.raw(given.answer), refused=self._masker.raw(given.refused))
-        if is_same_answer(step, given):
-            return entry
-        other = self._matching.other_answers(entry, number, given)
-        if other is not None:
-            return other
-        answers = (step.answer or step.refused, given.answer or given.refused)
-        return self._note(another_answer(self._file, entry.server, entry, step.ask, *answers))
-
-    def unprompted(self, server: str, when: str) -> Sequence[Entry]:
-        """What a server sent without being asked."""
-        return [entry for entry in self._matching.of(server) if entry.told == when]
-
-    def unused(self) -> list[Entry]:
-        """Requests of the recording that were not made."""
-        return self._matching.unused()
-
-    def _note(self, problem: str) -> str:
-        self.unmatched.append(problem)
-        log.warning("request not in the cassette", file=self._file, requests=len(self.unmatched))
-        return problem

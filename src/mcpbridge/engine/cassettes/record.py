@@ -17,7 +17,7 @@ from mcpbridge.engine.cassettes.file import CassetteFile
 from mcpbridge.engine.cassettes.format import LISTS, OPENING, Entry, Step
 from mcpbridge.engine.cassettes.plain_form import NOT_KEPT, as_failure, of_request, of_step, token_of
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.json_values import canonical
+from mcpbridge.protocol.canonical_json import canonical
 from mcpbridge.protocol.jsonrpc import Frame, decode_frame
 from mcpbridge.protocol.meta import cancelled_id, progress_token, subscription_id
 from mcpbridge.protocol.transport import Channel, Outgoing, Receiver, Transport, TransportKind

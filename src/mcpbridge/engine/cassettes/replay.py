@@ -1,4 +1,6 @@
-"""A transport that answers from a cassette: it starts nothing and contacts nobody.
+"""Replay a cassette: what it answers, which requests it did not know, and what of it was not used.
+
+The transport that answers from it starts nothing and contacts nobody.
 
 Each message of the bridge is answered in the next turn of the event loop, with everything that the recording has for
 it. A request of the server waits for its answer. If that answer differs from the recorded one, replay goes on with an
@@ -6,16 +8,19 @@ equal entry that has this answer, if there is one.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from mcpbridge.base.errors import UpstreamUnavailable
+from mcpbridge.base.log import get_logger
 from mcpbridge.engine.cassettes.format import LISTS, OPENING, Entry, Step
-from mcpbridge.engine.cassettes.match import Script
+from mcpbridge.engine.cassettes.masking import Masker
+from mcpbridge.engine.cassettes.match import Matching, another_answer, is_same_answer, nothing_of_server, unmatched
 from mcpbridge.engine.cassettes.plain_form import NOT_KEPT, as_error, of_request, token_of
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.error_codes import METHOD_NOT_FOUND
@@ -30,6 +35,65 @@ from mcpbridge.protocol.jsonrpc import (
 )
 from mcpbridge.protocol.meta import SUBSCRIPTION_ID, cancelled_id
 from mcpbridge.protocol.transport import Channel, Outgoing, Receiver, TransportKind
+
+log = get_logger("mcpbridge.cassette")
+
+
+class Script:
+    """One cassette while it is replayed."""
+
+    def __init__(self, file: str, entries: Iterable[Entry], masker: Masker, *, repeat: bool) -> None:
+        """`masker`: what is asked is masked as it was when it was recorded."""
+        self._file, self._masker, self._repeat = file, masker, repeat
+        self._matching = Matching(entries, repeat=repeat)
+        self.unmatched: list[str] = []
+        """What was said of requests that are not in the recording."""
+
+    def knows(self, server: str, method: str) -> bool:
+        """A request of this method was recorded."""
+        return bool(self._matching.asked_like(server, method))
+
+    def why_unavailable(self, server: str) -> str:
+        """Why this server cannot be reached; empty: it can."""
+        entries = self._matching.of(server)
+        if not entries:
+            return nothing_of_server(self._file, self._matching.servers)
+        return next((entry.unavailable for entry in entries if entry.unavailable), "")
+
+    def take(self, server: str, method: str, params: Raw, *, changes: int = 0) -> Entry | str:
+        """The entry that answers a request, or what is wrong."""
+        params = params if method in OPENING else self._masker.raw(params)
+        entry = self._matching.take(server, method, params, changes=changes)
+        if entry is not None:
+            return entry
+        recorded = self._matching.asked_like(server, method)
+        used_up = not self._repeat and any(bytes(one.params) == bytes(params) for one in recorded)
+        return self._note(unmatched(self._file, server, method, params, recorded, used_up=used_up))
+
+    def going_on(self, entry: Entry, number: int, given: Step) -> Entry | str:
+        """The entry that goes on after this answer to a request of the server, or what is wrong."""
+        step = entry.meanwhile[number]
+        given = replace(given, answer=self._masker.raw(given.answer), refused=self._masker.raw(given.refused))
+        if is_same_answer(step, given):
+            return entry
+        other = self._matching.other_answers(entry, number, given)
+        if other is not None:
+            return other
+        answers = (step.answer or step.refused, given.answer or given.refused)
+        return self._note(another_answer(self._file, entry.server, entry, step.ask, *answers))
+
+    def unprompted(self, server: str, when: str) -> Sequence[Entry]:
+        """What a server sent without being asked."""
+        return [entry for entry in self._matching.of(server) if entry.told == when]
+
+    def unused(self) -> list[Entry]:
+        """Requests of the recording that were not made. Lists and openings do not count: the bridge decides on them."""
+        return [entry for entry in self._matching.not_given() if entry.request not in {*LISTS, *OPENING}]
+
+    def _note(self, problem: str) -> str:
+        self.unmatched.append(problem)
+        log.warning("request not in the cassette", file=self._file, requests=len(self.unmatched))
+        return problem
 
 
 class ReplayTransport:
@@ -240,7 +304,7 @@ class _Play:
         if self.is_over or self._done >= len(self._entry.meanwhile):
             return
         step = self._entry.meanwhile[self._done]
-        given = msgspec.structs.replace(step, answer=answer, refused=refused)
+        given = replace(step, answer=answer, refused=refused)
         entry = self._replay.script.going_on(self._entry, self._done, given)
         if isinstance(entry, str):
             self.is_over = True

@@ -15,8 +15,8 @@ from mcpbridge.base.errors import BridgeError, UnknownName
 from mcpbridge.core.model import Call
 from mcpbridge.engine.cassettes.file import CassetteFile
 from mcpbridge.engine.cassettes.format import Entry, Step
-from mcpbridge.engine.cassettes.match import Script
 from mcpbridge.engine.cassettes.plain_form import as_error, as_failure, of_step
+from mcpbridge.engine.cassettes.replay import Script
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, encode
 from mcpbridge.tools.backend import Backend, Condition, Health

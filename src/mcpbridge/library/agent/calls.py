@@ -16,6 +16,7 @@ from msgspec import DecodeError, Raw, Struct
 from msgspec.structs import replace
 
 from mcpbridge.base.errors import FormatError, StoreFailed, UnknownName
+from mcpbridge.base.json_values import decoded
 from mcpbridge.base.log import get_logger
 from mcpbridge.base.suggestions import nearest
 from mcpbridge.core.context import Keeping
@@ -31,7 +32,6 @@ from mcpbridge.library.llm_formats.format import unanswered
 from mcpbridge.library.llm_formats.gemini import MADE_UP
 from mcpbridge.library.llm_formats.offer import Offered
 from mcpbridge.pipeline.approvals.request import ASKED, ApprovalRequest
-from mcpbridge.protocol.json_values import decoded
 from mcpbridge.tools.builtin.meta.session_status import DELIVERABLE
 from mcpbridge.tools.python.output import Misshapen, json_of
 

@@ -24,13 +24,13 @@ from msgspec import DecodeError, Raw
 from msgspec.structs import replace
 
 from mcpbridge.base.errors import AlreadyResumed, ArgumentsRefused, BridgeError, CallFailed, StoreFailed, UnknownName
+from mcpbridge.base.json_values import decoded
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.context import BridgeContext, Session, short
 from mcpbridge.core.tool_calls import PAUSED, CallResult, PausedCall, ToolCall, ToolResult
 from mcpbridge.engine.requests import encoded, meta_of, result_of
 from mcpbridge.library.calls.call import failed, wire_id
 from mcpbridge.pipeline.approvals.request import PAUSE, ApprovalRequest
-from mcpbridge.protocol.json_values import decoded
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.protocol.meta import APPROVALS, CONTEXT, RUN
 from mcpbridge.protocol.meta import CALL as CALL_ID

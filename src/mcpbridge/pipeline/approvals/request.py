@@ -1,4 +1,4 @@
-"""What a person is asked to agree to, how it is worded, and what came of it.
+"""What a person is asked to agree to, when another call counts as the same, how it is worded, and what came of it.
 
 Arguments are shown as they would be sent: numbers and members stand as they were written, also a member that is named
 twice. What a terminal or a dialog does not show, or what turns the direction of the text, is spelled out. Too much is
@@ -14,8 +14,11 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from mcpbridge.base.json_values import decoded
+from mcpbridge.core.context import run_of, text_in
 from mcpbridge.core.model import Call
-from mcpbridge.protocol.json_values import canonical_digest, decoded
+from mcpbridge.protocol.canonical_json import canonical_digest
+from mcpbridge.protocol.meta import APPROVALS, CALL
 
 Scope = Literal["once", "session"]
 """What a yes is for: this call, or the same call as often as it comes in this session."""
@@ -119,10 +122,47 @@ def new_id() -> str:
     return "".join(secrets.choice(_ALPHABET) for _ in range(ID_LENGTH))
 
 
-def binding_of(principal: str, tool: str, definition: bytes, digest: str, policy: str, tenant: str = "") -> str:
-    """A digest of what a grant is for: who calls which tool, as it is defined, with what, under which policy.
+PAUSED_SECONDS = 7 * 24 * 3600.0
+"""How long a call of the program can be approved that does not wait for it, and then be made. Clients that do not wait
+have what the settings give them."""
 
-    `digest`: of the arguments, by `canonical_digest`: order and blanks do not count, numbers as they are written do.
+
+def request_of(call: Call, policy: str, *, now: float, seconds: float, once_seconds: float) -> ApprovalRequest:
+    """The request about a call. `now`: seconds since 1970; `seconds` that a person has.
+
+    `policy`: the version of the rules; `once_seconds`: how long clients that do not wait can have an answer.
+    """
+    tool, caller = call.tool, call.caller
+    name = tool.id if tool is not None else f"{call.upstream}/{call.target}"
+    arguments = bytes(call.params.get("arguments") or b"{}")
+    definition = tool.definition if tool is not None else call.method.encode()
+    digest = canonical_digest(arguments)
+    wish = text_in(call.meta, APPROVALS)
+    lasts = PAUSED_SECONDS if wish == PAUSE else once_seconds if wish == "pause" else 0.0
+    return ApprovalRequest(
+        id=new_id(),
+        server=call.upstream,
+        tool=name,
+        arguments_json=arguments,
+        reason=call.approval,
+        principal=caller.principal,
+        client=caller.name,
+        session=caller.session.id,
+        at=now,
+        expires=now if lasts else now + seconds,
+        binding=binding_of(caller.principal, name, definition, digest, policy, call.context.tenant),
+        digest=digest,
+        run=run_of(call.meta),
+        call=text_in(call.meta, CALL),
+        lasts=lasts,
+    )
+
+
+def binding_of(principal: str, tool: str, definition: bytes, digest: str, policy: str, tenant: str = "") -> str:
+    """What two calls have in common that count as the same: who calls which tool, as it is defined, with what.
+
+    The version of the policy and the tenant are part of it too. `digest`: of the arguments, by `canonical_digest`:
+    order and blanks do not count, numbers as they are written do.
     """
     parts = (principal, tool, sha256(definition).hexdigest(), digest, policy, *([tenant] if tenant else []))
     whole = sha256()

@@ -19,7 +19,7 @@ from mcpbridge.core.context import CallContext
 from mcpbridge.core.model import Call, Tool
 from mcpbridge.pipeline.hooks.settings import HookEvent, HookFailure
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.json_values import canonical_digest
+from mcpbridge.protocol.canonical_json import canonical_digest
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, encode
 
 

@@ -23,7 +23,7 @@ from mcpbridge.pipeline.input_required import needs_driving
 from mcpbridge.pipeline.stage import Stage, Trigger
 from mcpbridge.pipeline.task_results import is_task
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.json_values import canonical_digest
+from mcpbridge.protocol.canonical_json import canonical_digest
 from mcpbridge.storage.store import Store, new_handle
 
 log = get_logger("mcpbridge.late")

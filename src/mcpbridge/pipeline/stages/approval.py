@@ -15,29 +15,22 @@ from typing import Protocol
 from mcpbridge.base.errors import ApprovalRefused, ApprovalUnavailable, CallRefused
 from mcpbridge.base.units import show_seconds
 from mcpbridge.core.call_options import CallOptions
-from mcpbridge.core.context import run_of, text_in
+from mcpbridge.core.context import text_in
 from mcpbridge.core.model import Call, CallHandler, Precheck, Tool
 from mcpbridge.pipeline.approvals.grants import Grants
 from mcpbridge.pipeline.approvals.request import (
-    PAUSE,
     ApprovalEvent,
     ApprovalRequest,
     Audit,
     NotWaited,
     Verdict,
-    binding_of,
-    new_id,
+    request_of,
     tell_asked,
 )
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.pipeline.validation.json_text import refuse_doubles
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.json_values import canonical_digest
-from mcpbridge.protocol.meta import APPROVAL, APPROVALS, CALL
-
-PAUSED_SECONDS = 7 * 24 * 3600.0
-"""How long a call of the program can be approved that does not wait for it, and then be made. Clients that do not wait
-have what the settings give them."""
+from mcpbridge.protocol.meta import APPROVAL
 
 
 class Approver(Protocol):
@@ -108,7 +101,9 @@ class Approval:
         return refusal if refusal is not None else await self._ask_first(call, proceed)
 
     async def _ask_first(self, call: Call, proceed: CallHandler) -> Body:
-        request = self._request_of(call)
+        request = request_of(
+            call, self._policy(), now=time.time(), seconds=self._seconds, once_seconds=self._grants.once_seconds
+        )
         refuse_doubles(request.tool, request.arguments_json)  # the person is shown one of the two
         earlier = text_in(call.meta, APPROVAL)
         if earlier and (by := await self._grants.denied(earlier, principal=request.principal)):
@@ -190,29 +185,3 @@ class Approval:
             refused.advice = f"Nothing was sent. {' '.join(ways)}"
             refused.facts = {APPROVAL: request.id}
         return refused
-
-    def _request_of(self, call: Call) -> ApprovalRequest:
-        tool, caller, now = call.tool, call.caller, time.time()
-        name = tool.id if tool is not None else f"{call.upstream}/{call.target}"
-        arguments = bytes(call.params.get("arguments") or b"{}")
-        definition = tool.definition if tool is not None else call.method.encode()
-        digest = canonical_digest(arguments)
-        said = text_in(call.meta, APPROVALS)
-        lasts = PAUSED_SECONDS if said == PAUSE else self._grants.once_seconds if said == "pause" else 0.0
-        return ApprovalRequest(
-            id=new_id(),
-            server=call.upstream,
-            tool=name,
-            arguments_json=arguments,
-            reason=call.approval,
-            principal=caller.principal,
-            client=caller.name,
-            session=caller.session.id,
-            at=now,
-            expires=now if lasts else now + self._seconds,
-            binding=binding_of(caller.principal, name, definition, digest, self._policy(), call.context.tenant),
-            digest=digest,
-            run=run_of(call.meta),
-            call=text_in(call.meta, CALL),
-            lasts=lasts,
-        )

@@ -31,7 +31,7 @@ from mcpbridge.pipeline.result_cache import CachedResult, CachedResults, Key, Sh
 from mcpbridge.pipeline.settings import CacheSettings
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.json_values import canonical, canonical_digest
+from mcpbridge.protocol.canonical_json import canonical, canonical_digest
 from mcpbridge.upstream.settings import ServerSettings
 
 

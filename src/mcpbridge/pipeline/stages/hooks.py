@@ -25,7 +25,7 @@ from mcpbridge.pipeline.permissions.settings import ToolGlobs, globs
 from mcpbridge.pipeline.stage import Stage, StageFactory
 from mcpbridge.pipeline.validation.json_text import refuse_doubles
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.json_values import canonical_digest
+from mcpbridge.protocol.canonical_json import canonical_digest
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT
 
 if TYPE_CHECKING:  # most bridges have no hooks

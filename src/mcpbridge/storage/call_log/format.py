@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, cast
 from msgspec import Raw, Struct
 
 from mcpbridge.base.masking.known_values import known_only
-from mcpbridge.protocol.json_values import canonical_digest
+from mcpbridge.protocol.canonical_json import canonical_digest
 from mcpbridge.storage.sqlite.database import Schema
 
 if TYPE_CHECKING:

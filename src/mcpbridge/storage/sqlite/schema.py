@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING
 
-from mcpbridge.storage.compression import PLAIN, OtherKey, Unreadable, pack, unpack
-from mcpbridge.storage.encryption import Seal
+from mcpbridge.storage.compression import PLAIN, Unreadable, pack, unpack
+from mcpbridge.storage.encryption import NOT_SEALED, Seal, body_binding, label_binding, number_of, seal_for
 from mcpbridge.storage.sqlite.database import Schema, give_back_room
 from mcpbridge.storage.store import forget_rows, oldest_day
 
@@ -261,7 +261,7 @@ def wrap(name: Name, body: bytes, label: bytes, seal: Seal | None) -> tuple[Row,
     """The row of a value, without its times, and the bytes to write."""
     form, data = pack(body)
     if seal is not None:
-        data = seal.close(data, "body", *name, str(form), str(len(body)))
+        data = seal.close(data, *body_binding(name, form, len(body)))
     kept_label = wrap_label(name, label, seal)
     kind, principal, handle = name
     room = ROOM + len(data) + len(kept_label)
@@ -275,14 +275,15 @@ def unwrap(row: Row, data: bytes, seal: Seal | None) -> bytes:
         OtherKey: it was sealed with another key.
         Unreadable: it is damaged.
     """
-    if row.seal:
-        data = _seal_of(row, seal).open(data, "body", *row.name, str(row.form), str(row.size))
+    opener = seal_for(row.seal, seal)
+    if opener is not None:
+        data = opener.open(data, *body_binding(row.name, row.form, row.size))
     return unpack(row.form, data, row.size)
 
 
 def wrap_label(name: Name, label: bytes, seal: Seal | None) -> bytes:
     """A label to write; an empty one tells nothing and stays empty."""
-    return label if seal is None or not label else seal.close(label, "label", *name)
+    return label if seal is None or not label else seal.close(label, *label_binding(name))
 
 
 def open_label(row: Row, seal: Seal | None) -> Row:
@@ -291,30 +292,15 @@ def open_label(row: Row, seal: Seal | None) -> Row:
     Raises:
         OtherKey: it was sealed with another key.
     """
-    if not row.seal:
-        return row
-    opener = _seal_of(row, seal)
-    if not row.label:
+    opener = seal_for(row.seal, seal)
+    if opener is None or not row.label:
         return row
     try:
-        return replace(row, label=opener.open(row.label, "label", *row.name))
+        return replace(row, label=opener.open(row.label, *label_binding(row.name)))
     except Unreadable:
         return replace(row, label=b"")
 
 
-def number_of(seal: Seal | None) -> int:
-    """What `Row.seal` is of rows that are written with this seal."""
-    return 0 if seal is None else seal.id
-
-
 def is_plain(row: Row) -> bool:
     """Whether its bytes are the value, and its label the label."""
-    return row.form == PLAIN and not row.seal
-
-
-def _seal_of(row: Row, seal: Seal | None) -> Seal:
-    if seal is None:
-        raise OtherKey("some were written with a key, and none is configured")
-    if row.seal != seal.id:
-        raise OtherKey("some were written with another key")
-    return seal
+    return row.form == PLAIN and row.seal == NOT_SEALED

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mcpbridge.base.errors import StoreFailed, ValueTooLarge
 from mcpbridge.base.log import get_logger
-from mcpbridge.storage.compression import OtherKey, Unreadable, Workers, is_worth_packing
-from mcpbridge.storage.encryption import Seal, Seals
+from mcpbridge.storage.compression import Unreadable, Workers, is_worth_packing
+from mcpbridge.storage.encryption import OtherKey, Seal, Seals, number_of
 from mcpbridge.storage.sqlite import schema as rows
 from mcpbridge.storage.sqlite.database import Database, Work
 from mcpbridge.storage.sqlite.schema import (
@@ -29,7 +29,6 @@ from mcpbridge.storage.sqlite.schema import (
     Row,
     count_foreign,
     is_plain,
-    number_of,
     open_label,
     salt_of,
     unwrap,
@@ -89,13 +88,13 @@ class Access:
         return self.database.run(checked, writes=writes)
 
     async def wrap(self, name: Name, body: bytes, label: bytes, seal: Seal | None) -> tuple[Row, bytes]:
-        """See `wrapping.wrap`; in a thread if it may take long."""
+        """See `schema.wrap`; in a thread if it may take long."""
         if seal is None and not is_worth_packing(body):
             return wrap(name, body, label, seal)
         return await self._workers.run(wrap, name, body, label, seal, size=len(body))
 
     async def wrap_label(self, name: Name, label: bytes, seal: Seal | None) -> bytes:
-        """See `wrapping.wrap_label`."""
+        """See `schema.wrap_label`."""
         return label if seal is None else await self._workers.run(wrap_label, name, label, seal, size=len(label))
 
     async def unwrap(self, row: Row, data: bytes, seal: Seal | None) -> bytes | None:

@@ -1,4 +1,4 @@
-"""The words of a command, with places for arguments, and the result of a call from what the command wrote. Pure.
+"""The words of a command, with places for arguments. Pure.
 
 `{name}` in a word stands for the argument of this name; `{name?}` for one that may be left out; `{{name}}` is the text
 `{name}`; every other brace stands for itself. No shell reads the words, so an argument is never split, and no quote,
@@ -15,17 +15,10 @@ space or dollar in it means anything.
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, cast
-
-import msgspec
-from msgspec import Struct
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
 
 from mcpbridge.base.errors import ArgumentsRefused
-from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.jsonrpc import encode
-from mcpbridge.sandbox.job import SANDBOX, JobResult, Limits, decoded, describe_cut, describe_end
-from mcpbridge.tools.python.output import check_of, wrapped
 
 Word = str
 Template = Sequence[Word | Sequence[Word]]
@@ -140,19 +133,19 @@ def _word(word: Word, arguments: Mapping[str, Any], options: Sequence[str], *, i
         before = word[end : place.start()]
         end = place.end()
         name = place[2]
-        said = f"{{{place[1]}}}" if not name else _as_text(arguments[name], name)
+        text = f"{{{place[1]}}}" if not name else _as_text(arguments[name], name)
         is_first = not any(pieces) and not before
-        if name and said and is_first:
+        if name and text and is_first:
             leading = name
-        pieces += (before, said)
-    made = "".join((*pieces, word[end:]))
-    if is_checked and leading and leading not in options and made.startswith("-"):
+        pieces += (before, text)
+    filled_word = "".join((*pieces, word[end:]))
+    if is_checked and leading and leading not in options and filled_word.startswith("-"):
         raise ArgumentsRefused(f"`{leading}` must not begin with a dash: it would be read as an option of the program")
-    if "\0" in made:
+    if "\0" in filled_word:
         raise ArgumentsRefused("an argument has a NUL character, which no program can be given")
-    if len(made.encode()) > LONGEST_WORD:
+    if len(filled_word.encode()) > LONGEST_WORD:
         raise ArgumentsRefused(f"an argument is too long: a word of a command has at most {LONGEST_WORD:,} bytes")
-    return made
+    return filled_word
 
 
 def _as_text(value: Any, name: str) -> str:
@@ -164,85 +157,3 @@ def _as_text(value: Any, name: str) -> str:
     except UnicodeEncodeError:
         raise ArgumentsRefused(f"`{name}` is no valid Unicode text: it has half of a surrogate pair") from None
     return text
-
-
-_decode = msgspec.json.Decoder().decode
-
-
-class Shape:
-    """What structured results look like, by an output schema; one of anything but an object is one of `result`."""
-
-    def __init__(self, schema: Mapping[str, Any]) -> None:
-        """Raises ValueError: it is none."""
-        self.schema = wrapped(schema)
-        self.is_wrapped = self.schema != schema and "result" in self.schema.get("required", ())
-        self.fault = check_of(self.schema)
-        """What is wrong with a value; empty: nothing."""
-
-
-class Reading(Struct, frozen=True):
-    """How the output of a program is read."""
-
-    output: Literal["text", "json", "lines"]
-    cap: int
-    """Bytes of output that are shown."""
-    good: tuple[int, ...]
-    """Exit codes that are no failure."""
-    limits: Limits
-    shape: Shape | None = None
-    redact: Callable[[str], str] = str
-    """Masks secrets in what a program says of its failure."""
-
-    def result(self, ran: JobResult) -> Body:
-        """The result of a run."""
-        if ran.ended != "exit" or ran.code not in self.good:
-            return self._failed(ran, describe_end(ran, self.limits) or "exit code 0")
-        if self.output == "json":
-            return self._of_json(ran)
-        shown, note = self._excerpt("the output", ran.stdout, ran.cut[0])
-        lines = [shown, note] if shown or note else self._beside(ran)
-        if self.output == "text":
-            return _body(lines, ran)
-        return self._structured(lines, {"lines": shown.splitlines()}, ran)
-
-    def _of_json(self, ran: JobResult) -> Body:
-        if ran.cut[0]:
-            return self._failed(ran, "its output is larger than `sandbox.output`, so it cannot be read as JSON")
-        try:
-            value: Any = _decode(ran.stdout)
-        except (msgspec.DecodeError, RecursionError) as error:
-            return self._failed(ran, f"its output is no JSON ({error})")
-        is_object = isinstance(value, dict) and not (self.shape is not None and self.shape.is_wrapped)
-        structured = cast("dict[str, Any]", value if is_object else {"result": value})
-        return self._structured([ran.stdout.decode("utf-8", "replace").strip()], structured, ran)
-
-    def _structured(self, lines: list[str], value: dict[str, Any], ran: JobResult) -> Body:
-        fault = self.shape.fault(value) if self.shape is not None else ""
-        if fault:
-            return self._failed(ran, f"its output does not fit the output schema ({fault})")
-        return _body(lines, ran, structuredContent=value)
-
-    def _beside(self, ran: JobResult) -> list[str]:
-        """Of a program that wrote nothing to its standard output: what it said besides."""
-        shown, note = self._excerpt("stderr", ran.stderr, ran.cut[1])
-        return ["(no output)", *(("stderr:", shown, note) if shown.strip() else ())]
-
-    def _failed(self, ran: JobResult, why: str) -> Body:
-        lines = [f"It failed: {why}"]
-        for name, data, cut in (("stderr", ran.stderr, ran.cut[1]), ("stdout", ran.stdout, ran.cut[0])):
-            shown, note = self._excerpt(name, data, cut)
-            if shown.strip():
-                lines += [f"{name}:", shown]
-            lines.append(note)
-        return _body([self.redact(part) for part in lines], ran, isError=True)
-
-    def _excerpt(self, name: str, data: bytes, cut: int) -> tuple[str, str]:
-        """The beginning, and what is said of the rest."""
-        kept = data[: self.cap]
-        missing = cut + len(data) - len(kept)
-        return decoded(kept, is_cut=bool(missing)).rstrip("\n"), describe_cut(name, len(kept), missing)
-
-
-def _body(lines: list[str], ran: JobResult, **more: Any) -> Body:
-    text = "\n".join(part for part in lines if part)
-    return Body(encode({"content": [{"type": "text", "text": text}], **more, "_meta": {SANDBOX: ran.tier}}))

@@ -25,7 +25,8 @@ from mcpbridge.sandbox.isolation.readable_files import brought_along
 from mcpbridge.sandbox.job import Access, Job, JobResult, Limits
 from mcpbridge.sandbox.runner import outside, rights_of, why_none
 from mcpbridge.tools.backend import BackendContext, Condition, Health
-from mcpbridge.tools.command.arguments import Reading, Shape, filled, filled_text, schema_for
+from mcpbridge.tools.command.arguments import filled, filled_text, schema_for
+from mcpbridge.tools.command.result import OutputReader, OutputShape
 from mcpbridge.tools.command.settings import CommandSettings
 
 log = get_logger("mcpbridge.backends")
@@ -43,12 +44,12 @@ class CommandBackend:
     kind = "command"
 
     def __init__(self, name: str, settings: CommandSettings, context: BackendContext) -> None:
-        """See `making.make`."""
+        """See `factory.make`."""
         self._name, self._settings, self._context = name, settings, context
         self._runner = outside() if settings.sandbox == "off" else context.runner
         self._limits, self._access, self._env = self._rights()
-        shape = Shape(settings.output_schema) if settings.output_schema is not None else None
-        self._reading = Reading(
+        shape = OutputShape(settings.output_schema) if settings.output_schema is not None else None
+        self._reader = OutputReader(
             settings.output, settings.output_cap, tuple(settings.exit_codes), self._limits, shape, context.redact
         )
         self._under_way: dict[anyio.CancelScope, asyncio.Event] = {}
@@ -126,7 +127,7 @@ class CommandBackend:
         ran = await self._ran(job)
         if ran is None:
             raise UpstreamGone(call.upstream, "it is being stopped, and its programs with it")
-        return self._reading.result(ran)
+        return self._reader.result(ran)
 
     async def _ran(self, job: Job) -> JobResult | None:
         """What came of a job; None if the backend was left meanwhile."""
@@ -184,8 +185,8 @@ class CommandBackend:
             "description": settings.description or f"Runs {Path(self._program).name}.",
             "inputSchema": settings.input_schema or schema_for(settings.command, settings.stdin or ""),
         }
-        if self._reading.shape is not None:
-            definition["outputSchema"] = self._reading.shape.schema
+        if self._reader.shape is not None:
+            definition["outputSchema"] = self._reader.shape.schema
         if settings.annotations:
             definition["annotations"] = settings.annotations
         return definition

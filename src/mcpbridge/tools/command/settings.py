@@ -84,9 +84,9 @@ class CommandSettings(BackendSettings, BaseModel):
         if self.output_schema is not None:
             if self.output == "text":
                 raise ValueError('`output_schema` goes with output = "json" or "lines"')
-            from mcpbridge.tools.command.arguments import Shape
+            from mcpbridge.tools.command.result import OutputShape
 
-            Shape(self.output_schema)  # raises what is wrong with it
+            OutputShape(self.output_schema)  # raises what is wrong with it
         if self.input_schema is not None:
             known = _names_of(self.input_schema)
             for name in placeholders(*words_of(self.command), self.stdin or ""):

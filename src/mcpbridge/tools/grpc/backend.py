@@ -30,7 +30,7 @@ from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.tools.backend import BackendContext, Condition, Health
 from mcpbridge.tools.grpc.channel import ended_early, metadata_of, not_sent, open_channel, outcome, secrets_of
 from mcpbridge.tools.grpc.message_types import DescriptorsInvalidError, Types, load
-from mcpbridge.tools.grpc.methods import Shape, methods_of
+from mcpbridge.tools.grpc.methods import GrpcMethod, methods_of
 from mcpbridge.tools.grpc.reflection import (
     KnownServices,
     NoReflectionError,
@@ -66,7 +66,7 @@ class GrpcBackend:
         self._descriptor = self._directory / Path(file).expanduser() if file is not None else None
         self._server: Server | None = None
         self._is_running = False
-        self._shapes: Mapping[str, Shape] = {}
+        self._methods: Mapping[str, GrpcMethod] = {}
         self.tools: Sequence[Mapping[str, Any]] = ()
         """See `Backend`."""
 
@@ -91,16 +91,16 @@ class GrpcBackend:
 
     async def run(self, call: Call) -> Body:
         """See `Backend`."""
-        server, shape = self._server, self._shapes.get(call.target)
-        if server is None or shape is None:
+        server, method = self._server, self._methods.get(call.target)
+        if server is None or method is None:
             raise UpstreamUnavailable(call.upstream, self.condition.reason or "it is not known yet what it offers")
         arguments = call.params.inner("arguments")
-        messages = shape.messages(arguments.value() if arguments is not None else {})
+        messages = method.messages(arguments.value() if arguments is not None else {})
         self._check_sizes(messages)
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
-            return await self._exchange(server, shape, messages, call)
+            return await self._exchange(server, method, messages, call)
         except server.libraries.aio.AioRpcError as error:
             if not_sent(error) or ended_early(error) or error.code().name == "UNIMPLEMENTED":
                 self._discovery.again()
@@ -149,38 +149,38 @@ class GrpcBackend:
             raise UpstreamUnavailable(self._name, condition.reason)
         return {"state": condition.state, "reason": condition.reason, "tools": [tool["name"] for tool in self.tools]}
 
-    async def _exchange(self, server: Server, shape: Shape, messages: list[Any], call: Call) -> Body:
+    async def _exchange(self, server: Server, method: GrpcMethod, messages: list[Any], call: Call) -> Body:
         """The result of one call.
 
         All four kinds of methods are one on the wire: messages go, messages come. What goes as a stream the library
         sends piece by piece, and if the server ends the call meanwhile its status is lost; so one message goes as one.
         """
-        takes, gives = ("stream" if many else "unary" for many in (shape.takes_many, shape.gives_many))
+        takes, gives = ("stream" if many else "unary" for many in (method.takes_many, method.gives_many))
         open_call = getattr(server.channel, f"{takes}_{gives}")(
-            shape.path,
-            request_serializer=shape.request.SerializeToString,
-            response_deserializer=shape.response.FromString,
+            method.path,
+            request_serializer=method.request.SerializeToString,
+            response_deserializer=method.response.FromString,
         )
-        sent = iter(messages) if shape.takes_many else messages[0]
-        under_way = open_call(sent, timeout=self._seconds(call, shape), metadata=server.metadata)
+        sent = iter(messages) if method.takes_many else messages[0]
+        under_way = open_call(sent, timeout=self._seconds(call, method), metadata=server.metadata)
         try:
-            if shape.gives_many:
-                return _result(encode(await self._collect(shape, under_way, call)))
-            return _result(await self._message_json(shape, await under_way, call))
+            if method.gives_many:
+                return _result(encode(await self._collect(method, under_way, call)))
+            return _result(await self._message_json(method, await under_way, call))
         finally:
             under_way.cancel()
 
-    async def _message_json(self, shape: Shape, message: Any, call: Call) -> bytes:
+    async def _message_json(self, method: GrpcMethod, message: Any, call: Call) -> bytes:
         """A message that came, as JSON without secrets."""
         if message is None:  # so the library tells of bytes that are no such message
-            raise UpstreamGarbled(call.upstream, f"its answer is no {shape.descriptor.output_type.full_name}")
+            raise UpstreamGarbled(call.upstream, f"its answer is no {method.descriptor.output_type.full_name}")
         try:
-            return await aside(message.ByteSize(), lambda: masked(shape.value(message), self._redact.known))
-        except (TypeError, ValueError, shape.libraries.json.Error, shape.libraries.DecodeError) as error:
+            return await aside(message.ByteSize(), lambda: masked(method.value(message), self._redact.known))
+        except (TypeError, ValueError, method.libraries.json.Error, method.libraries.DecodeError) as error:
             why = self._redact(str(error))[:_MESSAGE_LENGTH]  # an `Any` of a type that nobody told, for example
             raise UpstreamGarbled(call.upstream, f"its answer cannot be written as JSON: {why}") from error
 
-    async def _collect(self, shape: Shape, stream: Any, call: Call) -> dict[str, Any]:
+    async def _collect(self, method: GrpcMethod, stream: Any, call: Call) -> dict[str, Any]:
         """All that comes, up to the caps; each message is told as progress."""
         values: list[Raw] = []
         size, is_cut = 0, False
@@ -189,7 +189,7 @@ class GrpcBackend:
             if len(values) == self._settings.max_messages or size > self._settings.max_message:
                 is_cut = True
                 break
-            answer = await self._message_json(shape, message, call)
+            answer = await self._message_json(method, message, call)
             values.append(Raw(answer))
             if call.wants_progress:
                 text = answer[: 4 * _MESSAGE_LENGTH].decode(errors="ignore")[:_MESSAGE_LENGTH]
@@ -205,11 +205,11 @@ class GrpcBackend:
                 "(`max_message` of this tool)"
             )
 
-    def _seconds(self, call: Call, shape: Shape) -> float:
+    def _seconds(self, call: Call, method: GrpcMethod) -> float:
         """The deadline that the server is told; the call's own is kept by whoever makes it."""
         timeouts = call.timeouts or self._settings.timeouts
-        seconds = timeouts.total if shape.gives_many else timeouts.idle
-        if call.deadline and not shape.gives_many:
+        seconds = timeouts.total if method.gives_many else timeouts.idle
+        if call.deadline and not method.gives_many:
             seconds = min(seconds, call.deadline - asyncio.get_running_loop().time())
         return max(seconds, 0.001)
 
@@ -226,10 +226,10 @@ class GrpcBackend:
         """Learn what the server offers; whether the tools are others than before."""
         server = await self._reach()
         types = await self._types(server)
-        shapes = methods_of(server.libraries, types, self._name, self._settings)
-        tools = [shape.definition for shape in shapes.values()]
+        methods = methods_of(server.libraries, types, self._name, self._settings)
+        tools = [method.definition for method in methods.values()]
         is_other = tools != self.tools
-        self._shapes = shapes
+        self._methods = methods
         if is_other:
             self.tools = tools
         return is_other

@@ -1,6 +1,5 @@
-"""Which methods of a server are tools, their names, and how arguments become messages and messages results."""
+"""Which methods of a server are tools, their names and their definitions. `schema.py` has the JSON form of messages."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -9,16 +8,16 @@ from typing import Any
 
 from msgspec import Struct
 
-from mcpbridge.base.errors import ArgumentsRefused, ConfigError
+from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.suggestions import nearest
 from mcpbridge.tools.grpc.message_types import Libraries, Types, no_such_service
-from mcpbridge.tools.grpc.schema import is_wrapped, schema_of
+from mcpbridge.tools.grpc.schema import from_json, schema_of, to_json
 from mcpbridge.tools.grpc.settings import GrpcSettings
 
 _IMPOSSIBLE = re.compile(r"[^A-Za-z0-9_.-]")
 
 
-class Shape(Struct, frozen=True):
+class GrpcMethod(Struct, frozen=True):
     """One method as a tool."""
 
     libraries: Libraries
@@ -59,27 +58,14 @@ class Shape(Struct, frozen=True):
             ArgumentsRefused: they cannot be made of these arguments.
         """
         several = arguments.get("messages", []) if self.takes_many else [arguments]
-        return [self._message(one) for one in several]
+        return [from_json(self.libraries, self.types, self.request, one) for one in several]
 
     def value(self, message: Any) -> dict[str, Any]:
-        """A message as JSON, an object. Fields that are not set and cannot be told from their defaults are there."""
-        value = self.libraries.json.MessageToDict(
-            message, descriptor_pool=self.types.pool, always_print_fields_with_no_presence=True
-        )
-        return {"value": value} if is_wrapped(message.DESCRIPTOR) else value
-
-    def _message(self, given: Mapping[str, Any]) -> Any:
-        request = self.request
-        value = given.get("value") if is_wrapped(request.DESCRIPTOR) else given
-        try:
-            return self.libraries.json.ParseDict(value, request(), descriptor_pool=self.types.pool)
-        except self.libraries.json.ParseError as error:
-            raise ArgumentsRefused(f"They do not fit {request.DESCRIPTOR.full_name}: {_one_line(error)}") from error
-        except (TypeError, ValueError, AttributeError, KeyError) as error:  # what it did not expect to meet
-            raise ArgumentsRefused(f"They do not fit {request.DESCRIPTOR.full_name}") from error
+        """A message as JSON; see `schema.to_json`."""
+        return to_json(self.libraries, self.types, message)
 
 
-def methods_of(libraries: Libraries, types: Types, name: str, settings: GrpcSettings) -> dict[str, Shape]:
+def methods_of(libraries: Libraries, types: Types, name: str, settings: GrpcSettings) -> dict[str, GrpcMethod]:
     """The tools by name; `name` is that of the table.
 
     Raises:
@@ -88,7 +74,7 @@ def methods_of(libraries: Libraries, types: Types, name: str, settings: GrpcSett
     services = types.services() if settings.service is None else [_service(types, settings.service)]
     if settings.method is not None:
         method = _method(services[0], settings.method)
-        return {name: Shape(libraries, types, method, _definition(types, name, method, settings))}
+        return {name: GrpcMethod(libraries, types, method, _definition(types, name, method, settings))}
     found = {f"{one.full_name}/{method.name}": method for one in services for method in one.methods}
     wanted = [method for path, method in found.items() if _is_wanted(path, settings)]
     if not wanted:
@@ -98,7 +84,7 @@ def methods_of(libraries: Libraries, types: Types, name: str, settings: GrpcSett
         )
     names = _names(wanted, is_one_service=settings.service is not None)
     return {
-        named: Shape(libraries, types, method, _definition(types, named, method, settings))
+        named: GrpcMethod(libraries, types, method, _definition(types, named, method, settings))
         for named, method in zip(names, wanted, strict=True)
     }
 
@@ -146,8 +132,8 @@ def _definition(types: Types, name: str, method: Any, settings: GrpcSettings) ->
     if method.server_streaming and settings.output_schema is None:
         gives = _several(gives, "What came, in order.")
         gives["properties"]["truncated"] = {"type": "boolean", "description": "There was more; it was left."}
-    said = types.comments.get(method.full_name, "")
-    described = settings.description if settings.description is not None and settings.method is not None else said
+    comment = types.comments.get(method.full_name, "")
+    described = settings.description if settings.description is not None and settings.method is not None else comment
     definition = {
         "name": name,
         "description": described or f"Calls {method.containing_service.full_name}/{method.name}.",
@@ -172,7 +158,3 @@ def _several(one: dict[str, Any], description: str) -> dict[str, Any]:
     messages = {"type": "array", "items": inner, "description": description}
     schema: dict[str, Any] = {"type": "object", "properties": {"messages": messages}, "required": ["messages"]}
     return {**schema, "$defs": one["$defs"]} if "$defs" in one else schema
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(json.dumps(str(error), ensure_ascii=False)[1:-1].replace("\\n", " ").replace('\\"', '"').split())

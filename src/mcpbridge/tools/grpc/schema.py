@@ -1,14 +1,16 @@
-"""From protobuf message types to JSON Schema, in the JSON form that protobuf defines for them (ProtoJSON). Pure.
+"""The JSON form that protobuf defines for messages (ProtoJSON): its JSON Schema, and messages to JSON and back. Pure.
 
-What is taken is wider than what is given: a 64-bit number may come as a number or a string and always goes as a string.
-No `oneOf` stands at the top, which some clients refuse: that of several fields only one may be given is told in their
-descriptions, and checked when the message is made.
+A 64-bit integer of an argument may be a number or a string; in results it is always a string. No `oneOf` stands at the
+top of a schema, which some clients refuse: descriptions say that only one of several fields may be given, and it is
+checked when the message is made.
 """
 
+import json
 from collections import Counter
 from typing import Any
 
-from mcpbridge.tools.grpc.message_types import Types
+from mcpbridge.base.errors import ArgumentsRefused
+from mcpbridge.tools.grpc.message_types import Libraries, Types
 
 _Schema = dict[str, Any]
 
@@ -59,6 +61,32 @@ def schema_of(types: Types, message: Any, *, takes: bool) -> _Schema:
 def is_wrapped(message: Any) -> bool:
     """In JSON this type is no object, as arguments and results must be: it stands as `value` in one."""
     return _well_known(message) not in (None, "Struct", "Empty", "Any")
+
+
+def to_json(libraries: Libraries, types: Types, message: Any) -> dict[str, Any]:
+    """A message as JSON, an object. Fields that are not set and cannot be told from their defaults are there."""
+    value = libraries.json.MessageToDict(message, descriptor_pool=types.pool, always_print_fields_with_no_presence=True)
+    return {"value": value} if is_wrapped(message.DESCRIPTOR) else value
+
+
+def from_json(libraries: Libraries, types: Types, message_class: Any, arguments: Any) -> Any:
+    """The message of this class that the arguments describe.
+
+    Raises:
+        ArgumentsRefused: they describe none.
+    """
+    name = message_class.DESCRIPTOR.full_name
+    value = arguments.get("value") if is_wrapped(message_class.DESCRIPTOR) else arguments
+    try:
+        return libraries.json.ParseDict(value, message_class(), descriptor_pool=types.pool)
+    except libraries.json.ParseError as error:
+        raise ArgumentsRefused(f"They do not fit {name}: {_one_line(error)}") from error
+    except (TypeError, ValueError, AttributeError, KeyError) as error:  # what it did not expect to meet
+        raise ArgumentsRefused(f"They do not fit {name}") from error
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(json.dumps(str(error), ensure_ascii=False)[1:-1].replace("\\n", " ").replace('\\"', '"').split())
 
 
 class _Maker:

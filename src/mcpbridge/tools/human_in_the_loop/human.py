@@ -22,12 +22,12 @@ from msgspec import DecodeError, Raw, Struct
 from msgspec.structs import replace
 
 from mcpbridge.base.errors import ArgumentsRefused, ConfigError, UnknownName
+from mcpbridge.base.json_values import decoded
 from mcpbridge.core.context import CallContext, Cancellation
 from mcpbridge.core.elicitation import ELICIT, Question, QuestionRefused
 from mcpbridge.core.model import Call
 from mcpbridge.core.tool_calls import PausedCall
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.json_values import decoded
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, encode
 from mcpbridge.tools.backend import Condition, Health
 from mcpbridge.tools.human_in_the_loop.functions import HumanTool, Pause, checked, human_tool_of

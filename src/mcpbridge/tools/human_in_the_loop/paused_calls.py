@@ -16,13 +16,13 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from mcpbridge.base.errors import ArgumentsRefused, Overloaded, UpstreamUnavailable
+from mcpbridge.base.json_values import decoded
 from mcpbridge.base.units import show_bytes
 from mcpbridge.core.context import Keeping, run_of, text_in
 from mcpbridge.core.jobs import Job
 from mcpbridge.core.model import Call
 from mcpbridge.core.tool_calls import PAUSED, PausedCall
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.json_values import decoded
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, encode
 from mcpbridge.protocol.meta import CALL as CALL_ID
 

@@ -36,11 +36,11 @@ from mcpbridge.base.errors import (
     UnknownName,
     UpstreamGone,
 )
+from mcpbridge.base.json_values import decoded
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.context import CallContext, Cancellation
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.json_values import decoded
 from mcpbridge.tools.backend import Health
 from mcpbridge.tools.python.output import Check, EventRefused, Misshapen, ProgressReporter, Result, failure, json_of
 from mcpbridge.tools.python.run_context.context import Context

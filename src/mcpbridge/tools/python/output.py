@@ -22,12 +22,12 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from mcpbridge.base.errors import StoreFailed
+from mcpbridge.base.json_values import decoded
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.context import Keeping
 from mcpbridge.core.model import Call
 from mcpbridge.core.tool_calls import ToolResult
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.json_values import decoded
 from mcpbridge.protocol.jsonrpc import encode
 
 Check = Callable[[object], str]

@@ -1,17 +1,12 @@
-"""JSON values: one canonical spelling for arguments that mean the same, and JSON as Python values.
+"""One canonical spelling for JSON that means the same: what makes the arguments of two calls equal. Pure.
 
 `canonical` sorts members, drops blanks and spells strings in one way. Numbers stay as they came: `1` and `1.0` are
 different, since a server may tell them apart. An approval or a kept result is bound to this spelling, so two
 arguments that might reach a server as different must never be equal here.
-
-`decoded` gives Python values; a number that neither int nor float holds becomes a `Decimal`. Pure.
 """
 
-import json
-import math
 import re
 from hashlib import sha256
-from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -65,51 +60,3 @@ def _has_all_members(spelled: bytes, data: bytes) -> bool:
 def _members(data: bytes) -> int:
     """How many members all objects inside are spelled with."""
     return sum(map(bool, _STRINGS.findall(data)))
-
-
-_MOST_DIGITS = 4300
-"""Of an `int` that Python reads."""
-
-
-def decoded(data: bytes) -> Any:
-    """The value of a JSON text that was read before: it is one.
-
-    Raises:
-        msgspec.DecodeError: it is nested too deep for here, or is no JSON after all.
-    """
-    try:
-        return msgspec.json.decode(data)
-    except msgspec.DecodeError:  # also of numbers that are too large
-        return _by_hand(data)
-    except RecursionError:
-        raise msgspec.DecodeError(_TOO_DEEP) from None
-
-
-_TOO_DEEP = "it is nested too deep"
-
-
-def _by_hand(data: bytes) -> Any:
-    try:
-        return json.loads(data, parse_int=_int, parse_float=_float)
-    except RecursionError:
-        raise msgspec.DecodeError(_TOO_DEEP) from None
-    except ValueError as error:
-        raise msgspec.DecodeError(str(error)) from None
-
-
-def _int(text: str) -> Any:
-    return int(text) if len(text) <= _MOST_DIGITS else _decimal(text)
-
-
-def _float(text: str) -> Any:
-    value = float(text)
-    return value if math.isfinite(value) else _decimal(text)
-
-
-def _decimal(text: str) -> Any:
-    from decimal import Context, InvalidOperation  # loaded where there is such a number
-
-    try:
-        return Context(prec=len(text) + 1, Emin=-(10**18) + 1, Emax=10**18 - 1).create_decimal(text)
-    except (InvalidOperation, ValueError, OverflowError):
-        return float(text)
