@@ -333,6 +333,26 @@ class Upstream:
             session = self.session or await self.connection.wait_for_session()
             await session.listen({}, [], heard, tasks=ids)
 
+    # -- by a person
+
+    def start(self) -> None:
+        """Connect now, whatever the wait is; start it if it is idle."""
+        self.connection.poke()
+
+    def stop(self) -> bool:
+        """End the connection, and the process of a `command`; the next call starts it again. False: it does not run."""
+        if self.session is None:
+            return False
+        self.connection.retire()
+        return True
+
+    def restart(self) -> None:
+        """Begin anew, with another connection and process; calls under way have a moment to end."""
+        if (session := self.session) is not None:
+            self.connection.renew(session)
+        else:
+            self.connection.poke()
+
     # -- the owner task
 
     async def run(self) -> None:

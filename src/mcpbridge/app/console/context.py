@@ -86,6 +86,7 @@ class ConsoleContext:
         environment.filters |= {
             "text": _text,
             "pretty": _pretty,
+            "source": escape,
             "when": shown_time,
             "seconds": shown_seconds,
             "bytes": shown_bytes,

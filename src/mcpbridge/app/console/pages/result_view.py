@@ -140,7 +140,7 @@ def _rows(kind: str, values: Sequence[Any], total: int, start: int, note: str) -
     }
     chart = None
     if numbers and len(table) > 1:
-        drawn = list(numbers)[:_CHARTED]
+        drawn = [name for name in numbers if name.lower() not in ("id", "index", "number")][:_CHARTED] or list(numbers)
         series = [[float(one) if _is_number(one) else None for one in numbers[name]] for name in drawn]
         chart = {"names": drawn, "x": list(range(start, start + len(table))), "series": series}
     cells = [[_cell(value) for value in row] for row in table]
@@ -158,11 +158,16 @@ def _cell(value: object) -> str:
         return value
     if value is None:
         return ""
-    return _json(value)
+    return str(value) if isinstance(value, Decimal) else _json(value)
 
 
 def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
+    return json.dumps(value, ensure_ascii=False, default=_number)
+
+
+def _number(value: object) -> object:
+    """What `json` does not know: a Decimal, which loses no digit that a page shows."""
+    return float(value) if isinstance(value, Decimal) else str(value)
 
 
 def _text(text: str) -> ResultView:
