@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from support.harness import _toml
+import tomlkit
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
 ARGUMENTS = [
@@ -37,7 +37,7 @@ class Home:
 
     def write(self, config: Mapping[str, Any]) -> None:
         """Write the configuration: tables by name."""
-        self.config.write_text("".join(f"{name} = {_toml(value)}\n" for name, value in config.items()))
+        self.config.write_text(tomlkit.dumps({name: value for name, value in config.items() if value}))
 
     def run(self, *args: str, within: float = 90.0, code: int | None = 0) -> str:
         """`mcpbridge ARGS`; what it prints, or its error where that is all. `code`: the exit code that it must have."""

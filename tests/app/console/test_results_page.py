@@ -42,23 +42,18 @@ def call_as_client(home: Home, tool: str) -> None:
         {"method": "notifications/initialized"},
         {"id": 2, "method": "tools/call", "params": {"name": tool, "arguments": {}}},
     ]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "mcpbridge", "serve", "--config", str(home.config)],
-        env=home.env,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdin
-    assert process.stdout
-    for message in messages:
-        process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
-    process.stdin.flush()
-    for line in process.stdout:
-        if json.loads(line).get("id") == 2:
-            break
-    process.stdin.close()
-    assert process.wait(60) == 0
+    command = [sys.executable, "-m", "mcpbridge", "serve", "--config", str(home.config)]
+    with subprocess.Popen(command, env=home.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin
+        assert process.stdout
+        for message in messages:
+            process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        process.stdin.flush()
+        for line in process.stdout:
+            if json.loads(line).get("id") == 2:
+                break
+        process.stdin.close()
+        assert process.wait(60) == 0
 
 
 def test_a_person_finds_a_result_sorts_and_questions_it(page: "Page") -> None:

@@ -106,7 +106,8 @@ class LiveFeed:
         return {
             "calls": bridge.metrics.total_calls(),
             "servers": tuple(
-                (name, one.status.state, one.status.reason, one.restarts) for name, one in list(pool.items())
+                (name, one.status.state, one.status.reason, one.restarts, id(one.session))
+                for name, one in list(pool.items())
             ),
             "catalog": id(bridge.catalog.snapshot),
             "approvals": tuple(waiting),

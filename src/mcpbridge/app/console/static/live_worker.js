@@ -3,6 +3,7 @@
 const ports = new Set();
 let source = null;
 let last = null;
+let all = []; // the topics that there are: the first event names them
 
 function say(message) {
   for (const port of ports) port.postMessage(message);
@@ -10,7 +11,11 @@ function say(message) {
 
 function open() {
   source = new EventSource(self.name);
-  source.onmessage = (message) => { last = JSON.parse(message.data); say(last); };
+  source.onmessage = (message) => {
+    last = JSON.parse(message.data);
+    if (last.topics.length > all.length) all = last.topics;
+    say(last);
+  };
   source.onerror = () => {
     say("lost");
     if (source && source.readyState === EventSource.CLOSED) { // refused: the browser tries no more by itself
@@ -30,5 +35,5 @@ self.onconnect = (event) => {
   };
   port.start();
   if (!source) open();
-  else if (last) port.postMessage({ ...last, topics: [] });
+  else if (last) port.postMessage({ ...last, topics: all }); // something may have changed since the page was made
 };
