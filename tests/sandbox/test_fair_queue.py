@@ -47,6 +47,19 @@ class Queue:
         await settled()
 
 
+async def test_a_place_that_is_taken_at_once_is_made_up_for_by_the_next_that_is_released() -> None:
+    queue = Queue(1)
+    tasks = [queue.add("a"), queue.add("b")]
+    await settled()
+    queue.turns.take("c")
+    queue.running.append("c")
+    await queue.end("a")
+    assert queue.running == ["c"], "c has the place that a had"
+    await queue.end("c")
+    assert queue.running == ["b"]
+    await asyncio.gather(*tasks)
+
+
 async def test_of_one_owner_one_runs_while_others_wait() -> None:
     queue = Queue(2)
     tasks = [queue.add("a") for _ in range(60)]

@@ -31,6 +31,11 @@ class FairQueue:
                 self.release(owner)
             raise
 
+    def take(self, owner: str) -> None:
+        """Have a place at once, even if none is free: the next ones that are released make up for it."""
+        self._free -= 1
+        self._running[owner] += 1
+
     def release(self, owner: str) -> None:
         """The turn is over."""
         self._running[owner] -= 1
@@ -40,7 +45,7 @@ class FairQueue:
         self._pass_on()
 
     def _pass_on(self) -> None:
-        while self._free and self._waiting:
+        while self._free > 0 and self._waiting:
             owner = min(self._waiting, key=self._running.__getitem__)
             turns = self._waiting.pop(owner)
             turn = turns.popleft()

@@ -352,12 +352,20 @@ class Programs:
         self._is_closed = False
 
     async def run(
-        self, code: str, toolbox: Toolbox, *, limits: ProgramLimits, watch: ProgramClock, owner: str = ""
+        self,
+        code: str,
+        toolbox: Toolbox,
+        *,
+        limits: ProgramLimits,
+        watch: ProgramClock,
+        owner: str = "",
+        is_nested: bool = False,
     ) -> ProgramResult:
         """Run a program to its end. Cancelled, it ends with all its calls. Never raises anything else.
 
         Its value is that of its last expression, or of a `return` outside of functions. Where there are many
-        programs, owners take turns.
+        programs, owners take turns. `is_nested`: the code of a tool runs it, so it waits for nobody's turn: all
+        programs that run may wait for that tool.
         """
         if len(code) > LONGEST_PROGRAM:
             return ProgramResult(error=f"The program is longer than {LONGEST_PROGRAM:,} characters")
@@ -367,7 +375,7 @@ class Programs:
             )
         self._of_one[owner] += 1
         try:
-            return await self._in_turn(code, toolbox, limits, watch, owner)
+            return await self._in_turn(code, toolbox, limits, watch, owner, is_nested=is_nested)
         finally:
             self._of_one[owner] -= 1
             if not self._of_one[owner]:
@@ -384,13 +392,23 @@ class Programs:
             await self._gone(next(iter(self._processes)))
 
     async def _in_turn(
-        self, code: str, toolbox: Toolbox, limits: ProgramLimits, watch: ProgramClock, owner: str
+        self,
+        code: str,
+        toolbox: Toolbox,
+        limits: ProgramLimits,
+        watch: ProgramClock,
+        owner: str,
+        *,
+        is_nested: bool,
     ) -> ProgramResult:
-        try:
-            async with asyncio.timeout(PATIENCE):
-                await self._queue.acquire(owner)
-        except TimeoutError:
-            return ProgramResult(error="Too many programs run at the moment; try again later")
+        if is_nested:
+            self._queue.take(owner)
+        else:
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    await self._queue.acquire(owner)
+            except TimeoutError:
+                return ProgramResult(error="Too many programs run at the moment; try again later")
         try:
             return await self._run(code, toolbox, limits, watch)
         finally:

@@ -5,7 +5,7 @@ result with `isError`, so that the model reads why. A program gets the data of a
 its text.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -17,7 +17,7 @@ from mcpbridge.catalog.settings import CodeSettings
 from mcpbridge.catalog.signatures.python_stubs import Callee, names_of, signature
 from mcpbridge.core.call_settings import CallSettings
 from mcpbridge.core.elicitation import Elicitor, ElicitorWrapper, Question
-from mcpbridge.core.model import BRIDGE, Call
+from mcpbridge.core.model import BRIDGE, Call, Tool
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import decode_array, decode_text, encode
 from mcpbridge.results.header_line import defused
@@ -146,7 +146,8 @@ class RunCode:
         code = _code_of(call)
         if not code.strip():
             return _result(ProgramResult(error="There is no program: give it as `code`"))
-        if _is_within_another(call):
+        outer = list(_outer_tools(call))
+        if any(tool.server == BRIDGE and tool.name == NAME for tool in outer):
             return _result(ProgramResult(error=f"A program cannot start another: {NAME} is for the client alone"))
         settings = self._settings
         watch = ProgramClock(computing=settings.timeout, altogether=settings.total_timeout)
@@ -157,7 +158,8 @@ class RunCode:
         call.update = _Updates(update)
         try:
             tools = _Tools(call, self._find, self._call_tool)
-            ended = await self._programs.run(code, tools, limits=limits, watch=watch, owner=owner)
+            is_nested = any(tool.server != BRIDGE for tool in outer)  # not in `call_tool` alone, as clients can call it
+            ended = await self._programs.run(code, tools, limits=limits, watch=watch, owner=owner, is_nested=is_nested)
         finally:
             call.update = update
             if call.client is asking:
@@ -293,13 +295,13 @@ def _unfenced(code: str) -> str:
     return code
 
 
-def _is_within_another(call: Call) -> bool:
+def _outer_tools(call: Call) -> Iterator[Tool]:
+    """The tools in whose calls this one is made, from the inside out."""
     outer = call.within
     while outer is not None:
-        if outer.tool is not None and outer.tool.server == BRIDGE and outer.tool.name == NAME:
-            return True
+        if outer.tool is not None:
+            yield outer.tool
         outer = outer.within
-    return False
 
 
 def _result(ended: ProgramResult) -> Body:
