@@ -102,6 +102,15 @@ async def test_people_get_sections_and_single_servers_can_be_named(place: Place)
     assert "Did you mean 'plain'?" in finished.err
 
 
+async def test_the_last_line_counts_what_fails_beside_the_servers(place: Place) -> None:
+    """A state directory that cannot be written was a FAIL that the summary passed over."""
+    (place.folder / "taken").write_text("a file in the way")
+    place.env["XDG_STATE_HOME"] = str(place.folder / "taken")
+    finished = await place.run("doctor", "--config", str(place.config({"plain": PLAIN})))
+    assert "FAIL  the state directory cannot be" in finished.out
+    assert "\n1 of 1 servers work; 1 failure, " in finished.out
+
+
 @pytest.mark.usefixtures("uvx")
 async def test_a_server_of_the_older_sdk_is_mended_and_tried_again(place: Place) -> None:
     """Issue 7: a PyPI server that dies under `mcp` 2.x -> `uvx --with 'mcp<2'`."""

@@ -46,6 +46,11 @@ _ANY_CASE = re.IGNORECASE
 _NAME = r"(?!ERR_|UNABLE_|CERTIFICATE_)([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)"
 """A name of an environment variable, of two words at least; codes of errors look alike."""
 
+_PROXY_ADVICE = (
+    "Check the connection. Behind a proxy set HTTPS_PROXY and NO_PROXY where the bridge starts: servers get them too. An "
+    'address with a password in it they get only by name: inherit_env = ["HTTPS_PROXY"].'
+)
+
 KNOWN: tuple[Known, ...] = (
     Known(
         "pypi-mcp-2",
@@ -125,7 +130,7 @@ KNOWN: tuple[Known, ...] = (
         _pattern(r"npm (?:error|ERR!) (?:code (?:ENOTFOUND|EAI_AGAIN|ETIMEDOUT|ECONNREFUSED|ECONNRESET)|network)\b"),
         "npm cannot reach its registry",
         "There is no connection, or a proxy is in between.",
-        'Check the connection; behind a proxy hand over its variables: inherit_env = ["HTTPS_PROXY", "NO_PROXY"].',
+        _PROXY_ADVICE,
         frozenset({"npx"}),
     ),
     Known(
@@ -227,7 +232,7 @@ KNOWN: tuple[Known, ...] = (
         _pattern(r"error sending request for url", r"Failed to fetch: ", r"Failed to download "),
         "uv cannot load what it needs",
         "There is no connection, or a proxy is in between.",
-        'Check the connection; behind a proxy hand over its variables: inherit_env = ["HTTPS_PROXY", "NO_PROXY"].',
+        _PROXY_ADVICE,
         frozenset({"uvx", "uv run"}),
     ),
     Known(

@@ -199,12 +199,18 @@ def _details(finding: Finding, indent: str = " " * 8) -> Iterator[str]:
 
 def _verdict(report: Report) -> str:
     ready = sum(server.is_ready for server in report.servers)
+    failures = sum(finding.level == "fail" for finding in report.of(""))  # of the machine, the configuration and so on
     warnings = sum(finding.level == "warn" for finding in report.findings)
     told = [f"{ready} of {len(report.servers)} servers {'work' if report.is_started else 'are running'}"]
     if report.tools:
         of_tools = f"{sum(tool.is_ready for tool in report.tools)} of {len(report.tools)} tools work"
         told = [*told, of_tools] if report.servers else [of_tools]
-    return f"{', '.join(told)}; {warnings} {'warning' if warnings == 1 else 'warnings'}"
+    counted = [_count(failures, "failure")] if failures else []
+    return f"{', '.join(told)}; {', '.join([*counted, _count(warnings, 'warning')])}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what if number == 1 else f'{what}s'}"
 
 
 def _seconds(milliseconds: int) -> str:
