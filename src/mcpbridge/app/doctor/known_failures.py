@@ -47,8 +47,8 @@ _NAME = r"(?!ERR_|UNABLE_|CERTIFICATE_)([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)"
 """A name of an environment variable, of two words at least; codes of errors look alike."""
 
 _PROXY_ADVICE = (
-    "Check the connection. Behind a proxy set HTTPS_PROXY and NO_PROXY where the bridge starts: servers get them too. An "
-    'address with a password in it they get only by name: inherit_env = ["HTTPS_PROXY"].'
+    "Check the connection. Behind a proxy set HTTPS_PROXY and NO_PROXY where the bridge starts: servers get them too. "
+    'An address with a password in it they get only by name: inherit_env = ["HTTPS_PROXY"].'
 )
 
 KNOWN: tuple[Known, ...] = (
