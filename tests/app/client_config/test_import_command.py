@@ -19,7 +19,7 @@ def without_secrets(done: Finished) -> Finished:
 async def test_all_that_clients_have_is_found_shown_and_written(place: Place) -> None:
     """Issue 7: shows what it found and where, moves secrets to `${VAR}` with a warning, writes `servers.toml`."""
     fill(place.folder)
-    done = without_secrets(await place.run("import", "--yes"))
+    done = without_secrets(await place.run("import", "--yes", "--secrets", "env"))
     assert done.code == 0, done.err
     rows = [line.split(maxsplit=4) for line in done.out.splitlines()]
     assert ["Claude", "Code", "~/.claude.json:5", "github", "new"] in rows
@@ -60,6 +60,20 @@ async def test_yes_is_not_said_to_what_a_directory_brings_along(place: Place) ->
     assert "not taken over" not in done.err
 
 
+async def test_secrets_go_where_init_puts_them(place: Place) -> None:
+    """Issue 18: with `import`, too, a server that had all it needs has it afterwards."""
+    entry = {"command": "a", "env": {"A_TOKEN": "x1-of-nobody-else"}}
+    (place.folder / "one.json").write_text(json.dumps({"mcpServers": {"a": entry}}))
+    done = await place.run("import", "one.json", "--yes")
+    assert (done.code, "x1-of-nobody-else" in done.out + done.err) == (0, False)
+    assert "one secret is kept in a private file in" in done.err
+    config = place.folder / ".config" / "mcpbridge"
+    written = tomllib.loads((config / "servers.toml").read_text())["servers"]
+    assert written["a"]["env"] == {"A_TOKEN": "${file:secrets/A_TOKEN}"}
+    secret = config / "secrets" / "A_TOKEN"
+    assert (secret.read_text().strip(), secret.stat().st_mode & 0o777) == ("x1-of-nobody-else", 0o600)
+
+
 async def test_a_dry_run_writes_nothing_and_shows_no_secret(place: Place) -> None:
     fill(place.folder)
     path = place.folder / "servers.toml"
@@ -84,7 +98,7 @@ async def test_programs_get_json(place: Place) -> None:
     context7 = told["servers"][0]
     assert (context7["client"], context7["line"], context7["became"]) == ("codex", 5, "new")
     assert context7["left_out"] == ["required"]
-    assert told["secrets"] == [{"name": "CONTEXT7_API_KEY", "servers": ["context7"], "in": "env", "set": False}]
+    assert told["secrets"] == [{"name": "CONTEXT7_API_KEY", "servers": ["context7"], "in": "file", "set": False}]
     assert told["unset"]["BUILD_KEY"] == ["build"]
     assert set(tomllib.loads(output.read_text())["servers"]) == {"context7", "figma", "off", "docs", "build"}
 
@@ -130,13 +144,14 @@ async def test_what_was_done_with_secrets_is_told_with_the_other_ways(place: Pla
 
 
 def test_in_a_terminal_people_are_asked(place: Place) -> None:
-    """Secrets can go to private files there and then, so that the servers work at once."""
+    """Before that they read where secrets go."""
     fill(place.folder, "lm-studio")
     config = place.folder / ".config" / "mcpbridge"
-    no = at_a_terminal(place, "n\nn\n", "import")
+    no = at_a_terminal(place, "n\n", "import")
     assert "Write to" in no
+    assert ", their secrets to private files beside it?" in " ".join(no.split())
     assert not config.exists()
-    yes = at_a_terminal(place, "\n\n", "import")
+    yes = at_a_terminal(place, "\n", "import")
     assert "wrote to" in yes
     assert "${file:secrets/HF_TOKEN}" in (config / "servers.toml").read_text()
     assert (config / "secrets" / "HF_TOKEN").read_text().strip() in SECRETS

@@ -7,7 +7,7 @@ import difflib
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -16,7 +16,7 @@ import click
 
 from mcpbridge.app.cli.config.config_path import configuration_to_write
 from mcpbridge.app.cli.failures import fail, report
-from mcpbridge.app.cli.options import as_json_option
+from mcpbridge.app.cli.options import as_json_option, secrets_option
 from mcpbridge.app.cli.output import note, print_json, print_table, visible
 from mcpbridge.app.client_config.clients import CLIENTS, KnownClient, find_client
 from mcpbridge.app.client_config.discover.discover import find_all, find_in_file
@@ -63,6 +63,14 @@ def show_problems(found: Found, plan: Plan, home: Path) -> None:
     for outcome in plan.written:
         for remark in _remarks(outcome):
             note(visible(f"{outcome.name}: {remark}"))
+
+
+ABOUT_SECRETS: dict[SecretsTo, str] = {
+    "file": ", their secrets to private files beside it",
+    "env": ", with ${NAME} for each secret",
+    "keep": ", secrets and all",
+}
+"""What is said of secrets before a person agrees."""
 
 
 def to_do(plan: Plan) -> Iterator[str]:
@@ -156,13 +164,7 @@ def _short(path: str, home: Path) -> str:
 @click.option("--all", "all_", is_flag=True, help="Every client that is known; so it is if none is named.")
 @click.option("--project", metavar="DIR", help="Whose project files count. Default: the current directory.")
 @click.option("--output", metavar="FILE", help="What to write. Default: the servers.toml that is in use.")
-@click.option(
-    "--secrets",
-    "secrets_to",
-    type=click.Choice(["env", "file", "keep"]),
-    help="Put ${VAR} where secrets are, and say which to set (env, the default); keep each in a private file (file); "
-    "leave them in the text (keep).",
-)
+@secrets_option
 @click.option("--replace", "replacing", is_flag=True, help="Let servers take the place of others of their name.")
 @click.option("--dry-run", is_flag=True, help="Show what would change, and write nothing.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
@@ -174,7 +176,7 @@ def import_command(
     all_: bool,
     project: str | None,
     output: str | None,
-    secrets_to: SecretsTo | None,
+    secrets_to: SecretsTo,
     replacing: bool,
     dry_run: bool,
     yes: bool,
@@ -182,8 +184,8 @@ def import_command(
 ) -> int:
     """Take over servers: of all clients that have a file here, of single CLIENTs, or of FILEs of any of their kinds.
 
-    Each is put once into servers.toml; those that are there stay as they are, with every comment. Secrets become
-    variables. You are asked before anything is written; without a terminal it takes --yes, which leaves out what the
+    Each is put once into servers.toml; those that are there stay as they are, with every comment. Secrets go to
+    private files beside it. You are asked before anything is written; without a terminal it takes --yes, which leaves out what the
     current directory brings along, unless its file or --project names it.
 
     Exit code 2: a file that was named cannot be read, or a client that was named has no servers.
@@ -197,13 +199,13 @@ def import_command(
         if yes and project is None:
             found = without_unnamed_projects(found, sources)
         path = configuration_to_write(output, around.environ)
-        plan = plan_import(found, path, around.environ, secrets_to=secrets_to or "env", replacing=replacing)
+        plan = plan_import(found, path, around.environ, secrets_to=secrets_to, replacing=replacing)
         if not as_json:
             _show(found, plan, around.home)
         backup = None
         if plan.written and not dry_run:
             if not yes:
-                plan = _agreed(found, plan, around.environ, asks_for_files=secrets_to is None, replacing=replacing)
+                _ask(plan)
             backup = carry_out(plan, datetime.now().astimezone(), around.environ)
     except Exception as error:
         known = report(error, as_json=as_json)
@@ -283,18 +285,13 @@ def _show(found: Found, plan: Plan, home: Path) -> None:
         note("no servers were found")
 
 
-def _agreed(found: Found, plan: Plan, environ: Mapping[str, str], *, asks_for_files: bool, replacing: bool) -> Plan:
-    """The plan as the person at the terminal wants it. Ends the command if not at all, or if there is none."""
+def _ask(plan: Plan) -> None:
+    """Ask the person at the terminal. Ends the command if they do not agree, or if there is none."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         hint = "Say --yes, or --dry-run to see what it would be."
         fail(USAGE, "nothing was written: a person has to agree, and the command runs without a terminal", hint)
-    if asks_for_files and any(not one.is_set for one in plan.moved):
-        what = f"the {len(plan.moved)} secrets" if len(plan.moved) > 1 else "the secret"
-        question = f"Keep {what} in private files under {plan.folder}, so that nothing has to be set?"
-        if click.confirm(question, default=True, err=True):
-            plan = plan_import(found, plan.path, environ, secrets_to="file", replacing=replacing)
-    click.confirm(f"Write to {plan.path} (servers: {len(plan.written)})?", default=True, abort=True, err=True)
-    return plan
+    about = ABOUT_SECRETS[plan.secrets_to] if plan.moved or plan.kept else ""
+    click.confirm(f"Write to {plan.path} (servers: {len(plan.written)}){about}?", default=True, abort=True, err=True)
 
 
 def _tell(found: Found, plan: Plan, backup: Path | None, *, dry_run: bool, as_json: bool) -> None:

@@ -11,13 +11,12 @@ from mcpbridge.app.cli.clients.install import (
     change_files,
     client_environment,
     project_option,
-    secrets_option,
     show_changes,
 )
 from mcpbridge.app.cli.clients.launch_command import launching
 from mcpbridge.app.cli.config.config_path import configuration_to_write, load_trusted
 from mcpbridge.app.cli.failures import fail, report
-from mcpbridge.app.cli.options import config_option
+from mcpbridge.app.cli.options import config_option, secrets_option
 from mcpbridge.app.cli.output import note, print_table, print_text, visible
 from mcpbridge.app.client_config.discover.found import ClientEnvironment, FoundServer
 from mcpbridge.app.client_config.install import all_targets, plan_install
@@ -37,12 +36,6 @@ _EMPTY = """# The servers of mcpbridge. For instance:
 # command = "uvx"
 # args = ["mcp-server-time"]
 """
-
-_ABOUT_SECRETS = {
-    "file": ", their secrets to private files beside it",
-    "env": ", with ${NAME} for each secret",
-    "keep": ", secrets and all",
-}
 
 
 @click.command("init")
@@ -80,6 +73,7 @@ def _take_over(path: Path, around: ClientEnvironment, secrets_to: "SecretsTo", *
     `is_named`: somebody named the directory whose own files count.
     """
     from mcpbridge.app.cli.clients import take_over as taking_over  # knows all settings, which takes a while to load
+    from mcpbridge.app.cli.clients.import_servers import ABOUT_SECRETS
     from mcpbridge.app.cli.prompts import choose
 
     plan = taking_over.plan_for(None, around, path, secrets_to, asks=not yes or is_named)
@@ -87,7 +81,7 @@ def _take_over(path: Path, around: ClientEnvironment, secrets_to: "SecretsTo", *
     if plan.written and not yes:
         rows = [[str(number), outcome.name, _origin(outcome.found)] for number, outcome in enumerate(plan.written, 1)]
         print_table(["", "Server", "From"], rows)
-        print_text(f"Those that you choose are written to {plan.path}{_ABOUT_SECRETS[secrets_to]}")
+        print_text(f"Those that you choose are written to {plan.path}{ABOUT_SECRETS[secrets_to]}")
         wanted = choose("Which of these shall mcpbridge serve?", plan.written)
         if len(wanted) < len(plan.written):
             refused = {outcome.name for outcome in plan.written if outcome not in wanted}

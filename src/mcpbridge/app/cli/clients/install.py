@@ -17,7 +17,7 @@ import click
 from mcpbridge.app.cli.clients.launch_command import launching
 from mcpbridge.app.cli.config.config_path import configuration_to_write
 from mcpbridge.app.cli.failures import CommandFailed, fail, report
-from mcpbridge.app.cli.options import as_json_option, config_option
+from mcpbridge.app.cli.options import as_json_option, config_option, secrets_option
 from mcpbridge.app.cli.output import note, print_json, print_table, print_text, visible
 from mcpbridge.app.cli.prompts import person_agrees
 from mcpbridge.app.client_config.clients import Scope, find_client
@@ -48,14 +48,6 @@ project_option = click.option(
     "--project", metavar="DIR", type=click.Path(file_okay=False, path_type=Path), help="The project; default: here."
 )
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be changed, and change nothing.")
-
-secrets_option = click.option(
-    "--secrets",
-    "secrets_to",
-    type=click.Choice(["env", "file", "keep"]),
-    default="file",
-    help="What becomes of secrets that are taken over: private files (default), ${VAR}, or left as they are.",
-)
 
 WORDS = {
     "installed": "installed",
