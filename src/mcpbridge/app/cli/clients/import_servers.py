@@ -184,9 +184,9 @@ def import_command(
 ) -> int:
     """Take over servers: of all clients that have a file here, of single CLIENTs, or of FILEs of any of their kinds.
 
-    Each is put once into servers.toml; those that are there stay as they are, with every comment. Secrets go to
-    private files beside it. You are asked before anything is written; without a terminal it takes --yes, which leaves out what the
-    current directory brings along, unless its file or --project names it.
+    Each is put once into servers.toml; those that are there stay as they are, with every comment. Secrets go to private
+    files beside it. You are asked before anything is written; without a terminal it takes --yes, which leaves out what
+    the current directory brings along, unless its file or --project names it.
 
     Exit code 2: a file that was named cannot be read, or a client that was named has no servers.
     """
