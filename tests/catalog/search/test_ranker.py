@@ -205,3 +205,42 @@ def test_hostile_texts_are_survived() -> None:
 def test_an_empty_catalog_answers_nothing() -> None:
     ranker = CatalogRankers().of([])
     assert ranker.rank("anything", 8) == ranker.rank("", 8) == ranker.rank("server:x", 8) == []
+
+
+@given(queries, st.integers(1, 12), st.none() | st.sets(st.sampled_from(IDS)))
+@settings(max_examples=200)
+def test_the_points_of_an_explanation_are_the_score(
+    ranker: Ranker, query: str, limit: int, among: set[str] | None
+) -> None:
+    """Issue 20: the ranking with scores, and which words and vectors made it. It explains this ranking, no other."""
+    hits = ranker.rank(query, limit, among=among)
+    explained = ranker.explain(query, limit, among=among)
+    scored = {hit.id: hit.score for hit in hits if not hit.is_named}
+    assert explained.keys() <= scored.keys()
+    for id_, one in explained.items():
+        assert min(1.0, one.score) == pytest.approx(scored[id_], abs=2e-3)
+        assert all(word.points > 0 for word in one.words)
+        assert 0 <= one.nearness <= 1
+    assert all(
+        not score or query.strip().startswith(("server:", "tag:"))
+        for id_, score in scored.items()
+        if id_ not in explained
+    )
+
+
+def test_an_explanation_names_the_words_as_they_were_written_and_those_that_are_implied(ranker: Ranker) -> None:
+    explained = ranker.explain("listing the issues on 8.8.8.8", 8)
+    words = {word.word: word for word in explained["github/list_issues"].words}
+    assert not words["listing"].is_implied
+    assert words["listing"].points > 0
+    explained = ranker.explain("will it rain in Rome", 8)
+    forecast = explained["weather/get_forecast"]
+    assert {word.word for word in forecast.words if word.is_implied} & {"weather", "forecast"}
+    assert "rain" in dict(forecast.near_words)
+
+
+def test_an_explanation_says_which_part_of_a_request_a_tool_is_for(ranker: Ranker) -> None:
+    request = "get the weather forecast for Rome, then send a mail message to my boss"
+    parts = {id_: one.part for id_, one in ranker.explain(request, 8).items()}
+    assert parts["weather/get_forecast"] == "get the weather forecast for Rome"
+    assert all(part in request for part in parts.values())

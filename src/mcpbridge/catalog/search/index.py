@@ -21,10 +21,11 @@ from mcpbridge.catalog.search.lexical.bm25 import (
     server_fields,
     tool_fields,
 )
-from mcpbridge.catalog.search.lexical.needs import Best, Fits, clauses, need_of
+from mcpbridge.catalog.search.lexical.concepts import expansions
+from mcpbridge.catalog.search.lexical.needs import Best, FitParts, Fits, clauses, need_of
 from mcpbridge.catalog.search.lexical.word_vectors import Near, Table, packed, table
 from mcpbridge.catalog.search.query_filters import Scope, parse_filters
-from mcpbridge.catalog.search.ranker import Hit, ServerText, ToolText
+from mcpbridge.catalog.search.ranker import Explanation, Hit, ServerText, ToolText, WordShare
 from mcpbridge.catalog.search.weights import PART, PART_WORDS, STEP
 from mcpbridge.catalog.words import NameIndex, runs_of, stems_of
 
@@ -92,19 +93,85 @@ class CatalogRanker:
             self._seen = ((among, size, mask), *self._seen[: _SEEN - 1])
         return mask
 
+    def explain(self, query: str, limit: int, *, among: Container[str] | None = None) -> Mapping[str, Explanation]:
+        """As the protocol says."""
+        filters, text = parse_filters(query[:_QUERY])
+        text = text.strip()
+        if not text:
+            return {}
+        allowed = self._allowed(filters.passes if filters else None, among)
+        wanted = {hit.id for hit in self.rank(query, limit, among=among) if not hit.is_named}
+        tools = [number for number, id_ in enumerate(self._ids) if id_ in wanted]
+        scores, sure = self._scores(text, max(limit, _DEPTH), allowed)
+        for number in self._names.named(text):
+            if allowed is None or allowed.flags[number]:
+                scores.pop(number, None)
+        top = max(scores.values(), default=0.0)
+        scale = sure / top if top > 0 else 0.0
+        best: dict[int, tuple[float, str, float]] = {}
+        for part, one, weight in self._needs(text, max(limit, _DEPTH), allowed):
+            for place, fit in enumerate(one.fits):
+                factor = weight * STEP**place if part is not None else 1.0
+                if fit.tool in tools and fit.score * factor > best.get(fit.tool, (-1.0,))[0]:
+                    best[fit.tool] = fit.score * factor, part or "", factor * scale
+        found: dict[str, Explanation] = {}
+        for part in {part for _, part, _ in best.values()}:
+            of_part = [tool for tool, (_, of, _) in best.items() if of == part]
+            found |= self._explained(part or text, part, {tool: best[tool][2] for tool in of_part}, allowed)
+        return found
+
+    def _explained(
+        self, text: str, part: str, factors: Mapping[int, float], allowed: Mask | None
+    ) -> dict[str, Explanation]:
+        """What made the scores of tools that fit this text; `factors` bring theirs to those of the hits."""
+        tools = list(factors)
+        parts = self._fits.parts(need_of(text, self._table), tools, allowed)
+        words, implied = _words_by_stem(text), _implied_by_stem(text)
+        near: dict[int, list[tuple[str, float]]] = {tool: [] for tool in tools}
+        table = self._table
+        asked = list(dict.fromkeys((*words.values(), *implied.values())))[:_NEAR_WORDS]
+        for word, vector in [(word, table.vector([(word, 1)])) for word in asked] if table is not None else ():
+            for tool, one in self._fits.near(vector, tools).items():
+                near[tool].append((word, one))
+        return {
+            self._ids[tool]: Explanation(
+                self._ids[tool],
+                part,
+                _shares(parts[tool], factor, words, implied),
+                parts[tool].vectors * factor,
+                parts[tool].asked * factor,
+                parts[tool].name * factor,
+                nearness=parts[tool].near,
+                near_words=tuple(sorted((one for one in near[tool] if one[1] > 0), key=lambda one: -one[1])),
+            )
+            for tool, factor in factors.items()
+        }
+
     def _scores(self, text: str, depth: int, allowed: Mask | None) -> tuple[dict[int, float], float]:
         """The tools for a request, as a whole and by its parts, with their scores; and how well the best one fits."""
-        whole = self._best(text, depth, allowed)
-        parts = [self._best(part, depth, allowed) for part in clauses(text)]
-        if not parts:
+        needs = self._needs(text, depth, allowed)
+        if len(needs) == 1:
+            ((_, whole, _),) = needs
             return {fit.tool: fit.score for fit in whole.fits}, whole.sure
-        most = max(part.telling for part in parts) or 1.0
         scores: dict[int, float] = {}
-        for best, weight in [(whole, 1.0), *((part, PART * (part.telling / most) ** PART_WORDS) for part in parts)]:
+        for _, best, weight in needs:
             for place, fit in enumerate(best.fits):
                 score = fit.score * weight * STEP**place
                 scores[fit.tool] = max(score, scores.get(fit.tool, 0.0))
-        return scores, max(best.sure for best in (whole, *parts))
+        return scores, max(best.sure for _, best, _ in needs)
+
+    def _needs(self, text: str, depth: int, allowed: Mask | None) -> Sequence[tuple[str | None, Best, float]]:
+        """A request as a whole, and its parts if it has several needs: text, best tools, and what their scores count.
+
+        The text of the whole is empty; None if there are no parts, so that no place counts less than another.
+        """
+        whole = self._best(text, depth, allowed)
+        parts = [(part, self._best(part, depth, allowed)) for part in clauses(text)]
+        if not parts:
+            return [(None, whole, 1.0)]
+        most = max(best.telling for _, best in parts) or 1.0
+        weighed = [(part, best, PART * (best.telling / most) ** PART_WORDS) for part, best in parts]
+        return [("", whole, 1.0), *weighed]
 
     def _best(self, text: str, depth: int, allowed: Mask | None) -> Best:
         return self._fits.best(need_of(text, self._table), depth, allowed)
@@ -114,6 +181,36 @@ _NAME = 200
 """Characters of a name that can be named."""
 _MAX_DESCRIPTION = 400
 """Characters of a description from which its vector is made: what it begins with says what the tool is for."""
+
+
+_NEAR_WORDS = 16
+"""Words of a request of which an explanation says how near each is by itself."""
+
+
+def _words_by_stem(text: str) -> dict[str, str]:
+    """The words of a request by their stems: what people wrote, not what is compared."""
+    found: dict[str, str] = {}
+    for run in runs_of(text):
+        for word in run.plain:
+            for stem in stems_of(word):
+                found.setdefault(stem, word)
+        for stem in run.stems:
+            found.setdefault(stem, stem)
+    return found
+
+
+def _implied_by_stem(text: str) -> dict[str, str]:
+    return {stem: word for word in expansions(text) for stem in stems_of(word)}
+
+
+def _shares(
+    parts: FitParts, factor: float, words: Mapping[str, str], implied: Mapping[str, str]
+) -> tuple[WordShare, ...]:
+    found = [
+        WordShare(words.get(stem) or implied.get(stem, stem), points * factor, stem not in words)
+        for stem, points in parts.words.items()
+    ]
+    return tuple(sorted(found, key=lambda one: -one.points))
 
 
 class _Part(Struct, frozen=True, eq=False):

@@ -220,6 +220,23 @@ async def test_what_a_query_means_is_found_by_the_model() -> None:
         assert all(0 <= hit.score <= 1 for hit in after)
 
 
+async def test_the_points_of_an_explanation_are_the_score_with_the_model_s_share() -> None:
+    """Issue 20: which words and vectors made the ranking."""
+    async with running(Words()) as vectors:
+        ranker = await ranker_of(vectors, weight=0.4)
+        await vectors.settled()
+        query = "something for a pet"
+        assert await vectors.prepare(texts_of_query(query))
+        explained, hits = ranker.explain(query, 4), ranker.rank(query, 4)
+        assert {hit.id: round(min(1, explained[hit.id].score), 2) for hit in hits} == {
+            hit.id: round(hit.score, 2) for hit in hits
+        }
+        assert explained["s/dog"].model_nearness == 1
+        assert explained["s/dog"].model > explained["s/rain"].model
+        without = ranker.explain("another query that nobody prepared", 4)
+        assert all(one.model_nearness is None for one in without.values())
+
+
 async def test_filters_and_who_may_see_what_are_obeyed() -> None:
     servers = [*CATALOG, (ServerText("t"), [ToolText("t/dog", "t", "dog", description="Something with a dog")])]
     async with running(Words()) as vectors:

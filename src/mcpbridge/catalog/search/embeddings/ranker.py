@@ -24,7 +24,7 @@ from mcpbridge.catalog.search.embeddings.embedder import (
     tool_text,
 )
 from mcpbridge.catalog.search.embeddings.vectors import Vectors
-from mcpbridge.catalog.search.ranker import Hit, Ranker, Rankers, ServerText, ToolText
+from mcpbridge.catalog.search.ranker import Explanation, Hit, Ranker, Rankers, ServerText, ToolText
 from mcpbridge.catalog.search.weights import PART_NEARNESS, SAME_NEARNESS
 from mcpbridge.catalog.settings import EmbedderSettings
 
@@ -43,16 +43,52 @@ class EmbeddedRanker:
 
     def rank(self, query: str, limit: int, *, among: Container[str] | None = None) -> list[Hit]:
         """The best tools, best first. Without the model if `Vectors.prepare` has not found the query's vectors."""
-        asked = self._vectors.query(texts_of_query(query)) if self._vectors.is_ready else []
+        asked = self._asked(query)
         if not asked or limit <= 0:
             return self._base.rank(query, limit, among=among)
         hits = self._base.rank(query, max(limit, _DEPTH), among=among)
+        return fused(hits, self._near(asked, hits), self._weight)[:limit]
+
+    def explain(self, query: str, limit: int, *, among: Container[str] | None = None) -> Mapping[str, Explanation]:
+        """As the protocol says."""
+        asked = self._asked(query)
+        if not asked or limit <= 0:
+            return self._base.explain(query, limit, among=among)
+        depth = max(limit, _DEPTH)
+        hits, base = self._base.rank(query, depth, among=among), self._base.explain(query, depth, among=among)
+        near = self._near(asked, hits)
+        top = max((hit.score for hit in hits if not hit.is_named), default=0.0)
+        wanted = {hit.id for hit in self.rank(query, limit, among=among)}
+        own = 1 - self._weight
+        return {
+            id_: one if top <= 0 or id_ not in near else _weighed(one, own, self._weight * top, near[id_])
+            for id_, one in base.items()
+            if id_ in wanted
+        }
+
+    def _asked(self, query: str) -> list[Vector]:
+        return self._vectors.query(texts_of_query(query)) if self._vectors.is_ready else []
+
+    def _near(self, asked: Sequence[Vector], hits: Sequence[Hit]) -> dict[str, float]:
+        """How near the hits are, as far as there is time to find out; the lower ones count as far."""
         most = len(hits)
         if "numpy" not in sys.modules:
             most = max(_FEWEST, _PRODUCTS // sum(map(len, asked)))
         known = {hit.id: vector for hit in hits[:most] if (vector := self._vectors.tool(self._texts.get(hit.id, "")))}
-        near = nearness(asked, known) | {hit.id: 0.0 for hit in hits[most:]}
-        return fused(hits, near, self._weight)[:limit]
+        return nearness(asked, known) | {hit.id: 0.0 for hit in hits[most:]}
+
+
+def _weighed(one: Explanation, own: float, model: float, near: float) -> Explanation:
+    """The points with the share that is left to them, and those of the model."""
+    return replace(
+        one,
+        words=tuple(replace(word, points=word.points * own) for word in one.words),
+        vectors=one.vectors * own,
+        asked=one.asked * own,
+        name=one.name * own,
+        model=model * near,
+        model_nearness=near,
+    )
 
 
 class EmbeddedRankers:

@@ -273,6 +273,21 @@ class WordIndex:
                     found[tool] += weight
         return found
 
+    def points(self, words: Mapping[str, float], tool: int) -> dict[str, float]:
+        """How much each of the stems that a tool has adds to its `amounts`, in a unit of their own."""
+        found: dict[str, float] = {}
+        for stem, weight in words.items():
+            posting = self._posting(stem)
+            if isinstance(posting, _Common):
+                level = posting.levels[tool]
+            else:
+                level = next(
+                    (level for one, level in zip(posting.tools, posting.levels, strict=True) if one == tool), 0
+                )
+            if level:
+                found[stem] = weight * self.rarity(stem) * level
+        return found
+
     def _posting(self, stem: str) -> _Posting | _Common:
         """Tools and levels of a stem; put together when it is asked for first."""
         known = self._merged.get(stem) or self._common.get(stem)

@@ -80,6 +80,18 @@ class Fit(Struct, frozen=True, gc=False):
     """From 0 to 1, by itself: how much of what is asked it has."""
 
 
+class FitParts(Struct, frozen=True):
+    """What the score of a `Fit` is the sum of."""
+
+    words: Mapping[str, float]
+    """By stem."""
+    vectors: float
+    asked: float
+    name: float
+    near: float
+    """How near the vectors are, 0 to 1."""
+
+
 class Best(Struct, frozen=True):
     """The best tools for a need."""
 
@@ -121,6 +133,42 @@ class Fits:
         less = LESS_BY_WORDS / most_worded
         scores = {-tool: score - less * words[-tool] for score, tool in found}
         return self._looked_at(scores, need, vectors if near else None)
+
+    def parts(self, need: Need, tools: Sequence[int], allowed: Mask | None) -> dict[int, FitParts]:
+        """What the scores of some of the best tools for a need are made of. Slow; `best` does not need it."""
+        shape = self._shape
+        telling = self._telling(need)
+        worded = self._words.amounts(telling)
+        near = self._near.products(need.vector, _MARKED) if self._near is not None else 0
+        if allowed is not None:
+            worded, near = worded & allowed.lanes, near & allowed.lanes
+        words, vectors = shape.cells(worded), shape.cells(near)
+        by_words, by_vectors = (
+            (BY_WORDS - LESS_BY_WORDS) / (words.largest() or 1),
+            BY_VECTORS / (vectors.largest() or 1),
+        )
+        rarities = {stem: weight * self._words.rarity(stem) for stem, weight in need.own.items()}
+        asked = sum(rarities.values()) or 1.0
+        shares = self._words.shares(rarities, tools)
+        found: dict[int, FitParts] = {}
+        for tool in tools:
+            points = self._words.points(telling, tool)
+            unit = words[tool] * by_words / (sum(points.values()) or 1.0)
+            found[tool] = FitParts(
+                {stem: amount * unit for stem, amount in points.items()},
+                vectors[tool] * by_vectors,
+                ASKED * shares[tool] / asked,
+                NAMED * self._named(tool, need.own.keys()),
+                vectors[tool] / (NORM * NORM),
+            )
+        return found
+
+    def near(self, vector: Vector, tools: Sequence[int]) -> dict[int, float]:
+        """How near some tools are to a vector, 0 to 1; 0 for all where there are no vectors."""
+        if self._near is None:
+            return dict.fromkeys(tools, 0.0)
+        cells = self._shape.cells(self._near.products(vector))
+        return {tool: cells[tool] / (NORM * NORM) for tool in tools}
 
     def _telling(self, need: Need) -> Mapping[str, float]:
         """The words of a need, without implied ones that so many tools have that they decide nothing."""
