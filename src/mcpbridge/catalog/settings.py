@@ -73,6 +73,10 @@ class ExposeSettings(ClientExposure, BaseModel):
     pins: list[_Glob] = []
     """Globs on tools (`server/tool`) that are always listed."""
 
+    hide: list[_Glob] = []
+    """Globs on tools (`server/tool`) that are not listed, unless they are pinned. A search finds them, and they can be
+    called; so this saves tokens and forbids nothing."""
+
     activate: bool = False
     """Whether a tool that a search found stays listed for the rest of the session. Only for clients up to revision
     2025-11-25."""

@@ -214,6 +214,8 @@ def selectors_of(settings: Settings, functions: Sequence[Hook] = ()) -> Iterator
             yield Selector(f"profile '{profile}' of `profiles`", own.tools, own.servers or ("*",))
     if settings.expose.pins:
         yield Selector("`expose.pins`", settings.expose.pins, ("*",))
+    if settings.expose.hide:
+        yield Selector("`expose.hide`", settings.expose.hide, ("*",))
     for number, hook in enumerate(settings.hooks, 1):
         name = f" ('{hook.name}')" if hook.name else ""
         yield Selector(f"hook {number}{name} of `hooks`", hook.tools, hook.servers)

@@ -247,6 +247,28 @@ async def test_the_configuration_knows_clients_better() -> None:
         assert get["inputSchema"]["properties"] == {"of": {"type": "string"}}, "shorter than a signature"
 
 
+async def test_what_is_hidden_is_not_listed_and_is_found_and_called_all_the_same() -> None:
+    """Issue 20: on/off, hide, pin. What is hidden costs no tokens and is not forbidden."""
+    expose = {"hide": ["up/p*"], "pins": ["up/post"]}
+    async with bridged({"up": _scripted("get", "put", "post")}, expose=expose) as bridge:
+        ear = await _ear(bridge, "mcp-inspector")
+        names = sorted(tool["name"] for tool in (await ear.ask("tools/list"))["result"]["tools"])
+        assert names == sorted([*META, "up__get", "up__post"])
+        assert "put" in await _text(ear, "find_tools", query="put")
+        assert await _text(ear, "up__put") == await _text(ear, "call_tool", name="up__put") == "done"
+    async with bridged({"up": _scripted("get")}, expose={"hide": ["other/*"]}) as bridge:
+        assert await _seen(bridge, "mcp-inspector") == ["up__get"], "nothing is left out, so nothing finds it"
+
+
+async def test_hidden_tools_do_not_count_where_the_size_of_the_list_decides() -> None:
+    expose = {"clients": {"few": {"max_tools": 2}}}
+    tools = _scripted("a", "b", "c")
+    async with bridged({"up": tools}, expose=expose) as bridge:
+        assert await _seen(bridge, "few") == META
+    async with bridged({"up": _scripted("a", "b", "c")}, expose={**expose, "hide": ["up/c"]}) as bridge:
+        assert await _seen(bridge, "few") == sorted([*META, "up__a", "up__b"])
+
+
 async def test_names_that_a_client_would_cut_are_cut_here_and_still_mean_the_tool() -> None:
     long = "a_tool_whose_name_is_longer_than_what_that_client_takes_of_it"
     async with bridged({"up": _scripted(long)}, bridge={"name_length": 100}) as bridge:

@@ -226,8 +226,11 @@ async def _query(bridge: Bridge, request: Document) -> Document:
 
 
 async def _search(bridge: Bridge, request: Document) -> Document:
-    """`query`, `limit`, `detail`, `server`, `profile`: as `find_tools` has them. `text` is its answer."""
-    from mcpbridge.catalog.search.find import find
+    """`query`, `limit`, `detail`, `server`, `profile`: as `find_tools` has them. `text` is its answer.
+
+    `explain`: also what made the score of each tool.
+    """
+    from mcpbridge.app.admin.search_document import search_document
 
     server, profile, detail = (_text(request, key) for key in ("server", "profile", "detail"))
     _check_profile(bridge.settings, profile)
@@ -237,16 +240,12 @@ async def _search(bridge: Bridge, request: Document) -> Document:
         return told
     query = _text(request, "query")
     asked = f"server:{server} {query}" if server else query
+    limit = int(str(request.get("limit") or bridge.settings.search.limit))
     client = Client(version=LATEST_LEGACY, profile_name=profile)
-    seen = bridge.tool_search.visible_to(client)
-    most = int(str(request.get("limit") or bridge.settings.search.limit))
-    found = find(asked, most, seen, await seen.ranker(asked))
-    tools = [_found(found, ability, detail) for ability in found.named[:most]]
-    told |= {"fits": found.fits, "tools": tools if found.fits else [], "code": OK if found.fits else TOOL_ERROR}
-    if not found.fits:
-        told["nearest"] = tools
-    told["text"] = await answer_of_find_tools(bridge, client, {"query": asked, "limit": most, "detail": detail})
-    return told
+    explains = bool(request.get("explain"))
+    found = await search_document(bridge, client, asked, limit=limit, detail=detail, explains=explains)
+    text = await answer_of_find_tools(bridge, client, {"query": asked, "limit": limit, "detail": detail})
+    return {**told, **found, "text": text, "code": OK if found["fits"] else TOOL_ERROR}
 
 
 async def answer_of_find_tools(bridge: Bridge, client: Client, arguments: Mapping[str, Any]) -> str:
@@ -256,24 +255,6 @@ async def answer_of_find_tools(bridge: Bridge, client: Client, arguments: Mappin
     call.caller = client
     result = await bridge.tool_search.builtins[name].run(call)
     return result.value()["content"][0]["text"]
-
-
-def _found(found: Any, ability: Any, detail: str) -> dict[str, Any]:
-    from mcpbridge.catalog.signatures.signature import signature
-
-    one, hit = found.tools[ability.id], found.scores[ability.id]
-    entry: dict[str, Any] = {
-        "id": ability.id,
-        "name": one.tool.wire,
-        "score": round(hit.score, 4),
-        "is_named": hit.is_named,
-        "also": list(ability.also),
-    }
-    if detail != "names":
-        entry["signature"] = signature(one.tool.wire, one.description, one.text.schema).text
-    if detail == "schemas":
-        entry |= {"description": one.description, "inputSchema": one.text.schema}
-    return entry
 
 
 def _check_profile(settings: Settings, name: str) -> None:

@@ -47,6 +47,8 @@ class Exposure(Struct, frozen=True):
     """With `auto`: tools that the client takes; 0: any number."""
     pins: tuple[str, ...] = ()
     """Globs on ids."""
+    hides: tuple[str, ...] = ()
+    """Globs on ids: not listed, unless they are pinned."""
     traits: Traits = UNKNOWN
     scope: Scope | None = None
     """The profile; None: the whole catalog."""
@@ -91,6 +93,7 @@ def exposure_of(
         auto_tokens=nearest("auto_tokens", AUTO_TOKENS),
         max_tools=nearest("max_tools", traits.max_tools),
         pins=(*settings.pins, *(scope.settings.pins if scope is not None else ())),
+        hides=tuple(settings.hide),
         traits=traits,
         scope=scope,
         has_map=settings.map,
@@ -105,13 +108,26 @@ def mode_for(exposure: Exposure, tools: int, tokens: int) -> Shown:
     return "search" if is_too_many or tokens > exposure.auto_tokens else "all"
 
 
-def is_listed(tool: Listable, mode: Shown, exposure: Exposure, also: frozenset[str] = frozenset()) -> bool:
-    """Whether a tool that may be called is listed. `also`: ids that are listed besides."""
+def is_listed(
+    tool: Listable, mode: Shown, exposure: Exposure, also: frozenset[str] = frozenset(), *, leaves_out: bool = False
+) -> bool:
+    """Whether a tool that may be called is listed. `also`: ids that are listed besides.
+
+    `leaves_out`: the list is not whole, also where the mode is `all`: what finds the others is listed then.
+    """
     if exposure.scope is not None and not exposure.scope.has(tool):
         return False
     if tool.server == BRIDGE:
-        return mode == "search" or tool.id not in SEARCHING or is_pinned(tool.id, exposure.pins)
-    return mode == "all" or tool.has_app or tool.id in also or is_pinned(tool.id, exposure.pins)
+        return mode == "search" or leaves_out or tool.id not in SEARCHING or is_pinned(tool.id, exposure.pins)
+    if tool.id in also or is_pinned(tool.id, exposure.pins):
+        return True
+    return (mode == "all" or tool.has_app) and not is_hidden(tool, exposure)
+
+
+def is_hidden(tool: Listable, exposure: Exposure) -> bool:
+    """Whether the settings hide it from lists, whatever the mode is; a search finds it."""
+    hides = exposure.hides
+    return bool(hides) and tool.server != BRIDGE and is_pinned(tool.id, hides) and not is_pinned(tool.id, exposure.pins)
 
 
 def is_pinned(id_: str, pins: Iterable[str]) -> bool:

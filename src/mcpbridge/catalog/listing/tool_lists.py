@@ -14,7 +14,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from mcpbridge.catalog.definitions.check import Kind
-from mcpbridge.catalog.listing.exposure import Exposure, Shown, exposure_of, is_listed, mode_for
+from mcpbridge.catalog.listing.exposure import Exposure, Shown, exposure_of, is_hidden, is_listed, mode_for
 from mcpbridge.catalog.listing.profiles import Scope, scopes_of
 from mcpbridge.catalog.pagination import Entry, Listing
 from mcpbridge.catalog.refresh import Catalog
@@ -67,13 +67,15 @@ class Exposed:
             if scope is None or scope.has(ref)
         ]
         own = [(ref, snapshot.unlisted_entry(ref)) for ref in snapshot.unlisted.values()]
-        level = self._level(tools)
+        kept = [one for one in tools if not is_hidden(one[0], exposure)] if exposure.hides else tools
+        level = self._level(kept)
         if chosen is None:
-            self.mode = mode_for(exposure, len(tools), _tokens(self._entries(tools, level)))
+            self.mode = mode_for(exposure, len(kept), _tokens(self._entries(kept, level)))
         if not {"find_tools", "call_tool"} <= {ref.name for ref, _ in own}:
             self.mode, chosen = "all", None  # the policy hides what finds the others: nobody gets an empty list
         also = frozenset(chosen or ())
-        listed = [one for one in (*own, *tools) if is_listed(one[0], self.mode, exposure, also)]
+        leaves_out = len(kept) < len(tools)
+        listed = [one for one in (*own, *tools) if is_listed(one[0], self.mode, exposure, also, leaves_out=leaves_out)]
         listed.sort(key=lambda one: one[1].key)
         self._map = map_of(snapshot, scope) if self.mode == "search" and exposure.has_map else ""
         entries = list(self._entries(listed, level))
@@ -281,6 +283,14 @@ class Exposing:
             self._keep(key, known)
         self._made.move_to_end(key)
         return known
+
+    async def seen_by(self, view: str, audience: Audience, exposure: Exposure) -> Exposed:
+        """The list as `look` has it, for somebody who only wants to know: made beside requests, and not kept."""
+        snapshot = self._catalog.view(view, audience)
+        known = self._made.get((view, audience, exposure))
+        if known is not None and known.snapshot is snapshot:
+            return known
+        return await anyio.to_thread.run_sync(self._exposed, snapshot, exposure)
 
     async def prepare(self, view: str, audience: Audience, exposure: Exposure) -> None:
         """Do what is slow about a list beside other requests, so that `look` is quick."""

@@ -97,6 +97,8 @@ class Finding(Struct, frozen=True):
     """Each of them, read, by id."""
     fits: bool
     """Some of them seem to be what is wanted."""
+    looked_for: int
+    """Hits that the ranker was asked for, which decides about scores where a request has several needs."""
 
     @property
     def named(self) -> Sequence[Ability]:
@@ -124,11 +126,12 @@ def find(
     change the order of what is nearly equal.
     """
     tools = visible.by_id
-    hits = adjust([hit for hit in ranker.rank(query, limit + FURTHER, among=tools) if hit.id in tools])
+    looked_for = limit + FURTHER
+    hits = adjust([hit for hit in ranker.rank(query, looked_for, among=tools) if hit.id in tools])
     found = {hit.id: read(tools[hit.id]) for hit in hits}
     texts = {id_: one.text for id_, one in found.items()}
     is_named = any(hit.is_named for hit in hits)
     is_near = bool(hits) and hits[0].score >= NEAR
     meant = " ".join([query, *expansions(query)])
     fits = bool(hits) and (is_named or is_near or not is_doubtful(meant, list(texts.values())[:LOOKED_AT]))
-    return Finding(hits, abilities(texts, texts), found, fits)
+    return Finding(hits, abilities(texts, texts), found, fits, looked_for)

@@ -16,6 +16,7 @@ from mcpbridge.catalog.listing.exposure import Exposure
 from mcpbridge.catalog.listing.profiles import Scope
 from mcpbridge.catalog.listing.tool_lists import Exposing
 from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.catalog.search.ranker import ServerText
 from mcpbridge.catalog.search.service import Searching
 from mcpbridge.catalog.search.visible_tools import VisibleTools
 from mcpbridge.catalog.settings import RouterSettings
@@ -151,6 +152,10 @@ class ToolSearch:
                 self._visible.clear()
             known = self._visible[key] = snapshot, self._visible_in(snapshot, scope)
         return known[1]
+
+    def says(self, server: str) -> ServerText:
+        """What a server says of itself, as its tools are found by it."""
+        return self._searching.says(server)
 
     def signature_of(self, ref: ToolRef) -> str:
         """How this tool is called, in a line."""

@@ -96,3 +96,19 @@ async def test_servers_that_are_missing_are_named(place: Place) -> None:
     assert finished.code == 0
     assert "sky__get_forecast" in finished.out
     assert "gone is missing" in finished.err
+
+
+def test_the_scores_are_explained(alone: Run, config: str) -> None:
+    """Issue 20: the ranking with scores, and which words and vectors made it."""
+    told = json.loads(alone("search", "close an issue", "--explain", "--json", "--config", config).out)
+    (why,) = [tool["why"] for tool in told["tools"] if tool["id"] == "tracker/close_issue"]
+    score = next(tool["score"] for tool in told["tools"] if tool["id"] == "tracker/close_issue")
+    close = next(word for word in why["words"] if word["word"] == "close")
+    assert close["in"] == ["name", "description"]
+    assert not close["implied"]
+    points = sum(word["points"] for word in why["words"]) + why["vectors"]["points"] + why["asked"] + why["name"]
+    assert abs(min(points, 1) - score) < 0.01
+    shown = alone("search", "close an issue", "--explain", "--config", config).out
+    assert "tracker/close_issue: close 0." in shown
+    named = json.loads(alone("search", "tracker/close_issue", "--explain", "--json", "--config", config).out)
+    assert named["tools"][0]["why"] == {"named": True}
