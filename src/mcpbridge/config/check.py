@@ -107,6 +107,8 @@ class Checked(Struct, frozen=True):
     """Variables of the environment that servers are off for."""
     files: Mapping[str, str]
     """By path, the texts of other files that went into it; see `Expansion.files`."""
+    references: frozenset[str]
+    """What stands between the braces of each `${…}` that was resolved."""
 
 
 def check(document: dict[str, object], path: Path, environ: Mapping[str, str], line_of: LineOf) -> "Checked":
@@ -168,7 +170,8 @@ def check(document: dict[str, object], path: Path, environ: Mapping[str, str], l
     secrets = _secrets(settings, expansion.resolved)
     if "web-search" in settings.builtin.enable and (key := environ.get("TAVILY_API_KEY")):
         secrets.add(key)
-    return Checked(settings, secrets, warnings, missing, expansion.files)
+    references = frozenset(one.reference for one in expansion.resolved)
+    return Checked(settings, secrets, warnings, missing, expansion.files, references)
 
 
 def _about_strangers(settings: Settings, file: str, line_of: LineOf) -> list[str]:

@@ -44,6 +44,8 @@ class Loaded(Struct, frozen=True):
     """Variables of the environment that servers are off for."""
     content: Mapping[str, str] = {}
     """By path, the digests of the texts that it was read from, as far as they choose what runs; see `trust.py`."""
+    references: frozenset[str] = frozenset()
+    """Which variables and files it has read, as they stand between the braces of `${…}`."""
     is_empty: bool = False
     """The file says nothing at all."""
     is_found: bool = False
@@ -146,7 +148,13 @@ def read(path: Path, environ: Mapping[str, str], *, text: str | None = None) -> 
     texts = {str(path.absolute()): text, **checked.files}
     content = {place_of(name): digest(one.encode()) for name, one in texts.items()}
     return Loaded(
-        checked.settings, tuple(warnings), tuple(sorted(checked.secrets)), checked.missing, content, not document
+        checked.settings,
+        tuple(warnings),
+        tuple(sorted(checked.secrets)),
+        checked.missing,
+        content,
+        checked.references,
+        not document,
     )
 
 

@@ -45,7 +45,10 @@ def test_the_program_that_runs_is_named_with_its_path(tmp_path: Path, monkeypatc
 def test_a_module_is_started_by_its_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/somewhere/mcpbridge/__main__.py"])
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    assert launch_of_this_program(["serve"]) == Launch(str(tmp_path / "python"), ("-m", "mcpbridge", "serve"))
+    launch = launch_of_this_program(["serve"])
+    assert launch == Launch(str(tmp_path / "python"), ("-P", "-m", "mcpbridge", "serve")), (
+        "-P: not out of its directory"
+    )
     program(tmp_path / "venv")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "venv/python"))
     assert launch_of_this_program(["serve"]) == Launch(str(tmp_path / "venv/mcpbridge"), ("serve",))
@@ -63,6 +66,7 @@ def test_a_program_in_a_cache_will_vanish() -> None:
         ({"command": "/opt/bin/mcpbridge", "args": ["serve", "--config", "x"]}, True),
         ({"command": "C:\\bin\\mcpbridge.exe", "args": ["serve"]}, True),
         ({"command": "python", "args": ["-m", "mcpbridge", "serve"]}, True),
+        ({"command": "python", "args": ["-P", "-m", "mcpbridge", "serve"]}, True),
         ({"command": "uvx", "args": ["mcpbridge==1.0", "serve"]}, True),
         ({"command": ["mcpbridge", "serve"]}, True),
         ({"cmd": "mcpbridge", "args": ["serve"]}, True),

@@ -48,7 +48,8 @@ def launch_of_this_program(
     """How to start the `mcpbridge` that is running, with these arguments. `portable`: by its name, if that finds it."""
     program = _program()
     if program is None:
-        return Launch(sys.executable, ("-m", "mcpbridge", *arguments), variables=tuple(variables))
+        # A client starts it in any project, and without -P modules of that directory would come first.
+        return Launch(sys.executable, ("-P", "-m", "mcpbridge", *arguments), variables=tuple(variables))
     on_path = shutil.which(program.name)
     if portable and on_path and program.samefile(on_path):
         return Launch(program.name, tuple(arguments), variables=tuple(variables))

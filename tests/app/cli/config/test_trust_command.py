@@ -1,9 +1,16 @@
 """Commands and a configuration of the working directory that nobody named: nothing of it runs unasked (issue 18)."""
 
+import asyncio
+import fcntl
 import io
 import json
+import os
+import pty
 import shlex
 import sys
+import termios
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -133,6 +140,57 @@ def test_a_person_is_shown_what_would_run_and_asked(
     assert "Trust it? [y/N]" in shown
     assert "very-secret-value" not in shown
     assert "\x1b" not in shown
+
+
+@pytest.mark.parametrize(
+    ("typed_ahead", "answer", "code"),
+    [
+        ("", "y\n", 0),
+        ("", "yes\n", 0),
+        ("", "n\n", 2),
+        ("", "\n", 2),
+        ("", "\x04", 2),
+        ("", "\x03", 130),
+        ("y\ny\n", "n\n", 2),
+    ],
+)
+async def test_at_a_real_terminal_only_what_is_typed_after_the_question_answers_it(
+    place: Place, typed_ahead: str, answer: str, code: int
+) -> None:
+    """What was typed while another command ran is no answer to a question that nobody had seen."""
+    (place.folder / "servers.toml").write_text(place.config({"one": python_server("plain")}).read_text())
+    ours, its = pty.openpty()
+    shown = b""
+    try:
+        os.write(ours, typed_ahead.encode())
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "mcpbridge", "list"),
+            stdin=its,
+            stdout=its,
+            stderr=its,
+            cwd=place.folder,
+            env=place.environment(),
+            start_new_session=True,
+            preexec_fn=partial(take_terminal, its),
+        )
+        os.close(its)
+        async with asyncio.timeout(60):
+            while b"[y/N]" not in shown:
+                shown += await asyncio.to_thread(os.read, ours, 65536)
+            os.write(ours, answer.encode())
+            with suppress(OSError):  # its end
+                while piece := await asyncio.to_thread(os.read, ours, 65536):
+                    shown += piece
+            assert await process.wait() == code, shown
+        assert (b"one__" in shown) is (code == 0)
+    finally:
+        os.close(ours)
+        place.kill_survivors()
+
+
+def take_terminal(terminal: int) -> None:
+    """Make it the one whose Ctrl-C ends the process."""
+    fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
 
 
 async def test_a_daemon_goes_on_with_what_was_trusted_until_a_person_says_yes(place: Place) -> None:

@@ -6,6 +6,7 @@ Commands that start or connect to anything read it with `load_trusted`. `click` 
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from mcpbridge.base.config_file import FILE_NAME
@@ -72,20 +73,39 @@ def ask_for_trust(loaded: Loaded, store: TrustStore) -> bool:
     path = str(loaded.settings.source)
     why = store.why_not(path, whole_content(loaded.settings, loaded.content))
     print(visible(f"{path}: {why}.\n{describe_what_runs(loaded)}"), file=sys.stderr)
+    discard_typed_ahead()
     print("Trust it? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
+def discard_typed_ahead() -> None:
+    """Forget what was typed at the terminal so far: it answers nothing that is asked from now on."""
+    try:
+        import termios
+    except ImportError:  # Windows
+        return
+    with suppress(OSError, ValueError, termios.error):  # no terminal after all
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
+
+
 _SHOWN_LINES = 40
+_SHOWN_CHARACTERS = 1000
 
 
 def describe_what_runs(loaded: Loaded) -> str:
-    """What a configuration starts and connects to, a line each; no secrets."""
-    lines = list(what_runs(loaded.settings))
+    """What a configuration starts, connects to and reads, a line each; no secrets."""
+    lines = [*what_runs(loaded.settings)]
+    if read := ", ".join(sorted(f"${{{one}}}" for one in loaded.references)):
+        lines.insert(0, f"reads {read}")
     if len(lines) > _SHOWN_LINES:
         lines[_SHOWN_LINES:] = [f"… and {len(lines) - _SHOWN_LINES} more"]
     redact = Redactor(loaded.secrets)
-    return redact("\n".join(f"  {' '.join(line.split())[:500]}" for line in lines)) or "  it starts nothing"
+    return "\n".join(f"  {_shortened(' '.join(redact(line).split()))}" for line in lines) or "  it starts nothing"
+
+
+def _shortened(line: str) -> str:
+    left = len(line) - _SHOWN_CHARACTERS
+    return line if left <= 0 else f"{line[:_SHOWN_CHARACTERS]}… ({left} more characters: read the file)"
 
 
 def load_or_default(config: str | None) -> Loaded:
