@@ -107,6 +107,8 @@ HOSTILE = [
         ".atlasv1.",
     ),
     *("PuTTY-User-Key-File-2:", ":thin:a/", "M" * 24 + ".", "Set-Cookie: a", "token: b'", "postgres://:", '--a="', "`"),
+    *("token: |\n  ", "token: |\\n a", "| a ", "| token | a1 ", "machine a login b password ", "Authorization: Aa "),
+    *("Sec-WebSocket-Protocol: a,", '"kty":"d":"', "docker login ", "1/12345678901:", "sl.a", "v1.0-aa", "A_KEY=aA1"),
 ]
 
 

@@ -8,7 +8,13 @@ import re
 
 ISSUED_KEYS = (
     r"(?<![A-Za-z0-9_])(?:"
-    r"sk-[\w-]{16,}+|[spr]k_(?:live|test)_\w{10,}+|gh[pousr]_\w{20,}+|github_pat_\w{20,}+|gl(?:pat|dt|rt|cbt|ptt|ft|agent)-[\w.-]{16,}+"
+    r"sk-[\w-]{16,}+|[spr]k_(?:live|test)_\w{10,}+|gh[pousr]_\w{20,}+|github_pat_\w{20,}+"
+    r"|gl(?:pat|dt|rtr?|cbt|ptt|ft|agent|oas|imt|soat|ffct)-[\w.-]{16,}+|sk_[0-9a-f]{40,}+|pk_\d{5,12}_[A-Z0-9]{20,}+"
+    r"|cf(?:ut|at|k)_\w{30,}+|v1\.0-[0-9a-f]{20,}-[0-9a-f]{60,}+|fw_[A-Za-z0-9]{20,}+|CCI(?:PAT|PRJ)_\w{30,}+|bkua_[0-9a-f]{30,}+"
+    r"|pul-[0-9a-f]{30,}+|AT(?:BB|TA)[\w=-]{28,}+|AQ\.[\w-]{36,}+|pat-(?:na|eu|ap)\d-[0-9a-f-]{32,}+|rzp_(?:live|test)_\w{12,}+"
+    r"|tskey-[a-z]{3,10}-\w{6,}+-\w{16,}+|oy2[a-z0-9]{43}(?!\w)|CLOJARS_[0-9a-f]{40,}+|cio[A-Za-z0-9]{32}(?!\w)|EAA[A-Za-z0-9]{60,}+"
+    r"|(?:apify_api|api_org|sb_secret|bb_live|e2b|m0|ak)[_-](?=\w{0,60}\d)[A-Za-z0-9]{20,}+\w*+|re_\w{8}_\w{20,}+|BSA(?=\w{0,40}\d)[\w-]{24,}+"
+    r"|sl\.(?=[\w-]{0,80}\d)[\w-]{60,}+|(?:sdk|mob)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|tk_(?=[a-z]{0,28}\d)[a-z0-9]{29}(?!\w)"
     r"|xox[abeprs]-[\w-]{10,}+|xapp-[\w-]{10,}+|(?:AKIA|ASIA|AROA|AIDA|ABIA|ACCA)[A-Z0-9]{16}|AIza[\w-]{30,}+|ya29\.[\w-]{20,}+"
     r"|(?<!-)eyJ[\w-]{10,}+\.[\w-]{10,}+(?:\.[\w-]*+)*+|hf_\w{16,}+|npm_\w{20,}+|pypi-[\w-]{30,}+|(?:ntn|secret)_\w{20,}+"
     r"|lin_(?:api|oauth)_\w{16,}+|fig[dorh]_[\w-]{16,}+|tvly-[\w-]{10,}+|fc-[0-9a-f]{20,}+"
@@ -35,6 +41,7 @@ PRIVATE_KEYS = (
 
 _KEYS = re.compile(ISSUED_KEYS)
 _MARKED_INSIDE = (
+    (":", re.compile(r"(?<!\d)\d/\d{10,20}(?:/\d{10,20})?:[0-9a-f]{32}(?!\w)")),
     ("-us", re.compile(r"(?<!\w)[0-9a-f]{32}-us\d{1,2}\b")),
     (".atlasv1.", re.compile(r"(?<!\w)\w{14}\.atlasv1\.[\w-]{40,}+")),
     (":AA", re.compile(r"(?<!\d)[0-9]{6,12}:AA[\w-]{30,}+")),

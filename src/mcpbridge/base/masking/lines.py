@@ -1,9 +1,10 @@
-"""Take secrets out of lines that come one by one: a private key is spread over many."""
+"""Take secrets out of lines that come one by one: a private key is spread over many, a text in YAML over some."""
 
 import re
 from collections.abc import Callable
 
 from mcpbridge.base.masking.mask import MASK
+from mcpbridge.base.masking.text import begins_secret_block
 
 _BEGINS = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?!.*-----END )|PuTTY-User-Key-File-\d")
 _ENDS = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|Private-MAC:.*")
@@ -25,6 +26,8 @@ class LineMasker:
         self._redact = redact
         self._left = 0
         """Lines that may still be of a key; 0: none has begun."""
+        self._is_in_block = False
+        """Lines that are indented are of a secret."""
 
     def __call__(self, line: str) -> str:
         """The line without secrets."""
@@ -36,6 +39,9 @@ class LineMasker:
                 self._left -= 1
                 return MASK
             self._left = 0
+        if self._is_in_block and line[:1] in (" ", "\t"):
+            return MASK
+        self._is_in_block = ": " in line and begins_secret_block(line)
         if ("-----BEGIN " in line or "PuTTY-" in line) and _BEGINS.search(line):
             self._left = MOST_LINES
         return self._redact(line)

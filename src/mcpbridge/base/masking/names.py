@@ -16,7 +16,7 @@ NEVER = 1 << 30
 class Secret(NamedTuple):
     """Which values under a name are secrets."""
 
-    texts: Literal["all", "random", "digits"]
+    texts: Literal["all", "random", "digits", "key"]
     digits: int
     """A number of at least so many is one."""
 
@@ -27,6 +27,8 @@ class Secret(NamedTuple):
             return digits >= self.digits
         if self.texts == "all":
             return bool(value)
+        if self.texts == "key":
+            return is_key(value)
         is_code = bool(value) and digits == len(value)
         return is_code and digits >= self.digits if self.texts == "digits" else not is_code and is_random(value)
 
@@ -37,6 +39,8 @@ LIKELY = Secret("all", 4)
 COUNTED = Secret("random", NEVER)
 """Numbers are counts, and words are words."""
 CODE = Secret("digits", 3)
+KEY = Secret("key", NEVER)
+"""There are keys of many kinds, most of which are no secrets; a long random text is one."""
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SURE = frozenset({"apikey", "authorization", "bearer", "jwt", "otp", "totp", "passcode", "passphrase", "passwd"}) | {
@@ -47,7 +51,19 @@ _KEYS = frozenset({"api", "access", "account", "private", "signing", "encryption
     *("shared", "master", "license", "consumer", "storage", "webhook", "deploy", "session")
 }
 """Of which kinds keys are secrets."""
-_PAIRS = {(kind, "key") for kind in _KEYS} | {("session", "id")}
+_PAIRS = (
+    {(kind, "key") for kind in _KEYS}
+    | {("session", "id"), ("key", "data"), ("code", "verifier")}
+    | {
+        *(("device", "code"), ("recovery", "code"), ("backup", "code"), ("recovery", "phrase"), ("seed", "phrase")),
+    }
+)
+_PLACES = frozenset(
+    {"public", "primary", "foreign", "sort", "cache", "partition", "object", "idempotency", "routing"}
+) | {
+    *("order", "group", "row", "hash", "host", "unique", "index", "translation", "message", "document", "file", "etag"),
+}
+"""Of which kinds keys are none, however random they look."""
 _ENDS = ("password", "passwd", "passphrase", "secret", "apikey")
 """Of words that are written as one: `dbpassword`."""
 _PAGES = ("next", "page", "continuation", "progress", "cancel", "prev")
@@ -70,6 +86,27 @@ def is_random(text: str) -> bool:
     return _RANDOM.fullmatch(text) is not None
 
 
+_KEY = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}")
+_HEX = re.compile(r"(?:0x)?(?:[0-9a-f]{32,}|[0-9A-F]{32,})")
+_LEAST_CHANGES = 0.3
+"""Of a random text's characters, how many are of another kind than the one before; names in camel case have less."""
+
+
+def is_key(text: str) -> bool:
+    """A long text without a word in it, such as a generated key; no UUID, no path and no name."""
+    text = text.removeprefix("base64:")
+    if _HEX.fullmatch(text):
+        return True
+    return _KEY.fullmatch(text) is not None and text[0] != "/" and is_mixed(text)
+
+
+def is_mixed(text: str) -> bool:
+    """Upper case, lower case and digits follow one another as if by chance."""
+    kinds = ["0" if char.isdigit() else "a" if char.islower() else "A" if char.isupper() else "-" for char in text]
+    changes = sum(one != other for one, other in pairwise(kinds))
+    return {"0", "a", "A"} <= set(kinds) and changes >= _LEAST_CHANGES * len(text)
+
+
 @lru_cache(maxsize=4096)
 def secret_of(name: str) -> Secret | None:
     """What is a secret under this name; None: nothing."""
@@ -85,6 +122,8 @@ def secret_of(name: str) -> Secret | None:
         return COUNTED if "tokens" in spelled or _COUNTS.intersection(words) else LIKELY
     if not _LIKELY.isdisjoint(words):
         return LIKELY
+    if words[-1] == "key" and len(words) > 1 and _PLACES.isdisjoint(words):
+        return KEY
     if words[-1] == "pass":
         return COUNTED if len(words) == 1 or words[-2] in _ORDINALS else LIKELY
     return None if _CODES.isdisjoint(words) else CODE

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from mcpbridge.base.masking.issued_keys import PRIVATE_KEYS, without_keys
 from mcpbridge.base.masking.mask import MASK
-from mcpbridge.base.masking.names import LIKELY, SURE, Secret, secret_of
+from mcpbridge.base.masking.names import LIKELY, SURE, Secret, is_mixed, secret_of
 
 PASSES = 8
 """More than any text needs that was not made for it: what is masked may let something else be seen."""
@@ -33,6 +33,7 @@ _DATABASE_SCHEME = re.compile(
 _ORACLE = re.compile(r"(?<=:thin:)([\w.$-]{1,64}+)/([^\s@/\"']{1,128}+)(?=@)")
 _HOOKS = re.compile(
     r"((?:hooks\.slack\.com/(?:services|workflows|triggers)|discord(?:app)?\.com/api/(?:v\d+/)?webhooks/\d{5,30}"
+    r"|[\w.-]{0,60}infura\.io/(?:ws/)?v3|[\w.-]{1,60}\.alchemy\.com/(?:v2|nft/v\d)|mcp\.zapier\.com/api/mcp/[as]"
     r"|[\w.-]{1,60}\.office\.com/webhookb?2?|hooks\.zapier\.com/hooks/catch|api\.telegram\.org/(?=bot\d))/?)"
     r"([^\s\"'<>?#]{8,}+)",
     re.IGNORECASE,
@@ -47,6 +48,13 @@ _AUTHORIZATION = re.compile(
     re.IGNORECASE,
 )
 """Schemes with several parameters: nothing of the rest of the line is worth reading."""
+_OTHER_SCHEME = re.compile(
+    r"(?<!\w)((?:Proxy-)?Authorization[\"']?[:=][ \t]{0,8}[\"']?[A-Za-z][\w.-]{1,30}+[ \t]{1,8})([^\s\"',]{8,}+)",
+    re.IGNORECASE,
+)
+"""Schemes that nobody registered, such as `SSWS` and `GenieKey`."""
+_SUBPROTOCOL = re.compile(r"(Sec-WebSocket-Protocol[\"']?[:=][ \t]{0,8}[\"']?)([^\r\n\"']++)", re.IGNORECASE)
+"""Where browsers put a token, as a WebSocket of theirs has no other header."""
 _SCHEME = re.compile(r"\b(Bearer|Basic)((?:\s|%20){1,3})([A-Za-z0-9._~+/=-]{8,}+)", re.IGNORECASE)
 _QUERY = re.compile(
     r"(?:(?<=[?&;#])|(?<=%3[fF])|(?<=%26))([A-Za-z0-9_.\[\]-]{1,80}+)(=|%3[dD])((?:(?!%26)[^&;\s\"'<>#])++)"
@@ -59,11 +67,24 @@ _USER_PAIR = re.compile(
 )
 """User and password as HTTP clients in Python take them."""
 _NAMED = re.compile(
-    r"(\bname[\"']?[ \t]{0,3}[:=][ \t]{0,3}[\"']?)([A-Za-z_][\w-]{0,79}+)"
-    r"([\"']?[,;]?\s{1,40}[\"']?value[\"']?[ \t]{0,3}[:=][ \t]{0,3})"
+    r"(\b(?:name|key)[\"']?[ \t]{0,3}[:=][ \t]{0,3}[\"']?)([A-Za-z_][\w-]{0,79}+)"
+    r"([\"']?[,;]?\s{0,40}[\"']?(?:value|content)[\"']?[ \t]{0,3}[:=][ \t]{0,3})"
     r"(\"(?:[^\"\\\n]|\\.)*+\"|'[^'\n]*+'|[^\s\"',;{}]++)"
 )
-"""A variable or a header as lists of them have it: its name under `name`, and then its value."""
+"""A variable or a header as lists of them have it: its name under `name` or `key`, and then its value."""
+_BLOCK_HEAD = r"(?<![\w.-])([A-Za-z_][\w.-]{0,79}+)[\"']?:[ \t]{1,8}[|>][-+\d]{0,2}[ \t]{0,8}"
+_BLOCK = re.compile(rf"({_BLOCK_HEAD}(?:\r?\n|\\+n))((?:[ \t]+(?:(?!\\+n)[^\n])+(?:\n|\\+n)?)++)")
+"""A text of several lines in YAML; the ends of its lines may be escaped, as in JSON."""
+_BLOCK_BEGINS = re.compile(rf"{_BLOCK_HEAD}$")
+_PRIVATE_PART = re.compile(r"((?<![\w])\\*[\"'](?:d|p|q|dp|dq|qi|k)\\*[\"']\s{0,3}:\s{0,3}\\*[\"'])([\w-]{16,}+)")
+"""What is private of a JSON Web Key (RFC 7518, 6)."""
+_NETRC = re.compile(
+    r"(\b(?:machine\s{1,8}\S{1,128}+|default)\s{1,8}login\s{1,8}\S{1,128}+\s{1,8}password\s{1,8})(?!\[redacted\])(\S{1,256}+)"
+)
+_ROW = re.compile(
+    r"(\|[ \t`*]{0,40}+([A-Za-z_][\w.-]{0,79}+)[ \t`*]{0,40}+\|[ \t`*]{0,40}+)([^\s|`]{6,256}+)(?=[ \t`*]{0,40}\|)"
+)
+"""A name and its value in a row of a table."""
 
 _OPTION = re.compile(
     r"(?<![\w-])(--[a-z][\w-]{0,79}+)([\"']?,?[ \t]{1,3}|=)(\"[^\"\n]*+\"|'[^'\n]*+'|[^\s\"'`<>|;&$-][^\s\"'`<>|;&]*+)"
@@ -73,15 +94,17 @@ _USER_OPTION = re.compile(
 )
 _DATABASE_CLIENT = re.compile(
     r"(\b(?:mysql|mysqldump|mysqladmin|mysqlimport|mariadb|mariadb-dump|sshpass|mongosh?|mongodump)\b"
-    r"[^\n|;]{0,200}? -p[ \t]{0,2})"
-    r"([^\s-][^\s|;]{0,256}+)"
+    r"[^\n|;]{0,200}?[ \"']-p[ \t]{0,2}"
+    r"|\b(?:docker|podman|nerdctl|buildah|skopeo|helm|oc|az|crane|oras)\b[^\n|;]{0,60}? login\b"
+    r"[^\n|;]{0,200}? -p[ \t]{1,2})"
+    r"([^\s\"'-][^\s|;\"']{0,256}+)"
 )
 _DIRECTIVE = re.compile(
     r"^([ \t]*(?:ENV|ARG|setenv|set -g?x)[ \t]{1,4}([A-Za-z_]\w{0,79}+)[ \t]{1,4})(?!=)([^\s=]\S*+)", re.MULTILINE
 )
 _SENTENCE = re.compile(
     r"(?<![\w-])((?:api|access|secret|private|client|auth|bearer|bot|refresh|signing|encryption|license|service)?[ _-]?"
-    r"(?:password|passwd|passphrase|passcode|secret|token|key|credentials?|pin|otp))"
+    r"(?:password|passwd|passphrase|passcode|secret|token|key|credentials?|pin|otp)(?!\w))"
     r"((?:[ \t]+for[ \t]+[\w.@-]{1,64}+)?"
     r"(?:[ \t]+(?:is|was|of|provided|used|given|value|set to|equals))?[ \t]*[:=]?[ \t]*)"
     r"(\"[^\"\s]{3,256}+\"|'[^'\s]{3,256}+'|`[^`\s]{3,256}+`|[^\s\"'`<>,;(){}\[\]|\\]{6,128}+)",
@@ -92,7 +115,7 @@ _SPACED = re.compile(
     r"(?:^|[^\w-])(api|access|secret|private|client|signing|encryption|license|subscription|account)[ \t]$",
     re.IGNORECASE,
 )
-_WRAPPED = re.compile(r"\[(?=[A-Za-z0-9\"'])|Some\(|SecretStr\(|[bru](?=[\"'])|&(?=\w)")
+_WRAPPED = re.compile(r"\[(?=[A-Za-z0-9\"'])|(?:Some|Optional|Just)\(|SecretStr\(|[bru](?=[\"'])|&(?=\w)")
 _VALUE = re.compile(
     r'(?P<escaped>\\+")(?P<in_escaped>(?:[^"\\\n]|\\+[^"\\\n])*+)'
     r'|"(?P<double>(?:[^"\\\n]|\\.)*+)'
@@ -133,7 +156,7 @@ def _until_stable(text: str, known: Callable[[str], str]) -> str:
     return MASK
 
 
-_HOSTS = ("hooks.slack.com", "discord", "office.com/", "hooks.zapier.com", "api.telegram.org")
+_HOSTS = ("hooks.slack.com", "discord", "office.com/", "zapier.com", "api.telegram.org", "infura.io", "alchemy.com")
 _SAID = ("password", "passwd", "passphrase", "passcode", "secret", "token", "key", "credential", "pin", "otp")
 
 
@@ -153,6 +176,7 @@ def _pass(text: str) -> str:
         text = _COOKIES.sub(rf"\1{MASK}", text)
     if "authorization" in lower:
         text = _AUTHORIZATION.sub(rf"\1{MASK}", text)
+        text = _OTHER_SCHEME.sub(_of_other_scheme, text)
         text = _PAIR.sub(_of_pair, text)
     elif "(" in text and ("'," in text or '",' in text):
         text = _PAIR.sub(_of_pair, text)
@@ -162,10 +186,20 @@ def _pass(text: str) -> str:
         text = _QUERY.sub(_of_query, text)
     if "</" in text:
         text = _ELEMENT.sub(_of_element, text)
-    if "value" in lower and "name" in lower:
+    if "sec-websocket-protocol" in lower:
+        text = _SUBPROTOCOL.sub(_of_subprotocol, text)
+    if "kty" in text:
+        text = _PRIVATE_PART.sub(rf"\1{MASK}", text)
+    if (": |" in text or ": >" in text) and ("\n" in text or "\\n" in text):
+        text = _BLOCK.sub(_of_block, text)
+    if text.count("|") > 2:
+        text = _ROW.sub(_of_row, text)
+    if "login" in text and "password" in text:
+        text = _NETRC.sub(rf"\1{MASK}", text)
+    if ("value" in lower or "content" in lower) and ("name" in lower or "key" in lower):
         text = _NAMED.sub(_of_named, text)
     if "-" in text:
-        if " -p" in text:
+        if "-p" in text:
             text = _DATABASE_CLIENT.sub(rf"\1{MASK}", text)
         if " -u" in text or "-user" in text or " -U" in text:
             text = _USER_OPTION.sub(_of_user_option, text)
@@ -200,6 +234,14 @@ def _of_user_info(match: re.Match[str]) -> str:
 
 _IN_ADDRESSES = frozenset(
     {"key", "sig", "code", "signature", "x-amz-signature", "x-amz-credential", "hmac", "appid", "auth"}
+    | {
+        "x-goog-signature",
+        "x-goog-credential",
+        "x-oss-signature",
+        "x-cos-signature",
+        "x-bce-signature",
+        "googleaccessid",
+    }
 )
 """Names in the query of an address that are those of secrets there alone."""
 
@@ -229,6 +271,32 @@ def _of_named(match: re.Match[str]) -> str:
     bare = value[1:-1] if quote else value
     is_one = secret is not None and bare != MASK and not says_nothing(bare) and secret.has(bare)
     return f"{match[1]}{match[2]}{match[3]}{quote}{MASK}{quote}" if is_one else match[0]
+
+
+def _of_block(match: re.Match[str]) -> str:
+    head, name, lines = match.groups()
+    secret, value = secret_of(name), lines.strip()
+    if not secret or not _is_quoted_secret(secret, value):
+        return match[0]
+    start, end = lines.index(value), lines.index(value) + len(value)
+    return f"{head}{lines[:start]}{MASK}{lines[end:]}"
+
+
+def _of_row(match: re.Match[str]) -> str:
+    secret, value = secret_of(match[2]), match[3]
+    is_one = secret is not None and not says_nothing(value) and secret.has(value) and _is_unlike_words(value)
+    return f"{match[1]}{MASK}" if is_one else match[0]
+
+
+def _of_other_scheme(match: re.Match[str]) -> str:
+    value = match[2]
+    return match[0] if says_nothing(value) or not _is_unlike_words(value) else f"{match[1]}{MASK}"
+
+
+def _of_subprotocol(match: re.Match[str]) -> str:
+    """Names of protocols are words (`mcp`, `graphql-ws`); what is long and looks like none came beside them."""
+    names = [name.strip() for name in match[2].split(",")]
+    return match[1] + ", ".join(MASK if len(name) >= 16 and _is_unlike_words(name) else name for name in names)
 
 
 def _of_option(match: re.Match[str]) -> str:
@@ -278,7 +346,7 @@ def _of_sentence(match: re.Match[str]) -> str:
 
 
 def _looks_random(bare: str) -> bool:
-    if _LONG_KEY.fullmatch(bare):
+    if _LONG_KEY.fullmatch(bare) or (len(bare) >= 20 and bare.isalnum() and is_mixed(bare)):
         return True
     digits = sum(map(str.isdigit, bare))
     return len(bare) >= 8 and digits >= 2 and digits < len(bare) and not _COUNTED_WORDS.fullmatch(bare)
@@ -348,6 +416,12 @@ def _secret_in(text: str, name: re.Match[str], value: re.Match[str], secret: Sec
     rest = _REST.match(text, end)
     end = rest.end() if rest is not None else end
     return start, end - 1 if text[end - 1] in ".:!?" and end - start > 1 else end
+
+
+def begins_secret_block(line: str) -> bool:
+    """Whether the indented lines that follow are a secret, whose name this line of YAML ends with."""
+    head = _BLOCK_BEGINS.search(line)
+    return head is not None and secret_of(head[1]) in (SURE, LIKELY)
 
 
 def says_nothing(value: str) -> bool:
