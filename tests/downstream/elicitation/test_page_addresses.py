@@ -81,6 +81,13 @@ BAD = [
     "https://\uff45xample.com/",
     "https://example\u3002com\u200b/",
     "https://example.com/" + "x" * 9000,
+    "http://localtest.me:3000/",
+    "https://a.lvh.me/",
+    "http://127.0.0.1.nip.io/",
+    "http://a.b.169.254.169.254.nip.io/",
+    "http://app-10-0-0-1.sslip.io/",
+    "http://7f000001.nip.io/",
+    "http://kubernetes.default.svc/",
 ]
 
 GOOD = {
@@ -91,6 +98,9 @@ GOOD = {
     "http://example.com/": "example.com, not encrypted",
     "https://bank.com.evil.example/": "bank.com.evil.example",
     "https://8.8.8.8/": "8.8.8.8",
+    "https://8.8.8.8.nip.io/": "8.8.8.8.nip.io",
+    "https://release-10-0-0-1.example.com/": "release-10-0-0-1.example.com",
+    "https://notlvh.me/": "notlvh.me",
     "https://[2606:4700::1111]/": "[2606:4700::1111]",
     "https://b\u00fccher.de/": "xn--bcher-kva.de",
     "https://\u4f8b\u3048.jp/a": "xn--r8jz45g.jp",
