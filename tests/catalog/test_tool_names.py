@@ -223,6 +223,17 @@ def test_a_tool_called_otherwise_has_its_name(name: str) -> None:
     assert bare_names("s", name) == (name,)
 
 
+@pytest.mark.parametrize(
+    "name", ["git__status", "git/status", "git.status", "tools/mine", "recall | transform: x", "a|b"]
+)
+def test_a_bare_name_that_reads_as_anothers_means_nothing(name: str) -> None:
+    """Also while that other server lists nothing: a call that was meant for it must not reach somebody else."""
+    assert bare_names("s", name, {"s", "git", "tools"}) == ()
+    assert bare_names("git", "git__status", {"s", "git"}) == ("git__status",)
+    assert bare_names("s", "git", {"s", "git"}) == ("git",)
+    assert bare_names("s", "other__status", {"s", "git"}) == ("other__status",)
+
+
 @pytest.mark.parametrize("prefix", PREFIXES)
 def test_server_and_tool_together_make_none_of_the_names(prefix: Prefix) -> None:
     for owner in (("find", "tools"), ("mcp", "bridge__recall"), ("m", "cpbridge__recall"), ("MCPBridge", "recall")):

@@ -6,7 +6,7 @@ Names come from `tool_names.py`, URIs from `uris.py`, what clients see of a defi
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from types import MappingProxyType
@@ -101,7 +101,9 @@ class SnapshotBuilder:
         uris = UriIndex(own, self.seen_uris, keeps_all=self._keeps_uris)
         runs_tasks = frozenset(offer.server for offer in offers if offer.runs_tasks)
         rewriting = Rewriting(settings, self._results, self.large, always_recalls=self.always_recalls)
-        merge = _Merge(accepted, uris, self._names, self._entries, runs_tasks, rewriting, self._slim, self.cache)
+        merge = _Merge(
+            accepted, uris, self._names, self._entries, runs_tasks, rewriting, self._slim, self.cache, {*names, *OWN}
+        )
         tools, prompts = merge.tools(), merge.prompts()
         resources, templates = merge.resources(), merge.templates()
         self._entries = merge.entries
@@ -167,6 +169,7 @@ class _Merge:
         rewriting: Rewriting,
         slim: Level,
         cache: DefinitionCache | None,
+        every_server: Collection[str],
     ) -> None:
         """`runs_tasks`: servers whose tools clients of 2025-11-25 may run as tasks, so that they see `execution`."""
         self._slim: Level = slim
@@ -177,6 +180,7 @@ class _Merge:
         self._names = names
         self._known = known
         self._runs_tasks = runs_tasks
+        self._every_server = every_server
         self.entries: dict[_EntryKey, Entry] = {}
         self.listed = defaultdict[Kind, list[Entry]](list)
         self.unlisted: list[tuple[ToolRef, Entry]] = []
@@ -209,7 +213,8 @@ class _Merge:
                 hints=definition.hints,
                 task_support=definition.task_support,
             )
-            found.append(Listed(wire, server, item.name, ref, bare_names(server, item.name)))
+            bare = bare_names(server, item.name, self._every_server)
+            found.append(Listed(wire, server, item.name, ref, bare))
             if server == BRIDGE and item.name in UNLISTED:
                 self.unlisted.append((ref, self.listed["tools"].pop()))
         return NameIndex("tool", found).hiding(frozenset(ref.wire for ref, _ in self.unlisted))

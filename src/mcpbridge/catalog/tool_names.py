@@ -11,7 +11,7 @@ What had to be cut, or would be ambiguous, gets a hash of the full identity.
 import re
 from base64 import b32encode
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from typing import Literal
@@ -25,6 +25,7 @@ NAME_LENGTH, SHORTEST_NAME_LENGTH = 48, 16
 """Characters of the longest tool name: the default, and the least, which leaves room for a hash and some text."""
 
 _SEPARATOR = "__"
+_TRANSFORM = "|"
 _HASH_LENGTH = 6
 _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -92,11 +93,18 @@ class _Reserved:
         return look_of(name) in self._alike
 
 
-def bare_names(server: str, tool: str) -> tuple[str, ...]:
-    """The names without a server that may mean this tool: none that means one of the bridge's own, or nothing."""
+def bare_names(server: str, tool: str, servers: Collection[str] = ()) -> tuple[str, ...]:
+    """The names without a server that may mean this tool: none that means one of the bridge's own, or nothing.
+
+    `servers`: all that there are. A name that begins as the names of another one's tools do is none of this one's,
+    also while that other one lists nothing. Nor does one that has a transform: it is a call of the tool before it.
+    """
     if server == BRIDGE:
         return tool, f"{BRIDGE}{_SEPARATOR}{tool}"
-    return () if _ALWAYS_RESERVED.has((server, tool)) else (tool,)
+    if _ALWAYS_RESERVED.has((server, tool)) or _TRANSFORM in tool:
+        return ()
+    beginnings = {tool.partition(mark)[0] for mark in (_SEPARATOR, "/", ".")} - {tool, server}
+    return () if any(one in servers for one in beginnings) else (tool,)
 
 
 @lru_cache(maxsize=8192)

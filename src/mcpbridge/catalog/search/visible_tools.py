@@ -55,8 +55,13 @@ class VisibleTools(Struct, frozen=True, dict=True):
     def _names(self) -> "NameIndex[Findable]":
         found = self.by_id.values()
         names = ((tool, tool.id.partition("/")[2]) for tool in found)
+        servers = {tool.server for tool in found}
         return NameIndex(
-            "tool", (Listed(tool.wire, tool.server, name, tool, bare_names(tool.server, name)) for tool, name in names)
+            "tool",
+            (
+                Listed(tool.wire, tool.server, name, tool, bare_names(tool.server, name, servers))
+                for tool, name in names
+            ),
         )
 
     def find(self, name: str) -> Findable:
