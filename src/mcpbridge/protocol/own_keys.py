@@ -22,7 +22,7 @@ holds_mark = re.compile(re.escape(MARK)).search
 """The search for large messages: it does not copy them."""
 
 _DATA = frozenset({"structuredContent", "inputSchema", "outputSchema", "requestedSchema", "arguments", "input"})
-"""Members whose values are data of tools."""
+"""Members that are data of tools where their values are objects; the `arguments` of a prompt are a list."""
 
 
 def remove_own_keys(frame: Frame) -> None:
@@ -48,7 +48,7 @@ def _cleaned(data: msgspec.Raw, also: str = "_meta") -> msgspec.Raw:
         if isinstance(one, dict):
             members = cast("dict[str, Any]", one)
             removed += _remove_from(members.get("_meta"))
-            waiting += [inner for name, inner in members.items() if name not in _DATA]
+            waiting += [inner for name, inner in members.items() if name not in _DATA or isinstance(inner, list)]
         elif isinstance(one, list):
             waiting += cast("list[Any]", one)
     return msgspec.Raw(encode(value)) if removed else data
