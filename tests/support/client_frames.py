@@ -153,6 +153,8 @@ CASES: dict[str, list[Case]] = {
         Case("names in capitals", b'{"JSONRPC":"2.0","ID":7,"METHOD":"ping"}', INVALID),
         Case("an id twice: the last counts", b'{"jsonrpc":"2.0","id":6,"id":7,"method":"ping"}', "served", 7),
         Case("a method twice: the last counts", b'{"jsonrpc":"2.0","id":7,"method":"x","method":"ping"}', "served", 7),
+        Case("a number as method, then one", b'{"jsonrpc":"2.0","id":7,"method":7,"method":"ping"}', "served", 7),
+        Case("a method, then a number as one", b'{"jsonrpc":"2.0","id":7,"method":"ping","method":7}', INVALID, 7),
     ],
     "`jsonrpc`": [
         Case("missing", b'{"id":7,"method":"ping"}', INVALID, 7),

@@ -24,7 +24,6 @@ from mcpbridge.protocol.jsonrpc import (
     decode_array,
     decode_arriving_frame,
     decode_fields,
-    decode_frame,
     decode_text,
     encode_error,
     one_line,
@@ -183,7 +182,10 @@ def _is_readable_id(id_: bytes) -> bool:
 
 
 def _read_value(text: bytes, *, is_repaired: bool = False) -> Frame | Spoiled:
-    """A valid JSON value that is no frame as it stands: a scalar, or an object whose `method` is no string."""
+    """A valid JSON value that is no frame as it stands: a scalar, or an object whose `method` is no string.
+
+    Of a member that stands there twice the last counts; the decoder looks at the other one, too.
+    """
     if text[:1] != b"{":
         return _invalid(b"", "a message is an object")
     fields: Fields = decode_fields(text)
@@ -193,7 +195,11 @@ def _read_value(text: bytes, *, is_repaired: bool = False) -> Frame | Spoiled:
     method = bytes(fields.get("method", b'""'))
     if method[:1] != b'"':
         return _invalid(id_ if is_usable_id(id_) else b"", "the method must be a string")
-    return validated(decode_frame(text))
+    members = {name: fields[name] for name in _ENVELOPE if name in fields}
+    return validated(Frame(method=decode_text(method), **members))
+
+
+_ENVELOPE = ("id", "params", "result", "error", "jsonrpc")
 
 
 def _wrong_version(version: Raw) -> str:
