@@ -70,7 +70,7 @@ class ConsoleContext:
         self.reload, self.token_role = reload, token_role
         self._facts = facts
         self._status: tuple[float, Mapping[str, Any]] | None = None
-        self.live = LiveFeed(bridge)
+        self.live = LiveFeed(bridge, self.forget_status)
         self.started = time.time()
 
     @cached_property

@@ -7,7 +7,7 @@ announced by its topic. The page then asks for the part that shows it.
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 
 from mcpbridge.base.log import get_logger
@@ -26,8 +26,9 @@ TOPICS = ("calls", "servers", "catalog", "approvals", "clients", "config")
 class LiveFeed:
     """Says to everybody who listens what has changed."""
 
-    def __init__(self, bridge: Bridge) -> None:
-        self._bridge = bridge
+    def __init__(self, bridge: Bridge, before: Callable[[], None] = lambda: None) -> None:
+        """`before` is called before a change is announced: what pages then ask for must be as it is now."""
+        self._bridge, self._before = bridge, before
         self._listeners: set[asyncio.Queue[frozenset[str]]] = set()
         self._looking: asyncio.Task[None] | None = None
         self._last: dict[str, object] = {}
@@ -45,6 +46,7 @@ class LiveFeed:
 
     def announce(self, *topics: str) -> None:
         """Say now that something changed."""
+        self._before()
         for queue in self._listeners:
             with suppress(asyncio.QueueFull):
                 queue.put_nowait(frozenset(topics))
@@ -53,14 +55,19 @@ class LiveFeed:
         """The bridge stops: every stream ends."""
         self._is_ending = True
         self.announce()
+        self._stop_looking()
+
+    def _stop_looking(self) -> None:
+        """Whoever comes before the task has ended starts another one."""
         if self._looking is not None:
             self._looking.cancel()
+            self._looking = None
 
     async def stream(self) -> AsyncGenerator[bytes]:
         """The event stream of one browser. Closing it is safe at any time."""
         queue: asyncio.Queue[frozenset[str]] = asyncio.Queue(maxsize=100)
         self._listeners.add(queue)
-        if self._looking is None or self._looking.done():
+        if self._looking is None:
             self._last = {}
             self._looking = asyncio.create_task(self._look())
         try:
@@ -79,7 +86,7 @@ class LiveFeed:
         finally:
             self._listeners.discard(queue)
             if not self._listeners:
-                self._looking.cancel()
+                self._stop_looking()
 
     async def _look(self) -> None:
         while self._listeners:
