@@ -132,6 +132,52 @@ def switch(text: str, section: Section, name: str, *, on: bool, tool: str = "") 
     return _ended(tomlkit.dumps(document))
 
 
+def add_http_token(text: str, name: str, sha256: str, **rights: bool) -> str:
+    """The text with another token for HTTP: its holder, its digest, and the rights that are true.
+
+    Raises:
+        ConfigError: somebody of this name has a token already, or the text is no TOML.
+    """
+    import tomlkit
+
+    document = _parsed(text)
+    http = document.setdefault("http", tomlkit.table())
+    tokens: Any = http.get("tokens")
+    if _holder(tokens, name) is not None:
+        raise ConfigError("there is a token of this name", key="http.tokens", hint="Revoke it, or take another name.")
+    made: Any = tomlkit.table()
+    made.update({"name": name, "sha256": sha256, **{right: True for right, given in rights.items() if given}})
+    if tokens is None:
+        http["tokens"] = tokens = tomlkit.aot()
+    tokens.append(made)
+    return _ended(tomlkit.dumps(document))
+
+
+def remove_http_token(text: str, name: str) -> str:
+    """The text without the token of this holder.
+
+    Raises:
+        ConfigError: nobody of this name has one.
+    """
+    import tomlkit
+
+    document = _parsed(text)
+    tokens: Any = document.get("http", {}).get("tokens")
+    at = _holder(tokens, name)
+    if at is None:
+        raise ConfigError("there is no token of this name", key="http.tokens")
+    del tokens[at]
+    if not tokens:
+        del document["http"]["tokens"]
+    return _ended(tomlkit.dumps(document))
+
+
+def _holder(tokens: Any, name: str) -> int | None:
+    """Which of the tokens is this holder's."""
+    listed = cast("list[Mapping[str, Any]]", tokens or [])
+    return next((at for at, token in enumerate(listed) if str(token.get("name")) == name), None)
+
+
 def _parsed(text: str) -> Any:
     import tomlkit
     from tomlkit.exceptions import TOMLKitError

@@ -1,18 +1,112 @@
-"""The page "Savings" of the console."""
+"""What the bridge saves: tokens of results by day, server, tool and client; of definitions; and what costs most.
 
-from collections.abc import Sequence
+All token numbers are estimates unless `results.tokenizer` counts them, and the page says which. Sums of results come
+from the token ledger (`mcpbridge stats`), those of definitions from the same function as `mcpbridge tokens`.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, cast
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from mcpbridge.app.console.context import ConsoleContext
+from mcpbridge.app.admin.stats import BY, accounts_of
+from mcpbridge.app.admin.token_costs import costs_document
+from mcpbridge.app.console.context import ConsoleContext, in_thread
+from mcpbridge.results.token_ledger import By
+
+_DAYS = (1, 7, 30, 90)
+_COSTLIEST = 10
+_DOLLARS = 3.0
+"""Per million tokens, unless the page is asked with another price."""
+_TEMPLATE_ROWS = 200
 
 
 def routes(console: ConsoleContext) -> Sequence[BaseRoute]:
     """`/console/savings`."""
 
-    async def page(request: Request) -> Response:
-        return console.page(request, "savings.html")
+    async def savings(request: Request) -> Response:
+        return console.page(request, "savings.html", **await _values(console, request))
 
-    return [Route("/savings", page, methods=["GET"])]
+    return [Route("/savings", savings, methods=["GET"])]
+
+
+async def _values(console: ConsoleContext, request: Request) -> dict[str, Any]:
+    asked = request.query_params
+    days = int(asked["days"]) if asked.get("days", "").isdecimal() and int(asked["days"]) in _DAYS else 7
+    by = cast("By", asked["by"] if asked.get("by") in BY else "tool")
+    price = _price(asked.get("price", ""))
+    ledger, bridge = console.bridge.results.ledger, console.bridge
+    await ledger.flush()
+    accounts = await accounts_of(ledger, days=days, by=(by,))
+    daily = await accounts_of(ledger, days=days, by=("day",))
+    tools = await accounts_of(ledger, days=days, by=("tool",))
+    how = bridge.settings.results.tokenizer
+    costs: Mapping[str, Any] = await in_thread(lambda: costs_document(bridge.catalog.snapshot, how))
+    rows = sorted(accounts["rows"], key=lambda row: -row["saved"] if by != "day" else 0)
+    return {
+        "days": days,
+        "all_days": _DAYS,
+        "by": by,
+        "all_by": BY,
+        "rows": rows[:_TEMPLATE_ROWS],
+        "total": accounts["total"],
+        "price": price,
+        "dollars": accounts["total"]["saved"] * price / 1e6,
+        "is_counted": how != "estimate",
+        "chart": _chart(daily["rows"]),
+        "costs": costs,
+        "costly_tools": [_costly_tool(one) for one in costs["tools"][:_COSTLIEST]],
+        "costly_results": [_costly_result(row) for row in _costliest(tools["rows"])],
+    }
+
+
+def _price(text: str) -> float:
+    try:
+        price = float(text)
+    except ValueError:
+        return _DOLLARS
+    return price if 0 <= price < 10_000 else _DOLLARS
+
+
+def _chart(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The days as a chart: what came, and what was shown of it; empty if there is nothing to draw."""
+    days = sorted(rows, key=lambda row: row["day"])
+    if len(days) < 2:
+        return ""
+    at = [int(datetime.fromisoformat(row["day"]).replace(tzinfo=UTC).timestamp()) for row in days]
+    names = {"sent by servers": "came", "shown to models": "shown", "saved": "saved"}
+    series = [[row[name] for row in days] for name in names.values()]
+    return json.dumps({"names": list(names), "x": at, "series": series, "time": True})
+
+
+def _costliest(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    return sorted(rows, key=lambda row: -(row["shown"] + row["recalled"]))[:_COSTLIEST]
+
+
+def _costly_tool(cost: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool whose definition costs much, and what to do about it."""
+    sent, slim = cost["sent"], cost["slim"]
+    if sent - slim > sent * 0.3:
+        advice = f'expose.slim = "slim" lists it in {slim:,} tokens'
+    else:
+        advice = "hide it from clients that never call it (tools.exclude), or let models find it (expose.mode)"
+    return {**cost, "advice": advice}
+
+
+def _costly_result(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool whose results cost much, and what to do about it."""
+    calls = max(row["calls"], 1)
+    each = (row["shown"] + row["recalled"]) / calls
+    if row["recalled"] > row["saved"] > 0:
+        advice = "its kept results are asked for again and again: a larger results.budget may save calls"
+    elif each > 1000:
+        advice = "its results are shown nearly whole: a smaller results.threshold for this tool makes previews of them"
+    elif row["calls"] > 20:
+        advice = 'it is called often: a cache for this tool (cache = "60s") spares the same results'
+    else:
+        advice = "nothing stands out"
+    return {**row, "each": each, "advice": advice}
