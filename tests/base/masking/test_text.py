@@ -7,8 +7,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from mcpbridge.base.masking.issued_keys import ISSUED_KEYS, ORDINARY_WORDS
 from mcpbridge.base.masking.known_values import Redactor, Redactors, known_only
 from mcpbridge.base.masking.mask import MASK
+from mcpbridge.base.masking.names import IN_SECRET_NAMES, secret_of
 from mcpbridge.base.masking.text import PASSES, without_secrets
 from mcpbridge.base.masking.values import without_secrets_in
 from support.secret_texts import ISSUED, ORDINARY, SECRETS, WORD
@@ -167,3 +169,26 @@ def test_in_data_only_the_known_values_are_masked() -> None:
     assert known_only(redact)(text) == f"TOKEN={WORD.upper()} [REDACTED] [REDACTED]"
     assert known_only(Redactor(["configured-value"]))(f"token={WORD}") == f"token={WORD}"
     assert not re.search(WORD, Redactor()(f"token={WORD}"))
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [*IN_SECRET_NAMES, "api", "id", "next", "Key", "SESSION", "s", "_", "-", "e", "Word", "w\u212a"]
+        ),
+        max_size=5,
+    )
+)
+def test_a_text_that_names_no_secret_is_known_by_parts_of_words(words: list[str]) -> None:
+    """Only texts with such a part are searched for names, which takes most of the time."""
+    name = "".join(words)
+    if secret_of(name) is not None:
+        assert any(part in name.lower() for part in IN_SECRET_NAMES)
+
+
+@given(st.lists(st.sampled_from([*PIECES, *ISSUED.values()]), max_size=8))
+def test_no_key_that_shows_its_issuer_is_left_beside_others(pieces: list[str]) -> None:
+    """Only places that are long enough for a key are searched for one."""
+    masked = without_secrets("".join(pieces))
+    for key in re.finditer(ISSUED_KEYS, masked):
+        assert ORDINARY_WORDS.fullmatch(key[0])

@@ -72,6 +72,9 @@ _COUNTS = frozenset({"max", "min", "total", "count", "num", "input", "output", "
 _ORDINALS = frozenset({"first", "second", "third", "last", "next", "single", "test", "by", "one", "two"})
 """With one of these a pass is a round."""
 _CODES = frozenset({"pin", "cvv", "cvc"})
+_PARTS = {*_SURE, *_LIKELY, *_CODES, *_ENDS, "key", "pass", *(first for first, second in _PAIRS if second != "key")}
+IN_SECRET_NAMES = tuple(part for part in sorted(_PARTS) if not any(other in part for other in _PARTS - {part}))
+"""Each name of a secret has one of these in it, in small letters: a text without them names none."""
 _ABOUT = frozenset({"type", "url", "uri", "endpoint", "path", "file", "dir", "name", "count", "limit", "length"}) | {
     *("size", "policy", "method", "mode", "enabled", "required", "expiry", "ttl", "timeout", "version", "algorithm"),
     *("provider", "scope", "format", "level", "statu", "at", "in", "left", "used", "usage", "budget", "port"),

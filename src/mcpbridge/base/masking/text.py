@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from mcpbridge.base.masking.issued_keys import PRIVATE_KEYS, without_keys
 from mcpbridge.base.masking.mask import MASK
-from mcpbridge.base.masking.names import LIKELY, SURE, Secret, is_mixed, secret_of
+from mcpbridge.base.masking.names import IN_SECRET_NAMES, LIKELY, SURE, Secret, is_mixed, secret_of
 
 PASSES = 8
 """More than any text needs that was not made for it: what is masked may let something else be seen."""
@@ -207,7 +207,7 @@ def _pass(text: str) -> str:
             text = _OPTION.sub(_of_option, text)
     if "env " in lower or "arg " in lower or "set " in lower:
         text = _DIRECTIVE.sub(_of_directive, text)
-    if "=" in text or ":" in text:
+    if ("=" in text or ":" in text) and any(part in lower for part in IN_SECRET_NAMES):
         text = _of_settings(text)
     if any(word in lower for word in _SAID):
         text = _SENTENCE.sub(_of_sentence, text)
