@@ -15,6 +15,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -24,6 +25,7 @@ from mcpbridge.config.schema import Settings
 from mcpbridge.downstream.http.server import bind_port, serve_http
 from mcpbridge.downstream.stdio import serve_stdio
 from mcpbridge.library.bridge import Bridge
+from mcpbridge.storage.settings import RunMode
 
 __all__ = ["WAYS", "Entry", "Way", "main", "trace_call"]
 
@@ -69,6 +71,8 @@ class Way(NamedTuple):
     """Sections of the configuration."""
     server: Mapping[str, Any] = {}
     """Keys of the server."""
+    mode: RunMode = "embedded"
+    """How the bridge runs."""
 
 
 WAYS = {
@@ -76,6 +80,8 @@ WAYS = {
     "plain over HTTP": Way("http"),
     "results as they come": Way(sections={"results": {"strategy": "off"}}),
     "call log": Way(sections={"call_log": {"enabled": True}}),
+    "history": Way(sections={"store": {"kind": "sqlite"}}, mode="own"),
+    "no history": Way(sections={"store": {"kind": "sqlite"}, "call_log": {"enabled": False}}, mode="own"),
     "rule on arguments": Way(
         sections={
             "permissions": [
@@ -105,14 +111,23 @@ class Entry(NamedTuple):
 async def trace_call(way: Way) -> list[Entry]:
     """The entries of one call, in order."""
     server = {"command": sys.executable, "args": ["-c", _UPSTREAM], **way.server}
-    settings = Settings.model_validate({"store": {"kind": "memory"}, **way.sections, "servers": {"up": server}})
+    sections: dict[str, Any] = {"store": {"kind": "memory"}, **way.sections, "servers": {"up": server}}
     client = _client if way.front == "stdio" else _http_client
-    async with asyncio.timeout(60), Bridge(settings) as bridge, client(bridge) as ask:
-        if not await bridge.settled(30):
-            raise RuntimeError("the upstream did not start")
-        for _ in range(_WARM):
-            await ask("tools/call", {"name": "up__echo", "arguments": {"text": "warm"}})
-        return min([await _traced(ask, f"hello {number}") for number in range(_COUNTED)], key=len)
+    with TemporaryDirectory() as directory:
+        sections["call_log"] = {"path": f"{directory}/calls.db", **sections.get("call_log", {})}
+        if sections["store"]["kind"] == "sqlite":
+            sections["store"] = {**sections["store"], "path": f"{directory}/store.db"}
+        settings = Settings.model_validate(sections)
+        async with asyncio.timeout(60), Bridge(settings, mode=way.mode) as bridge, client(bridge) as ask:
+            return await _call(bridge, ask)
+
+
+async def _call(bridge: Bridge, ask: "_Ask") -> list[Entry]:
+    if not await bridge.settled(30):
+        raise RuntimeError("the upstream did not start")
+    for _ in range(_WARM):
+        await ask("tools/call", {"name": "up__echo", "arguments": {"text": "warm"}})
+    return min([await _traced(ask, f"hello {number}") for number in range(_COUNTED)], key=len)
 
 
 async def _traced(ask: "_Ask", word: str) -> list[Entry]:

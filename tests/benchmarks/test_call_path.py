@@ -16,14 +16,16 @@ MOST_ENTRIES = {
     "plain": 43,
     "plain over HTTP": 82,
     "results as they come": 42,
-    "call log": 73,
+    "call log": 76,  # three more than it was: the times of its stages are noted
+    "history": 60,
+    "no history": 43,
     "rule on arguments": 65,
     "rate limit": 52,
     "call budget": 49,
     "concurrency limit": 57,
     "deadline": 45,
     "retry": 49,
-    "cache": 98,
+    "cache": 97,
 }
 """What was reached. Lower them with the way; whoever has to raise them says why."""
 

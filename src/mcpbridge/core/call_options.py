@@ -71,6 +71,7 @@ class CallOptions(Struct, frozen=True):
     """How often this tool may be called, by all clients together."""
     server_rate_limit: Rate | None = None
     """The same, of all tools of its server together."""
-    log_content: bool = False
+    log_content: bool | None = None
+    """Whether the call log keeps arguments and results; None: as it does by default."""
     results: ResultOptions = DEFAULT_RESULTS
     """What becomes of large results."""

@@ -104,7 +104,9 @@ class CallSettings(BaseModel):
     concurrently (`parallel`)."""
 
     log_content: bool | None = None
-    """Whether the call log keeps the arguments and results, not only their size and digest. Default: no."""
+    """Whether the call log keeps the arguments and results, not only their size and digest. Default: yes in the history
+    of a user's own daemon (or `serve` on stdio), for that user's calls; no for `serve --http`, for users who come with
+    a token of their own, with `call_log.enabled = true`, and with `store.key`."""
 
 
 class CallDefaults(CallSettings, BaseModel):

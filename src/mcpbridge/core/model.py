@@ -9,6 +9,7 @@ from msgspec import Raw, Struct
 from mcpbridge.core.call_options import Hints
 from mcpbridge.core.context import NOWHERE, BridgeContext, CallContext, Session, context_of
 from mcpbridge.core.elicitation import NOBODY, Elicitor
+from mcpbridge.core.recording import Recording
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.deadlines import Timeouts
 from mcpbridge.protocol.peer import Update
@@ -172,6 +173,10 @@ class Call(Struct, eq=False):
     """Seconds that the server took for it so far, over all tries."""
     running: int = 0
     """Its number among the calls under way in the call log; 0: it has none there."""
+    recorded: Recording | None = None
+    """What is noted of it for the call log; None: it is only counted."""
+    asked: bytes | Raw = b""
+    """Its arguments as the client sent them, where they were read to be something else; empty: they came so."""
     asked_as: bytes | Raw = b""
     """The id of the client's request, as it came; empty: a call that no request asks for."""
     sent_as: bytes = b""

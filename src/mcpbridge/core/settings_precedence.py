@@ -99,7 +99,7 @@ def resolve(
         max_concurrent=limits[0],
         rate_limit=limits[1],
         server_rate_limit=limits[2],
-        log_content=nearest("log_content", default=False),
+        log_content=nearest("log_content", None),
         results=results,
     )
 

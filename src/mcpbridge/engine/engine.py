@@ -46,11 +46,12 @@ from mcpbridge.engine.wiring.upstream_events import UpstreamEvents
 from mcpbridge.pipeline.approvals.approvers import ApprovalHandler
 from mcpbridge.pipeline.hooks.call import Hook
 from mcpbridge.pipeline.observability.metrics import Metrics
+from mcpbridge.pipeline.observability.recorder import Recorder
 from mcpbridge.pipeline.permissions.policy import Policy
 from mcpbridge.protocol.transport import Transport
 from mcpbridge.storage.call_log.log import CallLog
 from mcpbridge.storage.open_store import LazyStore
-from mcpbridge.storage.settings import call_log_path
+from mcpbridge.storage.settings import RunMode, call_log_path, recorded
 from mcpbridge.storage.store import Store
 from mcpbridge.storage.token_store import SealedFiles
 from mcpbridge.tools.python.run_context.store import RunContexts
@@ -94,6 +95,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus):
         tools: Mapping[str, ProgramTool] | None = None,
         resolver: Resolve | None = None,
         cassette: "Cassette | None" = None,
+        mode: RunMode = "embedded",
     ) -> None:
         """`redact` masks secrets in what tells of failures; a `Redactor`, as by default, also learns new tokens.
 
@@ -108,6 +110,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus):
         `answers`: what upstreams may ask of the program during its calls; None: nothing.
         `project` is the `file://` URI of the directory that `request` and `call_tools` work in; empty: in none.
         `cassette` records what crosses to upstreams, or answers in their place; then `manifest` is left alone.
+        `mode` decides what of calls is recorded where the settings do not say.
         """
         redact = redact if redact is not None else Redactor()
         self._cassette = cassette
@@ -141,6 +144,9 @@ class Engine(Reloading, ProgramRequests, EngineStatus):
         where = partial(call_log_path, settings.call_log, settings.store)
         self.audit = CallLog(where, settings.call_log, redact=redact)
         """Where approvals are written down, and calls if they are."""
+        self._mode: RunMode = mode
+        self.recorder = Recorder(self.audit, self.events, recorded(settings.call_log, settings.store, mode))
+        """Which calls are."""
         self._flights = AuthTasks()
         around = AuthContext(
             secrets or SealedFiles(),
@@ -182,7 +188,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus):
     @property
     def call_log(self) -> CallLog | None:
         """Where calls are written down; None if they are not."""
-        return self.audit if self.settings.call_log.enabled else None
+        return self.audit if self.recorder.recorded.grade != "off" else None
 
     async def __aenter__(self) -> Self:
         if self._stack is not None:
@@ -217,7 +223,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus):
             ):
                 await stack.enter_async_context(part)
             self._background.spawn(self._load_registry())
-            if self.settings.call_log.enabled:
+            if self.call_log is not None:
                 self.audit.recover()
             try:
                 yield self
@@ -263,6 +269,8 @@ class Engine(Reloading, ProgramRequests, EngineStatus):
             self.pool,
             self.store,
             self.audit,
+            self.recorder,
+            self._mode,
             self.metrics,
             self.events,
             self._approver,
@@ -309,6 +317,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus):
             yield
         finally:
             with CancelScope(shield=True):
+                self.recorder.end()
                 await self.audit.close()
                 await self.store.close()
 

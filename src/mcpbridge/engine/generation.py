@@ -33,7 +33,7 @@ from mcpbridge.pipeline.hooks.call import Hook
 from mcpbridge.pipeline.permissions.policy import Policy
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.protocol.meta import SERVER_INFO
-from mcpbridge.storage.settings import call_log_path
+from mcpbridge.storage.settings import RunMode, call_log_path, recorded
 from mcpbridge.tools.builtin.factory import BuiltinContext
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.startup_wait import StartupWait
@@ -139,7 +139,7 @@ def build(
     context, catalog, servers = shared.context, shared.catalog, servers_of(settings)
     backends = shared.backends.build(settings, given, lease)
     offering = {**servers, **backends.sources}
-    results = shared.results.build(settings.results, offering, lease, _call_log(settings))
+    results = shared.results.build(settings.results, offering, lease, _call_log(settings, context.mode))
     search_context = SearchContext(catalog, context.pool, context.store, shared.startup.settled, shared.calls.plans)
     tool_search = ToolSearch(
         settings, search_context, lease, offering, previous=before.tool_search if before is not None else None
@@ -186,8 +186,10 @@ def build(
     )
 
 
-def _call_log(settings: Settings) -> Path | None:
-    return call_log_path(settings.call_log, settings.store) if settings.call_log.enabled else None
+def _call_log(settings: Settings, mode: RunMode) -> Path | None:
+    """The file that calls are written to, if all of them are: a model may look for one that it made."""
+    has_all = recorded(settings.call_log, settings.store, mode).grade == "all"
+    return call_log_path(settings.call_log, settings.store) if has_all else None
 
 
 def _builder_of(settings: Settings, identity: Identity, *, is_whole: bool) -> SnapshotBuilder:

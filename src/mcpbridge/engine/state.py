@@ -25,6 +25,7 @@ from mcpbridge.engine.wiring.tools import Backends, ProgramTool
 from mcpbridge.engine.wiring.upstream_events import UpstreamEvents
 from mcpbridge.pipeline.approvals.pending import PendingApprovals
 from mcpbridge.pipeline.observability.metrics import Metrics
+from mcpbridge.pipeline.observability.recorder import Recorder
 from mcpbridge.storage.call_log.log import CallLog
 from mcpbridge.storage.store import Store
 from mcpbridge.upstream.pool import Pool
@@ -54,6 +55,8 @@ class EngineState:
     """What outlives a call."""
     audit: CallLog
     """Where approvals are written down, and calls if they are."""
+    recorder: Recorder
+    """Which calls are."""
     registry: Registry
     """Servers and tools that come, change and go while the bridge runs."""
     server: Server

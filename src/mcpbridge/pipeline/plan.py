@@ -3,13 +3,16 @@
 `call_stages` is the one place that decides the order. A stage that has nothing to do for a tool is not in the tool's
 plan, so a tool with nothing configured has the shortest one. Each stage decides that itself (`StageFactory.stage`).
 Some stages act on few calls, such as those with a reference among their arguments; all other calls take a plan without
-these stages (`Trigger`).
+these stages (`Trigger`). Of each plan there is one more, which notes the times of its stages, for calls that are
+recorded (`observability/recorder.py`).
 
 What a stage does lies in `stages/`, what the parts are made of in `engine/wiring/pipeline.py`.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
@@ -18,6 +21,7 @@ from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.call_settings import CallDefaults
 from mcpbridge.core.events import EventBus
 from mcpbridge.core.model import Asks, Call, CallHandler, Tool
+from mcpbridge.core.recording import MOST_STAGES
 from mcpbridge.pipeline.deliver import mirroring
 from mcpbridge.pipeline.observability.metrics import Metrics
 from mcpbridge.pipeline.permissions.policy import Policy
@@ -30,7 +34,7 @@ from mcpbridge.pipeline.stages.compress import Compress
 from mcpbridge.pipeline.stages.concurrency_limit import ConcurrencyLimit, Slots
 from mcpbridge.pipeline.stages.deadline import Deadline
 from mcpbridge.pipeline.stages.hooks import Hooks
-from mcpbridge.pipeline.stages.observe import Observe, Record
+from mcpbridge.pipeline.stages.observe import Observe, Record, Recording
 from mcpbridge.pipeline.stages.permission import DecideByArguments, DenyByTool
 from mcpbridge.pipeline.stages.rate_limit import Buckets, RateLimit
 from mcpbridge.pipeline.stages.record_running import RecordRunning, RunningLog
@@ -61,9 +65,11 @@ class StageParts(Struct, frozen=True):
     """None: calls are not counted."""
     events: EventBus
     record: Record | None
-    """Gets the record of each call; None: nobody does."""
+    """Gets the record of each call, however it is; None: nobody does."""
+    recorder: Recording | None
+    """Gets the records of calls that are recorded, and of others if they fail; None: none are."""
     running: RunningLog | None
-    """Gets to know of each call before it is sent; None: nobody does."""
+    """Gets to know of each recorded call before it is sent; None: nobody does."""
     policy: Policy
     asks: Callable[[Tool], Asks | None]
     """What says of a call by its arguments whether a person must agree; None: the arguments do not matter."""
@@ -78,13 +84,17 @@ class StageParts(Struct, frozen=True):
     slots: Slots
 
 
-def call_stages(parts: StageParts) -> list[StageFactory]:
-    """The life of a tool call, outermost first. A stage that can do nothing for a tool is not in its plan."""
+def call_stages(parts: StageParts, *, is_recorded: bool = False) -> list[StageFactory]:
+    """The life of a tool call, outermost first. A stage that can do nothing for a tool is not in its plan.
+
+    `is_recorded`: of one that goes into the call log.
+    """
     calls = parts.calls
     received, sent = _tracing(parts.tracing)
     return [
         *received,  # around everything: the span is the client's whole request
-        Observe(parts.metrics, parts.events, parts.record),  # refusals are counted and logged too
+        # Refusals are counted and logged too.
+        Observe(parts.metrics, parts.events, parts.record, recorder=parts.recorder, is_recorded=is_recorded),
         parts.compress,  # above all that runs or repeats a call: the cache and late results hold whole results
         DenyByTool(parts.policy),  # what is denied whatever its arguments are ends before it costs time
         parts.references,  # all below see what a handle among the arguments stands for, and decide about that
@@ -99,9 +109,32 @@ def call_stages(parts: StageParts) -> list[StageFactory]:
         Deadline(parts.idle_timeout),  # its time counts from here on: waiting and retries are part of it
         Retry(),  # above the limits: a call that waits for its next try holds no slot
         ConcurrencyLimit(calls, parts.idle_timeout, slots=parts.slots),  # the last that a call waits for
-        RecordRunning(parts.running),  # a row in the log says that the server gets it now
+        RecordRunning(parts.running if is_recorded else None),  # a row in the log says that the server gets it now
         *sent,  # one span for each try, without the waiting
     ]
+
+
+STAGE_NAMES: Mapping[type, str] = {
+    Compress: "shorten the result",
+    DenyByTool: "permission",
+    References: "kept results",
+    Hooks: "hooks",
+    ValidateArguments: "check arguments",
+    DecideByArguments: "permission by arguments",
+    CallBudget: "call budget",
+    RateLimit: "rate limit",
+    Approval: "approval",
+    AbandonedCalls: "late result",
+    Cache: "cache",
+    Deadline: "deadline",
+    Retry: "retry",
+    ConcurrencyLimit: "wait for a slot",
+    RecordRunning: "write to the call log",
+}
+"""What people see the stages named, by their factories; the time in others is part of the stage around them."""
+
+SERVER = "server"
+"""The same of the server or tool that does the work."""
 
 
 def _tracing(tracing: "Tracing | None") -> tuple[list[StageFactory], list[StageFactory]]:
@@ -135,31 +168,57 @@ class _Plan(Struct, frozen=True):
     while_any: tuple[Collection[object], ...]
 
 
+class Choice(Protocol):
+    """Which calls are recorded; see `Recorder`, which is one."""
+
+    @property
+    def is_open(self) -> bool:
+        """The call that begins now is."""
+        ...
+
+
+class _Nothing:
+    is_open = False
+
+
 class Pipelines:
     """What happens to each call: the plan of its tool, compiled at its first call."""
 
     def __init__(
-        self, deliver: CallHandler, stages: Sequence[StageFactory], options_of: Callable[[Tool], CallOptions]
+        self,
+        deliver: CallHandler,
+        stages: Sequence[StageFactory],
+        options_of: Callable[[Tool], CallOptions],
+        recorded: Choice | None = None,
     ) -> None:
-        """`stages`: outermost first. `options_of`: how calls of a tool are treated."""
+        """`stages`: outermost first. `options_of`: how calls of a tool are treated. `recorded`: None: no calls are."""
+        self._recorded = recorded or _Nothing()
         self.configure(deliver, stages, options_of)
 
     def configure(
-        self, deliver: CallHandler, stages: Sequence[StageFactory], options_of: Callable[[Tool], CallOptions]
+        self,
+        deliver: CallHandler,
+        stages: Sequence[StageFactory],
+        options_of: Callable[[Tool], CallOptions],
+        recorded_stages: Sequence[StageFactory] = (),
     ) -> None:
-        """Other stages for all calls that begin from now on. Those under way keep their plan to the end."""
-        self._deliver, self._stages, self._options_of = deliver, stages, options_of
-        self._plans: dict[str, _Plan] = {}
-        self._rest = chain([stage for _, stage in self._stages_of(None, CallOptions())], last=deliver)
+        """Other stages for all calls that begin from now on. Those under way keep their plan to the end.
+
+        `recorded_stages`: those of calls that are recorded.
+        """
+        self._options_of = options_of
+        self._plain = _Plans(deliver, stages, _plain_chain)
+        self._timed = _Plans(_timed_delivery(deliver), recorded_stages, _timed_chain)
 
     def __call__(self, call: Call) -> Awaitable[Body]:
         """Run a call through its plan."""
         tool = call.tool
+        plans = self._timed if self._recorded.is_open else self._plain
         if tool is None:
-            return self._rest(call)
-        plan = self._plans.get(tool.id)
+            return plans.rest(call)
+        plan = plans.known.get(tool.id)
         if plan is None or plan.definition is not tool.definition:
-            plan = self._compile(tool)
+            plan = plans.compile(tool, self._options_of(tool))
         # All the looks are here: one in each stage's file would cost every call a function more for each.
         short, meta = plan.short, call.meta
         if short is None or (meta is not None and not plan.meta.isdisjoint(meta.fields)):
@@ -174,10 +233,23 @@ class Pipelines:
                     return plan.whole(call)
         return short(call)
 
-    def _compile(self, tool: Tool) -> _Plan:
+
+Chain = Callable[[Sequence[tuple[StageFactory, Stage]], CallHandler], CallHandler]
+
+
+class _Plans:
+    """The plans of all tools whose calls were seen, of one kind."""
+
+    def __init__(self, deliver: CallHandler, factories: Sequence[StageFactory], chain_: Chain) -> None:
+        self.known: dict[str, _Plan] = {}
+        self._deliver, self._factories, self._chain = deliver, factories, chain_
+        self.rest = chain_(self._stages_of(None, CallOptions()), deliver)
+
+    def compile(self, tool: Tool, options: CallOptions) -> _Plan:
+        """The plan of a tool."""
         deliver = mirroring(tool.headers, self._deliver) if tool.headers else self._deliver
-        stages = self._stages_of(tool, self._options_of(tool))
-        always: list[Stage] = []
+        stages = self._stages_of(tool, options)
+        always: list[tuple[StageFactory, Stage]] = []
         triggers: list[Trigger] = []
         is_same_turn = True
         for factory, stage in stages:
@@ -185,21 +257,66 @@ class Pipelines:
             if trigger is not None and is_same_turn:
                 triggers.append(trigger)
             else:
-                always.append(stage)
+                always.append((factory, stage))
                 is_same_turn = is_same_turn and isinstance(factory, _SAME_TURN)
         plan = _Plan(
             tool.definition,
-            chain([stage for _, stage in stages], last=deliver),
-            chain(always, last=deliver) if triggers else None,
+            self._chain(stages, deliver),
+            self._chain(always, deliver) if triggers else None,
             tuple(sign for trigger in triggers for sign in trigger.arguments),
             frozenset(trigger.meta for trigger in triggers if trigger.meta),
             tuple(trigger.while_any for trigger in triggers if trigger.while_any is not None),
         )
-        if len(self._plans) >= MOST_PLANS:
-            self._plans.clear()
-        self._plans[tool.id] = plan
+        if len(self.known) >= MOST_PLANS:
+            self.known.clear()
+        self.known[tool.id] = plan
         return plan
 
     def _stages_of(self, tool: Tool | None, options: CallOptions) -> list[tuple[StageFactory, Stage]]:
-        stages = ((factory, factory.stage(tool, options)) for factory in self._stages)
+        stages = ((factory, factory.stage(tool, options)) for factory in self._factories)
         return [(factory, stage) for factory, stage in stages if stage is not None]
+
+
+def _plain_chain(stages: Sequence[tuple[StageFactory, Stage]], deliver: CallHandler) -> CallHandler:
+    return chain([stage for _, stage in stages], last=deliver)
+
+
+# -- with the times of stages
+
+
+def _timed_chain(stages: Sequence[tuple[StageFactory, Stage]], deliver: CallHandler) -> CallHandler:
+    """The same plan, of which each stage that has a name notes when a call comes and leaves."""
+    named = [(stage, STAGE_NAMES.get(type(factory))) for factory, stage in stages]
+    return chain([stage if name is None else partial(_timed, stage, name) for stage, name in named], last=deliver)
+
+
+async def _timed(stage: Stage, name: str, call: Call, proceed: CallHandler) -> Body:
+    recorded = call.recorded
+    if recorded is None:
+        return await stage(call, proceed)
+    recorded.stage = name
+    came = perf_counter()
+    try:
+        return await stage(call, proceed)
+    finally:
+        if len(recorded.stages) < MOST_STAGES:
+            began = recorded.began
+            recorded.stages.append((name, came - began, perf_counter() - began))
+
+
+def _timed_delivery(deliver: CallHandler) -> CallHandler:
+    async def run(call: Call) -> Body:
+        recorded = call.recorded
+        if recorded is None:
+            return await deliver(call)
+        recorded.stage = SERVER
+        came = perf_counter()
+        recorded.sent_at = recorded.sent_at or came
+        try:
+            return await deliver(call)
+        finally:
+            if len(recorded.stages) < MOST_STAGES:
+                began = recorded.began
+                recorded.stages.append((SERVER, came - began, perf_counter() - began))
+
+    return run

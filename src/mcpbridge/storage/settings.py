@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field
 
 from mcpbridge.base.directories import state_directory
@@ -46,8 +47,11 @@ class CallLogSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    enabled: bool = False
-    """Whether calls are recorded. Decisions on approvals are always recorded."""
+    enabled: bool | None = None
+    """`false`: no calls are recorded. `true`: every call is, and one that may change something is written down before
+    it is sent. Default: a history that takes at most some hundredths of a processor, so that calls beyond some hundred
+    a second are only counted. A bridge within a program (`Bridge`) has none by default, nor has one with `store.kind`
+    `memory`. Decisions on approvals are always recorded."""
 
     path: str | None = None
     """The file. A relative path starts at the directory of the configuration file. Default: `calls.db` beside the file
@@ -59,8 +63,38 @@ class CallLogSettings(BaseModel):
     max_rows: int = Field(default=1_000_000, ge=1)
     """The most records of calls, and the most of approvals, that are kept. The oldest are deleted first."""
 
+    max_size: Bytes = Field(default=200 * 1024**2, ge=1024**2)
+    """Bytes of the file. Above that the oldest records are deleted."""
+
     max_content: Bytes = 64 * 1024
     """Bytes of the arguments, and of the result, that are kept of one call with `log_content`."""
+
+
+RunMode = Literal["own", "served", "embedded"]
+"""How a bridge runs: for its user alone (the daemon, `serve` on stdio), for whoever comes over HTTP (`serve --http`),
+or within a program."""
+
+Grade = Literal["all", "history", "off"]
+"""Which calls are recorded: each, as many as cost little, or none."""
+
+
+class Recorded(Struct, frozen=True):
+    """What the call log keeps, as the settings say or else how the bridge runs."""
+
+    grade: Grade
+    content: bool
+    """With arguments and results, unless `log_content` of a tool, its server or all calls says otherwise."""
+
+
+def recorded(settings: CallLogSettings, store: StoreSettings, mode: RunMode) -> Recorded:
+    """What the call log keeps.
+
+    Who has values encrypted, or kept nowhere, does not get them into this file unasked; nor who asked for a call log,
+    which has content only where `log_content` says so.
+    """
+    is_unasked = settings.enabled is None and (mode == "embedded" or store.kind == "memory")
+    grade: Grade = "off" if settings.enabled is False or is_unasked else "all" if settings.enabled else "history"
+    return Recorded(grade, grade == "history" and mode == "own" and store.key is None)
 
 
 def call_log_path(settings: CallLogSettings, store: StoreSettings, environ: Mapping[str, str] = os.environ) -> Path:

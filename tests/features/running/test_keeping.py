@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from mcpbridge.config.load import read
-from mcpbridge.storage.call_log.reader import Filter, read_calls, read_events
+from mcpbridge.storage.call_log.reader import Filter, read_calls
+from mcpbridge.storage.call_log.timeline import read_events
 from mcpbridge.storage.settings import call_log_path, store_path
 from support.harness import Place, python_server
 from support.in_process_bridge import Ear, bridged
@@ -62,7 +63,7 @@ async def test_every_way_in_is_logged(tmp_path: Path) -> None:
 
 async def test_approvals_are_written_down_though_calls_are_not(place: Place) -> None:
     how = {"one": {**SERVERS["one"], "permission": "require_approval"}}
-    async with place.bridge(how, approval={"timeout": 0.05}) as client:
+    async with place.bridge(how, approval={"timeout": 0.05}, call_log={"enabled": False}) as client:
         await client.initialize()
         reply = await client.call("one__echo", text="x")
         assert reply.failed

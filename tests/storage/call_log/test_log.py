@@ -20,7 +20,8 @@ from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.storage.call_log import log as call_log
 from mcpbridge.storage.call_log.format import CallRecord
 from mcpbridge.storage.call_log.log import CallLog
-from mcpbridge.storage.call_log.reader import Filter, read_calls, read_events
+from mcpbridge.storage.call_log.reader import Filter, read_calls
+from mcpbridge.storage.call_log.timeline import read_events
 from mcpbridge.storage.settings import CallLogSettings, StoreSettings, call_log_path
 
 NOW = 1_800_000_000.0

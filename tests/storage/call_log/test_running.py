@@ -12,9 +12,10 @@ import pytest
 from msgspec.structs import replace
 
 from mcpbridge.base.errors import StoreFailed
-from mcpbridge.storage.call_log.format import SCHEMA, CallRecord
+from mcpbridge.storage.call_log.format import CallRecord
 from mcpbridge.storage.call_log.log import CallLog
 from mcpbridge.storage.call_log.reader import Filter, read_calls, read_running
+from mcpbridge.storage.call_log.schema import SCHEMA
 from mcpbridge.storage.settings import CallLogSettings
 from mcpbridge.storage.sqlite.database import Schema, open_file
 

@@ -323,6 +323,7 @@ async def _serve(
             facts=lambda: {"front": shown, **({"token_file": token_file} if token_file else {})},
             is_interactive=streams is not None,
             view=front.view,
+            mode="own" if streams else "served",
             log_level=level,
         ) as run:
             with serving:

@@ -32,6 +32,7 @@ from mcpbridge.base.process.process import NOT_FOUND
 from mcpbridge.config.load import Loaded
 from mcpbridge.downstream.stdio import FINISH_GRACE
 from mcpbridge.library.bridge import Bridge
+from mcpbridge.storage.settings import RunMode
 
 if TYPE_CHECKING:  # loaded where it is used
     from mcpbridge.catalog.snapshot import Snapshot
@@ -80,6 +81,8 @@ class DaemonContext(Struct, frozen=True):
     log_level: Level | None
     look_every: float = 5.0
     """Seconds between two looks whether clients still find it."""
+    mode: RunMode = "own"
+    """Whom it serves."""
 
 
 async def serve_daemon(loaded: Loaded, redact: Redactor, around: DaemonContext, signals: Signals) -> Ending:
@@ -113,6 +116,7 @@ class _Daemon:
                     look_every=around.look_every,
                     is_interactive=True,
                     log_level=around.log_level,
+                    mode=around.mode,
                 ) as self._running,
                 self._working(self._running.bridge),
             ):

@@ -19,6 +19,7 @@ from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded
 from mcpbridge.config.trust import TrustStore
 from mcpbridge.library.bridge import Bridge
+from mcpbridge.storage.settings import RunMode
 from mcpbridge.upstream.auth.browser import has_browser, open_page
 from mcpbridge.upstream.auth.context import Page
 from mcpbridge.upstream.manifest import Manifest
@@ -49,6 +50,7 @@ async def running(
     more_answers: Answers | None = None,
     is_interactive: bool = False,
     view: str = "",
+    mode: RunMode = "own",
     log_level: Level | None = None,
     look_every: float = 5.0,
 ) -> AsyncGenerator[Running]:
@@ -56,7 +58,7 @@ async def running(
 
     `facts`: what the status says beside what the bridge says of itself; `front` at least. `more_answers`: what it
     answers commands beside what every bridge does. `look_every`: see `publish`. `view`: the one server that `loaded`
-    was cut down to. The rest is as for `Bridge` and `Reloading`.
+    was cut down to. `mode`: whom it serves. The rest is as for `Bridge` and `Reloading`.
     """
     gc.freeze()  # what is loaded by now stays to the end: no collection has to look at it
     gc.enable()
@@ -69,6 +71,7 @@ async def running(
         is_interactive=is_interactive,
         is_whole=not view,
         manifest=Manifest(cache_directory(os.environ) / "manifest"),
+        mode=mode,
     ) as bridge:
         more, directory = more_answers or {}, runtime_directory(os.environ)
         if loaded.settings.source is None:

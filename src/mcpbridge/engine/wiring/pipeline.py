@@ -28,6 +28,7 @@ from mcpbridge.pipeline.approvals.pending import PendingApprovals
 from mcpbridge.pipeline.deliver import Deliver
 from mcpbridge.pipeline.hooks.call import Changes, Hook
 from mcpbridge.pipeline.observability.metrics import CountsBySession, Metrics
+from mcpbridge.pipeline.observability.recorder import Recorder
 from mcpbridge.pipeline.permissions.policy import Policy
 from mcpbridge.pipeline.plan import Pipelines, StageParts, call_stages
 from mcpbridge.pipeline.stages.abandoned_calls import AbandonedCalls
@@ -41,6 +42,7 @@ from mcpbridge.pipeline.stages.rate_limit import Buckets
 from mcpbridge.pipeline.stages.validate_arguments import ValidateArguments
 from mcpbridge.storage.call_log.format import CallRecord
 from mcpbridge.storage.call_log.log import CallLog
+from mcpbridge.storage.settings import RunMode, recorded
 from mcpbridge.storage.store import Store
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
@@ -117,6 +119,10 @@ class PipelineContext(Struct, frozen=True):
     store: Store
     audit: CallLog
     """Where approvals are written down, and calls if they are."""
+    recorder: Recorder
+    """Which calls are."""
+    mode: RunMode
+    """How the bridge runs, which decides that where the settings do not."""
     metrics: Metrics
     events: EventBus
     approver: ApprovalHandler | None
@@ -163,7 +169,7 @@ class CallState:
         self.session_counts = CountsBySession()
         """What each session called; noted while a tool tells of it."""
         self.slots = Slots(queued=settings.calls.max_queued)
-        self.plans = Pipelines(Deliver(context.pool), (), lambda tool: CallOptions())
+        self.plans = Pipelines(Deliver(context.pool), (), lambda tool: CallOptions(), context.recorder)
         """What happens to each call."""
 
     def running(self) -> AbstractAsyncContextManager[None]:
@@ -189,32 +195,34 @@ class CallPipeline:
         """
         self._settings, self._inputs, self._context, self._state = settings, inputs, context, state
         servers, observe, otel = inputs.servers, settings.observe, _open_telemetry(settings, lease)
-        record = _both(context.audit.append if settings.call_log.enabled else None, inputs.record)
+        self._recorded, record = recorded(settings.call_log, settings.store, context.mode), inputs.record
+        grade = self._recorded.grade
         if {"pulse", "context-status"}.intersection(settings.builtin.enable):
             record = _both(record, state.session_counts.ended)
-        self._stages = call_stages(
-            StageParts(
-                calls=settings.calls,
-                rates={name: server.rate_limit for name, server in servers.items() if server.rate_limit},
-                idle_timeout=self._idle_timeout,
-                tracing=self._tracing(otel, keeps_content=observe.otel_content) if otel else None,
-                metrics=context.metrics if observe.metrics else None,
-                events=context.events,
-                record=record,
-                running=context.audit if settings.call_log.enabled else None,
-                policy=inputs.policy,
-                asks=inputs.asks,
-                compress=inputs.results.compress,
-                references=inputs.results.references,
-                hooks=self._hooks(lease),
-                approval=self._approval(),
-                abandoned=state.abandoned,
-                cache=state.cache,
-                budgets=state.budgets,
-                buckets=state.buckets,
-                slots=state.slots,
-            )
+        parts = StageParts(
+            calls=settings.calls,
+            rates={name: server.rate_limit for name, server in servers.items() if server.rate_limit},
+            idle_timeout=self._idle_timeout,
+            tracing=self._tracing(otel, keeps_content=observe.otel_content) if otel else None,
+            metrics=context.metrics if observe.metrics else None,
+            events=context.events,
+            record=record,
+            recorder=context.recorder if grade != "off" else None,
+            running=context.audit if grade == "all" else None,
+            policy=inputs.policy,
+            asks=inputs.asks,
+            compress=inputs.results.compress,
+            references=inputs.results.references,
+            hooks=self._hooks(lease),
+            approval=self._approval(),
+            abandoned=state.abandoned,
+            cache=state.cache,
+            budgets=state.budgets,
+            buckets=state.buckets,
+            slots=state.slots,
         )
+        self._stages = call_stages(parts)
+        self._recorded_stages = call_stages(parts, is_recorded=True)
 
     def take_effect(self) -> None:
         """Calls that begin from now on go this way; what is under way keeps its own."""
@@ -226,8 +234,9 @@ class CallPipeline:
         state.approvals.configure(approval)
         state.slots.queued = settings.calls.max_queued
         self._context.audit.configure(settings.call_log)
+        self._context.recorder.configure(self._recorded)
         deliver = Deliver(self._context.pool, inputs.serve, answer_seconds=settings.questions.timeout)
-        state.plans.configure(deliver, self._stages, options_of)
+        state.plans.configure(deliver, self._stages, options_of, self._recorded_stages)
 
     def _hooks(self, lease: Lease) -> Hooks:
         settings, context = self._settings, self._context

@@ -4,7 +4,9 @@ from msgspec import Raw
 
 from mcpbridge.core.context import run_of
 from mcpbridge.core.model import Call
+from mcpbridge.core.recording import RunningCall, new_uid
 from mcpbridge.protocol.body import LARGE
+from mcpbridge.results.token_count import estimated_tokens
 from mcpbridge.storage.call_log.format import CallRecord, Outcome
 
 
@@ -25,6 +27,13 @@ def record_of(
 ) -> CallRecord:
     """The record of a call. `at`: seconds since 1970, when it began."""
     session, context, arguments = call.caller.session, call.existing_context, bytes(arguments_of(call))
+    recorded, asked, stages, size, original = call.recorded, call.asked, (), len(result), 0
+    if recorded is not None:
+        at, stages = recorded.at, recorded.stages
+        asked = bytes(asked or recorded.asked)
+    if call.original and size:
+        original = len(call.original)
+        original = 0 if original == size else original
     return CallRecord(
         at=at,
         seconds=seconds,
@@ -34,14 +43,52 @@ def record_of(
         client=call.caller.name,
         principal=call.caller.principal,
         session=session.id,
-        run=context.run if context is not None else run_of(call.meta),
+        run=context.run if context is not None else run_of(call.meta) if call.meta is not None else "",
         outcome=outcome,
         error=error,
         arguments=arguments,
-        result=result if len(result) > LARGE else bytes(result),
+        result=result if size > LARGE else bytes(result),
         keeps_content=keeps_content,
         facts=call.facts,
         sent=len(arguments),
-        received=len(result),
-        running=call.running,
+        received=size,
+        running=call.running or (recorded.running if recorded is not None else 0),
+        uid=new_uid(at) if recorded is None else recorded.uid,
+        parent=parent_of(call) if call.within is not None else 0,
+        revision=call.caller.version,
+        asked=b"" if asked == arguments else asked,
+        stages=stages,
+        tokens=estimated_tokens(size) if size else 0,
+        original_size=original,
+        original_tokens=estimated_tokens(original) if original else 0,
+    )
+
+
+def parent_of(call: Call) -> int:
+    """The uid of the nearest call around this one that has one; 0: none has."""
+    outer = call.within
+    while outer is not None:
+        if outer.recorded is not None:
+            return outer.recorded.uid
+        outer = outer.within
+    return 0
+
+
+def running_call(call: Call, now: float) -> RunningCall | None:
+    """A call under way as people see it; None: nothing is noted of it. `now`: of `time.perf_counter`."""
+    recorded = call.recorded
+    if recorded is None:
+        return None
+    return RunningCall(
+        recorded.uid,
+        call.method,
+        call.upstream,
+        call.tool.id if call.tool is not None else call.target,
+        call.caller.name,
+        call.caller.principal,
+        call.caller.session.id,
+        recorded.at,
+        now - recorded.began,
+        recorded.stage,
+        parent_of(call),
     )

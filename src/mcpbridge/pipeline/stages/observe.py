@@ -1,12 +1,14 @@
 """Count every call, and make the record of it for those who keep one.
 
 Refusals count too. It changes nothing, and keeps no content unless the call log is to have it. Requests about tasks are
-left out: polling says nothing of the work.
+left out: polling says nothing of the work. There are two of each stage: one for calls that are recorded, and one for
+those that are only counted unless they fail (`observability/recorder.py`).
 """
 
 import time
 from collections.abc import Callable
 from time import perf_counter
+from typing import Protocol
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -30,7 +32,7 @@ from mcpbridge.protocol.body import Body
 from mcpbridge.storage.call_log.format import CallRecord, Outcome
 
 FINISHED = "call.finished"
-"""The event of a call that is over; its data is the `CallRecord`, with content only where `log_content` keeps it."""
+"""The event of a call that is over; its data is the `CallRecord`, with content only where `log_content` asks for it."""
 
 Record = Callable[[CallRecord], object]
 """Takes the record of a call, at once."""
@@ -39,22 +41,50 @@ _MOST_CLIENTS = 1000
 """Client names that one stage remembers the series of; names are the clients' to choose."""
 
 
+class Recording(Protocol):
+    """Records calls; see `Recorder`, which is one."""
+
+    def keeps_content(self, call: Call, asked: bool | None) -> bool:  # noqa: D102
+        ...
+
+    def begin(self, call: Call, asked: bool | None) -> None: ...  # noqa: D102
+    def ended(self, record: CallRecord) -> None: ...  # noqa: D102
+    def failed(self, record: CallRecord) -> None: ...  # noqa: D102
+
+
 class Observe:
     """Counts calls in `metrics`, and gives the record of each to `record` and to whoever hears `events`."""
 
-    def __init__(self, metrics: Metrics | None, events: EventBus, record: Record | None = None) -> None:
-        """`metrics` None: nothing is counted. `record` None: there is no call log."""
+    def __init__(
+        self,
+        metrics: Metrics | None,
+        events: EventBus,
+        record: Record | None = None,
+        *,
+        recorder: Recording | None = None,
+        is_recorded: bool = False,
+    ) -> None:
+        """`metrics` None: nothing is counted. `record` None: nobody wants all records.
+
+        `recorder`: the call log, if there is one; it gets all records with `is_recorded`, else those of failures.
+        """
         self._metrics, self._events, self._record = metrics, events, record
+        self._recorder, self._is_recorded = recorder, is_recorded
 
     def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """See `StageFactory`."""
-        if tool is None:
-            return _ObserveRest(self._metrics, self._events, self._record)
-        return _Observe(tool, self._metrics, self._events, self._record, keeps_content=options.log_content)
+        if self._is_recorded:
+            stage = _Recorded if tool is not None else _RecordedRest
+        else:
+            stage = _Observe if tool is not None else _ObserveRest
+        keeps_content = options.log_content if tool is not None else False
+        return stage(tool, self._metrics, self._events, self._record, self._recorder, keeps_content=keeps_content)
 
 
 class _Observe:
     """The stage of one tool."""
+
+    _is_recorded = False
 
     def __init__(
         self,
@@ -62,11 +92,12 @@ class _Observe:
         metrics: Metrics | None,
         events: EventBus,
         record: Record | None,
+        recorder: Recording | None,
         *,
-        keeps_content: bool,
+        keeps_content: bool | None,
     ) -> None:
         self._tool = tool
-        self._metrics, self._events, self._record = metrics, events, record
+        self._metrics, self._events, self._record, self._recorder = metrics, events, record, recorder
         self._keeps_content = keeps_content
         self._series: dict[str, Series] = {}
         """By client name."""
@@ -80,7 +111,13 @@ class _Observe:
             raise
         seconds, outcome, data = perf_counter() - began, outcome_of_result(result), result.data
         series = self._series.get(call.caller.name)
-        if series is None or call.facts is not None or self._record is not None or self._events.subscribers:
+        if (
+            series is None
+            or call.facts is not None
+            or self._record is not None
+            or self._events.subscribers
+            or outcome == "tool_error"
+        ):
             self._ended(call, seconds, outcome, data, None)
         else:  # the usual case, without a further call
             size = len(call.params.fields.get("arguments", b""))
@@ -100,8 +137,9 @@ class _Observe:
                 series.went_wrong(outcome, error_name(error))
             if call.facts is not None:
                 series.took_note(call.facts)
-        if self._record is not None or self._events.is_heard:
-            self._tell(call, seconds, outcome, result, error)
+        is_logged = self._recorder is not None and (error is not None or outcome == "tool_error" or self._is_recorded)
+        if is_logged or self._record is not None or self._events.subscribers:
+            self._tell(call, seconds, outcome, result, error, is_logged=is_logged)
 
     def _series_of(self, metrics: Metrics, call: Call, client: str) -> Series:
         tool = self._tool
@@ -111,9 +149,21 @@ class _Observe:
         return series
 
     def _tell(
-        self, call: Call, seconds: float, outcome: Outcome, result: bytes | Raw, error: BaseException | None
+        self,
+        call: Call,
+        seconds: float,
+        outcome: Outcome,
+        result: bytes | Raw,
+        error: BaseException | None,
+        *,
+        is_logged: bool,
     ) -> None:
-        context = call.existing_context
+        recorded, recorder = call.recorded, self._recorder
+        if recorded is not None:
+            keeps_content = recorded.keeps_content
+        else:
+            asked = self._keeps_content
+            keeps_content = bool(asked) if recorder is None else recorder.keeps_content(call, asked)
         record = record_of(
             call,
             at=time.time() - seconds,
@@ -121,29 +171,49 @@ class _Observe:
             outcome=outcome,
             error=error_name(error) if error is not None else TOOL_ERROR if outcome == "tool_error" else "",
             result=result,
-            keeps_content=self._keeps_content,
+            keeps_content=keeps_content,
         )
+        if recorder is not None and is_logged:
+            (recorder.ended if self._is_recorded else recorder.failed)(record)
         if self._record is not None:
             self._record(record)
-        if self._events.is_heard:
-            # Events may wait for who listens: without the content, which can be megabytes each.
-            told = record if self._keeps_content else replace(record, arguments=b"", result=b"")
-            self._events.publish(
-                FINISHED,
-                told,
-                run=record.run,
-                session=record.session,
-                tool=record.tool,
-                principal=record.principal,
-                tenant=context.tenant if context is not None else "",
-            )
+        if self._events.subscribers:
+            self._publish(call, record)
+
+    def _publish(self, call: Call, record: CallRecord) -> None:
+        context = call.existing_context
+        # Events may wait for who listens: without the content, which can be megabytes each, unless it was asked for.
+        self._events.publish(
+            FINISHED,
+            record if self._keeps_content else replace(record, arguments=b"", result=b"", asked=b""),
+            run=record.run,
+            session=record.session,
+            tool=record.tool,
+            principal=record.principal,
+            tenant=context.tenant if context is not None else "",
+        )
+
+
+class _Recorded(_Observe):
+    """The same for calls that are recorded."""
+
+    _is_recorded = True
+
+    async def __call__(self, call: Call, proceed: CallHandler) -> Body:
+        if self._recorder is not None:
+            self._recorder.begin(call, self._keeps_content)
+        began = perf_counter()
+        try:
+            result = await proceed(call)
+        except BaseException as error:
+            self._ended(call, perf_counter() - began, outcome_of_error(error), b"", error)
+            raise
+        self._ended(call, perf_counter() - began, outcome_of_result(result), result.data, None)
+        return result
 
 
 class _ObserveRest(_Observe):
     """The same for requests that call no tool: one stage for all servers and methods."""
-
-    def __init__(self, metrics: Metrics | None, events: EventBus, record: Record | None) -> None:
-        super().__init__(None, metrics, events, record, keeps_content=False)
 
     async def __call__(self, call: Call, proceed: CallHandler) -> Body:
         if call.method.startswith("tasks/"):
@@ -153,3 +223,7 @@ class _ObserveRest(_Observe):
     def _series_of(self, metrics: Metrics, call: Call, client: str) -> Series:
         method = call.method if call.method in KNOWN_METHODS else OTHER
         return metrics.series(call.upstream, "", method, client)  # not kept: this stage serves all servers
+
+
+class _RecordedRest(_ObserveRest, _Recorded):
+    """The same for those that are recorded."""

@@ -50,14 +50,14 @@ class RecordRunning:
         if self._log is None:
             return None
         may_change = tool is not None and options.effect != "read"
-        return _Recorded(self._log, may_change=may_change, keeps_content=tool is not None and options.log_content)
+        return _Recorded(self._log, may_change=may_change)
 
 
 class _Recorded:
     """The stage of one tool."""
 
-    def __init__(self, log: RunningLog, *, may_change: bool, keeps_content: bool) -> None:
-        self._log, self._may_change, self._keeps_content = log, may_change, keeps_content
+    def __init__(self, log: RunningLog, *, may_change: bool) -> None:
+        self._log, self._may_change = log, may_change
 
     def __call__(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
         return proceed(call) if call.method.startswith("tasks/") else self._run(call, proceed)
@@ -75,7 +75,8 @@ class _Recorded:
                 log.ended(call.running)
 
     async def _begin(self, call: Call) -> None:
-        record = record_of(call, at=time.time(), outcome="interrupted", keeps_content=self._keeps_content)
+        keeps_content = call.recorded is not None and call.recorded.keeps_content
+        record = record_of(call, at=time.time(), outcome="interrupted", keeps_content=keeps_content)
         if not self._may_change:
             call.running = self._log.begin(record)
             return

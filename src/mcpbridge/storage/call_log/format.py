@@ -1,10 +1,7 @@
-"""The format of the call log: the record of a call, the tables of the file, and how a record becomes a row.
+"""The record of a call and of a minute, and how they become rows (`schema.py` has the tables).
 
-A row has sizes and digests; content only where the configuration asks for it. Calls under way have theirs in `running`
-(`running.py`). Rows of calls and events are never changed: triggers refuse that, and refuse to delete rows
-that the table `forgotten` does not name first, as retention does (`retention.py`). So a reader of the file
-sees how far retention went, and numbers missing elsewhere were taken out. This guards against accidents, not against
-somebody who has the file and means to change it.
+A row has sizes and digests; content only where the record says so. Names and texts are masked here, on the database's
+thread: it takes most of the time of a record. Calls under way have their rows in `running` (`running.py`).
 """
 
 import json
@@ -12,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal, cast
 
+import msgspec
 from msgspec import Raw, Struct
 
 from mcpbridge.base.masking.known_values import known_only
 from mcpbridge.protocol.canonical_json import canonical_digest
-from mcpbridge.storage.sqlite.database import Schema
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -26,6 +23,9 @@ Outcome = Literal["ok", "tool_error", "refused", "failed", "cancelled", "asked",
 """`tool_error`: a result with `isError`; `refused`: by the bridge, unsent; `failed`: at the server or on the way;
 `asked`: the answer was a question, the call goes on with another request; `interrupted`: the bridge was killed after it
 sent the call, so nobody knows whether that took effect."""
+
+StageTime = tuple[str, float, float]
+"""Name of a stage, and when it began and ended: seconds since the call began."""
 
 
 class CallRecord(Struct, frozen=True):
@@ -53,80 +53,78 @@ class CallRecord(Struct, frozen=True):
     """Empty if there is none."""
     keeps_content: bool = False
     facts: dict[str, object] | None = None
-    """What stages noted: `retries`, `cache`, `coerced`, `approval`, and so on."""
+    """What stages noted: `retries`, `cache`, `coerced`, `approval`, `kept` (the handle of the original), and so on."""
     sent: int = 0
     """Bytes of the arguments; also where they themselves are left out, as in events."""
     received: int = 0
     """Bytes of the result; likewise."""
     running: int = 0
     """Its number among the calls under way of this process (`CallLog.begin`); 0: it has no row there."""
+    uid: int = 0
+    """What it is known by in all processes, ordered by when calls began; 0: it has none. People see `uid_text`."""
+    parent: int = 0
+    """The `uid` of the call that made it; 0: none did, or that has none."""
+    revision: str = ""
+    """The protocol revision that its client speaks."""
+    asked: bytes | Raw = b""
+    """The arguments as the client sent them, where those that the server got are others; kept as they are."""
+    stages: Sequence[StageTime] = ()
+    """In the order in which it left them."""
+    tokens: int = 0
+    """Of the result, estimated."""
+    original_size: int = 0
+    """Bytes of the result as the server sent it, where the client got another one; 0: it is that one."""
+    original_tokens: int = 0
+
+
+class MinuteRecord(Struct, frozen=True):
+    """What was counted in a minute of the calls of one tool by one client."""
+
+    at: int
+    """Seconds since 1970, when the minute began."""
+    server: str
+    tool: str
+    """The tool's id; empty for requests that call none."""
+    client: str
+    calls: int
+    errors: int
+    """Calls that failed, there or on the way, or whose result is an error of the tool."""
+    refused: int
+    cancelled: int
+    seconds: float
+    """Of all calls together."""
+    upstream_seconds: float
+    """What servers took of that."""
+    bytes_in: int
+    bytes_out: int
+    retries: int
+    cache_hits: int
+    buckets: Sequence[int]
+    """How many calls took how long; the bounds are those of the metrics."""
 
 
 Redact = Callable[[str], str]
 
+
+def uid_text(uid: int) -> str:
+    """How people see the uid of a call: 16 hexadecimal digits."""
+    return f"{uid:016x}"
+
+
 CALL_COLUMNS = (
     "at, seconds, method, server, tool, client, principal, session, run, outcome, error, arguments_size,"
-    " arguments_digest, result_size, result_digest, arguments, result, facts"
+    " arguments_digest, result_size, result_digest, facts, uid, parent, revision, stages, tokens, asked_size,"
+    " original_size, original_tokens, handle"
 )
-"""What the tables `call` and `running` have in common, in the order of `call_row`."""
+"""What the tables `call` and `running` have in common, in the order of `CallRows.row`."""
 
 CALL_MARKS = ", ".join("?" * len(CALL_COLUMNS.split(",")))
-_INSERT_CALL = f"INSERT INTO call ({CALL_COLUMNS}) VALUES ({CALL_MARKS})"  # noqa: S608 - constants
-
-SCHEMA = Schema(
-    0x6D63706C,  # "mcpl"
-    [
-        [
-            """
-            CREATE TABLE call (
-                id INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, seconds REAL NOT NULL,
-                method TEXT NOT NULL, server TEXT NOT NULL, tool TEXT NOT NULL, client TEXT NOT NULL,
-                principal TEXT NOT NULL, session TEXT NOT NULL, run TEXT NOT NULL, outcome TEXT NOT NULL,
-                error TEXT NOT NULL, arguments_size INTEGER NOT NULL, arguments_digest BLOB NOT NULL,
-                result_size INTEGER NOT NULL, result_digest BLOB NOT NULL, arguments BLOB, result BLOB, facts TEXT
-            )
-            """,
-            """
-            CREATE TABLE event (
-                id INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, kind TEXT NOT NULL, tool TEXT NOT NULL,
-                client TEXT NOT NULL, principal TEXT NOT NULL, session TEXT NOT NULL, arguments_digest BLOB,
-                who TEXT NOT NULL, detail TEXT NOT NULL, facts TEXT
-            )
-            """,
-            "CREATE TABLE forgotten (log TEXT PRIMARY KEY, through INTEGER NOT NULL)",
-            "INSERT INTO forgotten VALUES ('call', 0), ('event', 0)",
-            """
-            CREATE TRIGGER call_is_final BEFORE UPDATE ON call
-            BEGIN SELECT raise(ABORT, 'the call log is append-only'); END
-            """,
-            """
-            CREATE TRIGGER event_is_final BEFORE UPDATE ON event
-            BEGIN SELECT raise(ABORT, 'the call log is append-only'); END
-            """,
-            """
-            CREATE TRIGGER call_stays BEFORE DELETE ON call
-            WHEN OLD.id > (SELECT through FROM forgotten WHERE log = 'call')
-            BEGIN SELECT raise(ABORT, 'the call log is append-only'); END
-            """,
-            """
-            CREATE TRIGGER event_stays BEFORE DELETE ON event
-            WHEN OLD.id > (SELECT through FROM forgotten WHERE log = 'event')
-            BEGIN SELECT raise(ABORT, 'the call log is append-only'); END
-            """,
-        ],
-        [
-            """
-            CREATE TABLE running (
-                owner TEXT NOT NULL, number INTEGER NOT NULL, at REAL NOT NULL, seconds REAL NOT NULL,
-                method TEXT NOT NULL, server TEXT NOT NULL, tool TEXT NOT NULL, client TEXT NOT NULL,
-                principal TEXT NOT NULL, session TEXT NOT NULL, run TEXT NOT NULL, outcome TEXT NOT NULL,
-                error TEXT NOT NULL, arguments_size INTEGER NOT NULL, arguments_digest BLOB NOT NULL,
-                result_size INTEGER NOT NULL, result_digest BLOB NOT NULL, arguments BLOB, result BLOB, facts TEXT,
-                PRIMARY KEY (owner, number)
-            ) WITHOUT ROWID
-            """,
-        ],
-    ],
+_INSERT_CALL = f"INSERT INTO call (id, {CALL_COLUMNS}) VALUES (?, {CALL_MARKS})"  # noqa: S608 - constants
+_INSERT_CONTENT = "INSERT INTO content (call, arguments, asked, result) VALUES (?, ?, ?, ?)"
+_MINUTE_COLUMNS = MinuteRecord.__struct_fields__
+_INSERT_MINUTE = (
+    f"INSERT INTO minute ({', '.join(_MINUTE_COLUMNS)})"  # noqa: S608 - constants
+    f" VALUES ({', '.join('?' * len(_MINUTE_COLUMNS))})"
 )
 
 _LONGEST_NAME = 1000
@@ -139,58 +137,124 @@ _MARGIN = 4096
 
 def insert_calls(connection: "Connection", records: Sequence[CallRecord], redact: Redact, max_content: int) -> None:
     """Append calls. `max_content`: bytes of arguments, and of the result, that are kept where they are."""
-    rows = [call_row(record, redact, max_content) for record in records]
-    connection.executemany(_INSERT_CALL, rows)
+    if not records:
+        return
+    rows, first = CallRows(redact, max_content), next_id(connection)
+    connection.executemany(_INSERT_CALL, [(id_, *rows.row(record)) for id_, record in enumerate(records, first)])
+    contents = [
+        (id_, *rows.arguments(record), rows.content(record.result))
+        for id_, record in enumerate(records, first)
+        if record.keeps_content
+    ]
+    if contents:
+        connection.executemany(_INSERT_CONTENT, contents)
+
+
+def next_id(connection: "Connection") -> int:
+    """The id that the next call gets. Within a transaction, so that no other process gets it."""
+    found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'call'").fetchone()
+    return 1 if found is None else found[0] + 1
 
 
 def insert_event(connection: "Connection", at: float, kind: str, facts: Mapping[str, object], redact: Redact) -> None:
     """Append what happened beside the calls. See `CallLog.append_event` for the facts that have a column."""
     rest = dict(facts)
-    names = [_text(str(rest.pop(key, "")), redact, _LONGEST_NAME) for key in ("tool", "client", "principal", "session")]
+    names = [_text(str(rest.pop(key, "")), redact, _LONGEST_NAME) for key in _EVENT_NAMES]
     told = [_text(str(rest.pop(key, "")), redact, _LONGEST_TEXT) for key in ("who", "detail")]
     arguments = rest.pop("arguments", None)
     digest = bytes.fromhex(canonical_digest(arguments)) if isinstance(arguments, bytes) else None
     connection.execute(
-        "INSERT INTO event (at, kind, tool, client, principal, session, arguments_digest, who, detail, facts)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO event (at, kind, tool, client, principal, session, server, arguments_digest, who, detail, facts)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (at, kind, *names, digest, *told, _facts(rest, redact)),
     )
 
 
-def call_row(record: CallRecord, redact: Redact, max_content: int) -> tuple[object, ...]:
-    """What is kept of a call, in the order of `CALL_COLUMNS`."""
-    keeps, known = record.keeps_content, known_only(redact)
-    return (
-        record.at,
-        record.seconds,
-        _text(record.method, known, _LONGEST_NAME),
-        record.server,
-        _text(record.tool, known, _LONGEST_NAME),
-        _text(record.client, known, _LONGEST_NAME),
-        _text(record.principal, known, _LONGEST_NAME),
-        _text(record.session, known, _LONGEST_NAME),
-        _text(record.run, known, _LONGEST_NAME),
-        record.outcome,
-        _text(record.error, redact, _LONGEST_TEXT),
-        len(record.arguments),
-        bytes.fromhex(canonical_digest(record.arguments)),
-        len(record.result),
-        sha256(record.result).digest(),
-        _content(record.arguments, redact, max_content) if keeps else None,
-        _content(record.result, redact, max_content) if keeps else None,
-        _facts(record.facts, redact) if record.facts else None,
-    )
+_EVENT_NAMES = ("tool", "client", "principal", "session", "server")
+
+
+def insert_minutes(connection: "Connection", minutes: Sequence[MinuteRecord], redact: Redact) -> None:
+    """Append what was counted."""
+    rows = [
+        (
+            minute.at,
+            *(_text(name, redact, _LONGEST_NAME) for name in (minute.server, minute.tool, minute.client)),
+            *(getattr(minute, column) for column in _MINUTE_COLUMNS[4:-1]),
+            json.dumps([*minute.buckets], separators=(",", ":")),
+        )
+        for minute in minutes
+    ]
+    connection.executemany(_INSERT_MINUTE, rows)
+
+
+class CallRows:
+    """Makes rows of records that are written together: names that several have in common are masked once."""
+
+    def __init__(self, redact: Redact, max_content: int) -> None:
+        self._redact, self._max_content = redact, max_content
+        self._known, self._names = known_only(redact), dict[str, str]()
+
+    def row(self, record: CallRecord) -> tuple[object, ...]:
+        """The values of `CALL_COLUMNS`."""
+        name, facts = self._name, record.facts
+        return (
+            record.at,
+            record.seconds,
+            name(record.method),
+            record.server,
+            name(record.tool),
+            name(record.client),
+            name(record.principal),
+            name(record.session),
+            name(record.run),
+            record.outcome,
+            _text(record.error, self._redact, _LONGEST_TEXT) if record.error else "",
+            len(record.arguments),
+            bytes.fromhex(canonical_digest(record.arguments)),
+            len(record.result),
+            sha256(record.result).digest(),
+            _facts(facts, self._redact) if facts else None,
+            record.uid or None,
+            record.parent or None,
+            name(record.revision),
+            _stages(record.stages),
+            record.tokens or None,
+            len(record.asked) or None,
+            record.original_size or None,
+            record.original_tokens or None,
+            name(handle) if facts and isinstance(handle := facts.get("kept"), str) else None,
+        )
+
+    def arguments(self, record: CallRecord) -> tuple[bytes, bytes | None]:
+        """What is kept of the arguments, as mended and as the client sent them."""
+        return self.content(record.arguments), self.content(record.asked) if record.asked else None
+
+    def content(self, data: bytes | Raw) -> bytes:
+        """What is kept of arguments or of a result."""
+        limit = self._max_content
+        text = self._redact(bytes(memoryview(data)[: limit + _MARGIN]).decode("utf-8", errors="replace"))
+        return text.encode()[:limit]
+
+    def _name(self, text: str) -> str:
+        masked = self._names.get(text)
+        if masked is None:
+            masked = self._names[text] = _text(text, self._known, _LONGEST_NAME) if text else ""
+        return masked
+
+
+def _stages(stages: Sequence[StageTime]) -> str | None:
+    """As JSON, in milliseconds, in the order in which the call came to them."""
+    if not stages:
+        return None
+    in_order = sorted(stages, key=lambda stage: (stage[1], -stage[2]))
+    times = [(name, round(1000 * began, 2), round(1000 * ended, 2)) for name, began, ended in in_order]
+    return msgspec.json.encode(times).decode()
 
 
 def _text(text: str, redact: Redact, limit: int) -> str:
     """What is kept of a text. A lone surrogate, which JSON can hold, has no UTF-8 form and would cost the whole row."""
     kept = redact(text)[:limit]
     return kept if kept.isascii() else kept.encode(errors="replace").decode()
-
-
-def _content(data: bytes | Raw, redact: Redact, limit: int) -> bytes:
-    text = redact(bytes(memoryview(data)[: limit + _MARGIN]).decode("utf-8", errors="replace"))
-    return text.encode()[:limit]
 
 
 def _facts(facts: Mapping[str, object], redact: Redact) -> str | None:

@@ -1,6 +1,6 @@
 """The call log: which tool was called, by whom and with what outcome, in a file that only grows.
 
-Appending never waits: sizes, digests and encoding are the database thread's work, a tenth of a second later and many
+Appending never waits: masking, digests and encoding are the database thread's work, a tenth of a second later and many
 records at a time. A call that may change something goes to the thread before it is sent (`begin`), so what a killed
 process had under way is found there later: what SQLite has written survives the process, though not a loss of power.
 If the disk cannot follow, records are dropped and counted. The row is decided in `format.py`, calls under way
@@ -9,7 +9,7 @@ in `running.py`, rotation in `retention.py`.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from math import inf
 from pathlib import Path
@@ -23,9 +23,11 @@ from mcpbridge.storage.sqlite.database import Database, give_back_room, may_exis
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
-from mcpbridge.storage.call_log.format import SCHEMA, CallRecord, insert_calls, insert_event
-from mcpbridge.storage.call_log.retention import RETENTION_INTERVAL, forget
+from mcpbridge.storage.call_log.budget import Budget
+from mcpbridge.storage.call_log.format import CallRecord, MinuteRecord, insert_calls, insert_event, insert_minutes
+from mcpbridge.storage.call_log.retention import MINUTE_DAYS, RETENTION_INTERVAL, Limits, forget
 from mcpbridge.storage.call_log.running import RunningCalls, recover
+from mcpbridge.storage.call_log.schema import SCHEMA
 
 log = get_logger("mcpbridge.storage")
 
@@ -37,6 +39,18 @@ _ENDED_SECONDS = 60.0
 """Seconds after which a call that ended without a record of its own, such as a shared run, is under way no more."""
 _MOST_BYTES = 64 * 1024**2
 """Bytes of arguments and results that wait with them; one record may be larger."""
+_GATHER_EVENTS = 1.0
+"""Seconds in which events of the timeline are gathered, if no record comes before."""
+_AT_ONCE, _BYTES_AT_ONCE = 100, 256 * 1024
+"""Records, and bytes of their content, in one piece of work where there is a budget: each is paid before the next."""
+_NEXT = 0.02
+"""Seconds between two such pieces, if nothing is owed."""
+_ROOM, _BYTES_ROOM = 2000, 16 * 1024**2
+"""Records that wait, and their bytes, from which on a history takes no more."""
+_LOOK_AGAIN = 16
+"""The size of the file is looked at each time that so small a part of what it may have was written."""
+_ROW = 500
+"""Bytes of a row without its content, about."""
 
 
 class CallLog:
@@ -53,10 +67,18 @@ class CallLog:
         """`locate` tells where the file is, when it is needed; `redact` masks secrets in what is kept."""
         self.dropped = 0
         """Records that were not written."""
+        self.budget: Budget | None = None
+        """What writing may take; None: whatever it takes."""
         self._settings = settings
         self._redact = redact
         self._clock = clock
         self._locate = locate
+        self._noted: list[tuple[float, str, dict[str, object]]] = []
+        """Events that are to be written with the next records; when each happened."""
+        self._since_look = 0
+        """Bytes that were written since the size of the file was looked at, about."""
+        self._thread_seconds = 0.0
+        """Of the database's thread, when its last work began; kept by that thread."""
         self._waiting: list[CallRecord] = []
         self._bytes = self._events = 0
         self._running = RunningCalls()
@@ -66,6 +88,8 @@ class CallLog:
         self._ended: dict[int, float] = {}
         """Calls that are over and whose record is still to come; when they ended."""
         self._timer: asyncio.TimerHandle | None = None
+        self._is_slow = False
+        """The timer is one that waits for further events only."""
         self._is_writing = False
         self._retention: asyncio.TimerHandle | None = None
         self._is_closed = self._has_complained = False
@@ -74,6 +98,11 @@ class CallLog:
     @cached_property
     def _database(self) -> Database:
         return Database(self._locate(), SCHEMA)
+
+    @property
+    def path(self) -> Path:
+        """The file, whether or not there is one."""
+        return self._locate()
 
     def configure(self, settings: CallLogSettings) -> None:
         """Other settings from now on; the file stays the same."""
@@ -85,10 +114,20 @@ class CallLog:
             return []
         return [f"{self.dropped} entries are missing in the call log {self._locate()}: {self._reason}"]
 
+    @property
+    def has_room(self) -> bool:
+        """A history can take more; else writing is not so fast."""
+        return len(self._waiting) < _ROOM and self._bytes < _BYTES_ROOM
+
+    @property
+    def waiting(self) -> int:
+        """Records that wait to be written."""
+        return len(self._waiting)
+
     def append(self, record: CallRecord) -> None:
         """Log a call, some time soon."""
         waiting = self._waiting
-        size = self._bytes + len(record.arguments) + len(record.result)
+        size = self._bytes + len(record.arguments) + len(record.asked) + len(record.result)
         if self._is_closed or (waiting and (size > _MOST_BYTES or len(waiting) >= _MOST_WAITING)):
             self._lost(1, "is closed" if self._is_closed else "more calls than can be written")
             return
@@ -146,45 +185,76 @@ class CallLog:
     def append_event(self, kind: str, facts: Mapping[str, object]) -> None:
         """Log what is no call, such as an approval that was asked for or granted.
 
-        Of the facts, `tool`, `client`, `principal`, `session`, `who` and `detail` are texts with columns of their own;
-        `arguments` are the bytes of a call's arguments, of which the same digest is kept as of the call's; `at` is when
-        it happened, if not now. Others are kept as JSON.
+        Of the facts, `server`, `tool`, `client`, `principal`, `session`, `who` and `detail` are texts with columns of
+        their own; `arguments` are the bytes of a call's arguments, of which the same digest is kept as of the call's;
+        `at` is when it happened, if not now. Others are kept as JSON.
         """
         if self._is_closed or self._events >= _MOST_WAITING:
             self._lost(1, "is closed" if self._is_closed else "more events than can be written")
             return
         self._events += 1
+        when, rest = self._when(facts)
+        self._post(lambda connection: insert_event(connection, when, kind, rest, self._redact), 1, self._event_written)
+
+    def append_later(self, kind: str, facts: Mapping[str, object]) -> None:
+        """The same for what may wait a second, to be written with others."""
+        if self._is_closed or len(self._noted) >= _MOST_WAITING:
+            self._lost(1, "is closed" if self._is_closed else "more events than can be written")
+            return
+        when, rest = self._when(facts)
+        self._noted.append((when, kind, rest))
+        self._gather(_GATHER_EVENTS)
+
+    def append_minutes(self, minutes: Sequence[MinuteRecord]) -> None:
+        """Log what was counted in a minute."""
+        if minutes and not self._is_closed:
+            self._post(lambda connection: insert_minutes(connection, minutes, self._redact), 0)
+
+    def _when(self, facts: Mapping[str, object]) -> tuple[float, dict[str, object]]:
         rest = dict(facts)
         at = rest.pop("at", None)
-        when = at if isinstance(at, int | float) else self._clock()
-        self._post(lambda connection: insert_event(connection, when, kind, rest, self._redact), 1, self._event_written)
+        return at if isinstance(at, int | float) else self._clock(), rest
 
     async def close(self) -> None:
         """Write what waits, within seconds, and close the file."""
         for timer in (self._timer, self._retention):
             if timer is not None:
                 timer.cancel()
-        if self._waiting or self._ended or self._gathered:
+        if self._waiting or self._ended or self._gathered or self._noted:
             self._write(ended_before=inf)
         self._is_closed = True
         if "_database" in self.__dict__:
             await self._database.close()
             self._running.close()
 
-    def _gather(self) -> None:
+    def _gather(self, seconds: float = _GATHER) -> None:
+        if self._timer is not None and self._is_slow and seconds < _GATHER_EVENTS:
+            self._timer.cancel()
+            self._timer = None
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_GATHER, self._hand_over)
+            self._is_slow = seconds == _GATHER_EVENTS
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._hand_over)
 
     def _hand_over(self) -> None:
-        self._timer = None
-        if (
-            self._waiting or self._gathered
-        ) and not self._is_writing:  # else they wait, bounded, until the disk is through
-            self._write()
+        self._timer, self._is_slow = None, False
+        if not self._has_any or self._is_writing:  # they wait, bounded, until the disk is through
+            return
+        if self.budget is not None:
+            self.budget.fill()
+            if self.budget.writing.left <= 0:
+                self._gather()
+                return
+        self._write()
+
+    @property
+    def _has_any(self) -> bool:
+        return bool(self._waiting or self._gathered or self._noted)
 
     def _write(self, *, ended_before: float | None = None) -> None:
-        records, self._waiting, self._bytes = self._waiting, [], 0
+        records, size = self._take_waiting(has_budget=self.budget is not None and ended_before is None)
         begun, self._gathered = [*self._gathered.values()], {}
+        noted, self._noted = self._noted, []
+        self._since_look += size + _ROW * len(records)
         self._is_writing = True
         numbers = [record.running for record in records if record.running]
         before = self._clock() - _ENDED_SECONDS if ended_before is None else ended_before
@@ -199,19 +269,51 @@ class CallLog:
                 self._running.delete(connection, numbers)
             if begun:
                 self._running.insert(connection, begun, self._redact, self._settings.max_content)
+            for at, kind, facts in noted:
+                insert_event(connection, at, kind, facts, self._redact)
 
-        self._post(write, len(records), self._written)
+        self._post(write, len(records) + len(noted), self._written)
+
+    def _take_waiting(self, *, has_budget: bool) -> tuple[list[CallRecord], int]:
+        """What is to be written now, and how many bytes of content that has."""
+        waiting, count, size = self._waiting, len(self._waiting), self._bytes
+        if has_budget and (count > _AT_ONCE or size > _BYTES_AT_ONCE):
+            count = size = 0
+            for record in waiting[:_AT_ONCE]:
+                count, size = count + 1, size + _content_size(record)
+                if size > _BYTES_AT_ONCE:
+                    break
+        self._waiting, self._bytes = waiting[count:], self._bytes - size
+        return waiting[:count], size
 
     def _event_written(self) -> None:
         self._events -= 1
 
     def _written(self) -> None:
         self._is_writing = False
-        if (self._waiting or self._gathered) and not self._is_closed:
-            self._gather()
+        if self._is_closed:
+            return
+        if self._has_any:
+            self._gather(_GATHER if self.budget is None else _NEXT)
+        if self._since_look > self._settings.max_size // _LOOK_AGAIN:
+            self._since_look = 0
+            self._forget()
 
     def _post(self, work: "Callable[[Connection], object]", count: int, then: Callable[[], None] | None = None) -> None:
+        seconds = 0.0
+
+        def measured(connection: "Connection") -> None:
+            # The thread has no other work: what it took since the last one includes the end of that transaction. The
+            # first one, which loads what masks secrets, is left out: there is only one.
+            nonlocal seconds
+            work(connection)
+            now = time.thread_time()
+            seconds = now - self._thread_seconds if self._thread_seconds else 0.0
+            self._thread_seconds = now
+
         def done(error: Exception | None) -> None:
+            if seconds and self.budget is not None:
+                self.budget.wrote(seconds)
             if error is not None:
                 self._lost(count, getattr(error, "what", "") or repr(error))
             elif self._retention is None and not self._is_closed:
@@ -219,7 +321,7 @@ class CallLog:
             if then is not None:
                 then()
 
-        self._database.post(work, done)
+        self._database.post(measured, done)
 
     def _lost(self, count: int, reason: str) -> None:
         self.dropped += count
@@ -236,12 +338,12 @@ class CallLog:
         self._forget()
 
     def _forget(self) -> None:
-        before = self._clock() - self._settings.keep
-        is_more = False
+        now, settings, is_more = self._clock(), self._settings, False
+        limits = Limits(now - settings.keep, settings.max_rows, settings.max_size, now - MINUTE_DAYS * 86400)
 
         def work(connection: "Connection") -> None:
             nonlocal is_more
-            is_more = forget(connection, before, self._settings.max_rows)
+            is_more = forget(connection, limits)
             give_back_room(connection)
 
         def done(error: Exception | None) -> None:
@@ -249,3 +351,7 @@ class CallLog:
                 self._database.post(work, done)
 
         self._database.post(work, done)
+
+
+def _content_size(record: CallRecord) -> int:
+    return len(record.arguments) + len(record.asked) + len(record.result)

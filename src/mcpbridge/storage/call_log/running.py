@@ -12,17 +12,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from mcpbridge.storage.call_log.format import CALL_COLUMNS, CALL_MARKS, CallRecord, Redact, call_row
+from mcpbridge.storage.call_log.format import CALL_COLUMNS, CALL_MARKS, CallRecord, CallRows, Redact, next_id
 from mcpbridge.storage.file_locks import OwnedFile, is_owned
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
 
-_INSERT = f"INSERT INTO running (owner, number, {CALL_COLUMNS}) VALUES (?, ?, {CALL_MARKS})"  # noqa: S608 - constants
+_INSERT = (
+    f"INSERT INTO running (owner, number, {CALL_COLUMNS}, arguments, asked)"  # noqa: S608 - constants
+    f" VALUES (?, ?, {CALL_MARKS}, ?, ?)"
+)
 _MOVE = (
-    f"INSERT INTO call ({CALL_COLUMNS}) SELECT {CALL_COLUMNS} FROM running"  # noqa: S608 - constants
-    " WHERE owner = ? ORDER BY number"
+    f"INSERT INTO call (id, {CALL_COLUMNS}) SELECT ? + row_number() OVER (ORDER BY number), {CALL_COLUMNS}"  # noqa: S608
+    " FROM running WHERE owner = ? ORDER BY number"
+)
+_MOVE_CONTENT = (
+    "INSERT INTO content (call, arguments, asked) SELECT id, arguments, asked FROM"
+    " (SELECT ? + row_number() OVER (ORDER BY number) AS id, arguments, asked FROM running WHERE owner = ?)"
+    " WHERE arguments IS NOT NULL"
 )
 
 
@@ -39,8 +47,15 @@ class RunningCalls:
         if self._connection is not connection:  # the file may have been removed and made anew, and ours with it
             self.close()
             self._file, self._connection = OwnedFile(_owner_file(_path_of(connection), self._owner)), connection
-        rows = [(self._owner, record.running, *call_row(record, redact, max_content)) for record in records]
-        connection.executemany(_INSERT, rows)
+        rows = CallRows(redact, max_content)
+        values = [
+            (
+                *(self._owner, record.running, *rows.row(record)),
+                *(rows.arguments(record) if record.keeps_content else (None, None)),
+            )
+            for record in records
+        ]
+        connection.executemany(_INSERT, values)
 
     def delete(self, connection: "Connection", numbers: Sequence[int]) -> None:
         """Remove calls that have ended, in the transaction that adds their records."""
@@ -60,8 +75,9 @@ def recover(connection: "Connection") -> int:
     for owner in _owners(connection):
         file = _owner_file(path, owner)
         if not is_owned(file):
-            moved = connection.execute(_MOVE, (owner,))
-            count += moved.rowcount
+            last = next_id(connection) - 1
+            connection.execute(_MOVE_CONTENT, (last, owner))
+            count += connection.execute(_MOVE, (last, owner)).rowcount
             connection.execute("DELETE FROM running WHERE owner = ?", (owner,))
             with suppress(OSError):
                 file.unlink(missing_ok=True)

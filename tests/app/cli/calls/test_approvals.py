@@ -18,7 +18,8 @@ from mcpbridge.app.admin.control_socket import publish
 from mcpbridge.app.cli.commands import run
 from mcpbridge.app.cli.prompts import ask_at_terminal
 from mcpbridge.pipeline.approvals.request import ApprovalRequest
-from mcpbridge.storage.call_log.reader import Filter, read_events
+from mcpbridge.storage.call_log.reader import Filter
+from mcpbridge.storage.call_log.timeline import read_events
 from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.storage.settings import StoreSettings
 from support.harness import Place, python_server

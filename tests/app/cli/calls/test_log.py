@@ -18,6 +18,7 @@ from support.harness import Place, eventually, python_server
 
 SERVERS = {"one": python_server("plain")}
 ON = {"enabled": True}
+OFF = {"enabled": False}
 
 
 def file_of(place: Place) -> Path:
@@ -65,7 +66,7 @@ async def test_content_is_shown_where_it_was_kept(place: Place) -> None:
 
 
 async def test_a_bridge_that_shall_not_log_makes_no_file(place: Place) -> None:
-    async with place.bridge(SERVERS) as client:
+    async with place.bridge(SERVERS, call_log=OFF) as client:
         await client.initialize()
         await client.call("one__echo", text="x")
     assert not file_of(place).parent.exists()
@@ -178,7 +179,7 @@ async def test_a_filter_that_fits_nothing_says_so(place: Place, config: str) -> 
 
 
 async def test_older_calls_are_shown_though_none_are_logged_now(place: Place, config: str) -> None:
-    finished = await place.run("log", "--config", str(place.config(SERVERS)))
+    finished = await place.run("log", "--config", str(place.config(SERVERS, call_log=OFF)))
     assert len(finished.out.splitlines()) == 4
     assert "not logged now" in finished.err
 
@@ -239,3 +240,15 @@ async def test_on_a_terminal_it_is_a_table_with_titles(place: Place, config: str
     assert "Outcome" in text
     assert "Arguments" in text
     assert "one/echo" in text
+
+
+async def test_on_plain_defaults_the_bridge_of_a_user_keeps_calls_with_their_content(place: Place) -> None:
+    """Issue 20, Recording."""
+    async with place.bridge(SERVERS) as client:
+        await client.initialize()
+        await client.call("one__echo", text="to be looked at later", password="hunter2hunter2")
+        [call] = await eventually(lambda: log_of(place, "--content"), lambda calls: len(calls) == 1, within=60)
+    assert json.loads(call["arguments"]["content"])["text"] == "to be looked at later"
+    assert "to be looked at later" in call["result"]["content"]
+    assert all(file.stat().st_mode & 0o077 == 0 for file in file_of(place).parent.glob("calls.db*"))
+    assert all(b"hunter2" not in file.read_bytes() for file in file_of(place).parent.glob("calls.db*"))

@@ -23,8 +23,9 @@ from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.units import parse_seconds, show_seconds
 from mcpbridge.config.load import Loaded
 from mcpbridge.storage.call_log.format import Outcome
-from mcpbridge.storage.call_log.reader import INTERRUPTED, RUNNING, Filter, Row, read_calls, read_events, read_running
-from mcpbridge.storage.settings import call_log_path
+from mcpbridge.storage.call_log.reader import INTERRUPTED, RUNNING, Filter, Row, read_calls, read_running
+from mcpbridge.storage.call_log.timeline import read_events
+from mcpbridge.storage.settings import call_log_path, recorded
 from mcpbridge.storage.sqlite.database import may_exist
 
 _LOOK = 0.25
@@ -72,7 +73,7 @@ def log_command(
     async def show(loaded: Loaded, _: Redactor) -> int:
         settings = loaded.settings
         path = call_log_path(settings.call_log, settings.store)
-        is_logged = settings.call_log.enabled
+        is_logged = recorded(settings.call_log, settings.store, "own").grade != "off"
         if not may_exist(path) and not (follow and is_logged):
             _tell_of_absence(path, is_logged=is_logged)
             return OK
@@ -98,7 +99,7 @@ def log_command(
     return run(show, config, as_json=as_json, load=load_only_to_look)
 
 
-_HOW_TO = "To log them, add to the configuration:\n\n    [call_log]\n    enabled = true\n"
+_HOW_TO = "To log them, set in the configuration:\n\n    [call_log]\n    enabled = true\n"
 
 
 def _moment(text: str) -> float:

@@ -240,7 +240,8 @@ def _with_http(
             http, address, admin_token=admin_token, local_token=local_token, no_auth=options.no_auth
         )
         token_file = str(http_token_path(os.environ)) if local_token else ""
-        return replace(around, at=enter(entrance), token_file=token_file)
+        mode = "served" if options.no_auth else around.mode  # whoever comes in would count as this user
+        return replace(around, at=enter(entrance), token_file=token_file, mode=mode)
     except ConfigError as error:
         if asked:
             raise

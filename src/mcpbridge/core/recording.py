@@ -1,0 +1,63 @@
+"""What is noted of a call while it runs, for the call log and for those who look at running calls."""
+
+from itertools import count
+from secrets import randbits
+
+from msgspec import Raw, Struct, field
+
+UID_BITS = 12
+"""The lowest bits of a uid are a number; the others are the microseconds since 1970 at which its call began."""
+
+MOST_STAGES = 32
+"""Times of stages that are noted of one call: retries repeat some."""
+
+_numbers = count(randbits(UID_BITS))
+
+
+def new_uid(at: float) -> int:
+    """What a call is known by that began `at`, in seconds since 1970: in all processes, and in the order of time.
+
+    Two are the same only if they begin in the same microsecond, in two processes, and draw the same of 4096 numbers.
+    """
+    return int(at * 1e6) << UID_BITS | next(_numbers) & (1 << UID_BITS) - 1
+
+
+class Recording(Struct, eq=False):
+    """One call that is recorded."""
+
+    uid: int
+    at: float
+    """Seconds since 1970, when it began."""
+    began: float
+    """The same on `time.perf_counter`."""
+    keeps_content: bool = False
+    """Arguments and result are kept."""
+    asked: bytes | Raw = b""
+    """Its arguments as they came to the first stage."""
+    stage: str = ""
+    """The stage that it reached last."""
+    sent_at: float = 0.0
+    """When it was handed to its server or tool the first time, on `time.perf_counter`; 0: it was not yet."""
+    stages: list[tuple[str, float, float]] = field(default_factory=list[tuple[str, float, float]])
+    """Names of the stages that it has passed, and when it came in and out, in seconds since it began: `MOST_STAGES`."""
+    running: int = 0
+    """Its number among the calls under way in the call log; 0: it has none there."""
+
+
+class RunningCall(Struct, frozen=True):
+    """A call under way, as people see it."""
+
+    uid: int
+    method: str
+    server: str
+    tool: str
+    client: str
+    principal: str
+    session: str
+    since: float
+    """Seconds since 1970, when it began; of a call that is not recorded, when somebody first looked."""
+    seconds: float
+    stage: str
+    """Where it is; empty if that is not noted."""
+    parent: int = 0
+    """The uid of the call that made it."""
