@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "service": ("daemon.service", "Have the system start the daemon."),
     "daemon": ("daemon.run", "Be the daemon, in the foreground."),
     "ui": ("daemon.ui", "Open the console in a browser."),
+    "top": ("daemon.top", "Watch servers, calls and approvals in the terminal."),
     # -- the configuration
     "add": ("config.edit", "Put a server or a tool into the configuration."),
     "remove": ("config.edit", "Take one out of it."),

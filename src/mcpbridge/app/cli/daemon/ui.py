@@ -26,7 +26,7 @@ def ui_command(*, config: str | None, no_open: bool, as_json: bool) -> int:
     The console is part of the bridge that runs for this configuration; if none runs, the daemon is started. The link
     works once and for a minute. Over SSH, forward the port that it names: `ssh -L PORT:127.0.0.1:PORT HOST`.
     """
-    running = _running_bridge(config)
+    running = running_bridge(config)
     answer = running.ask("console", patience=_PATIENCE)
     if "url" not in answer:
         code = USAGE if answer.get("code") == "disabled" else UNREACHABLE
@@ -41,7 +41,7 @@ def ui_command(*, config: str | None, no_open: bool, as_json: bool) -> int:
     return OK
 
 
-def _running_bridge(config: str | None) -> RunningBridge:
+def running_bridge(config: str | None) -> RunningBridge:
     """The bridge whose console is meant; starts the daemon if none runs."""
     try:
         path = config_path(config)
