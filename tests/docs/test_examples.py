@@ -6,7 +6,8 @@ How a fenced block is checked is said by its first line:
     … client      the configuration of a client: what it starts, or the URL that it asks, must be ours
     console       `$ ` begins a command, which is run; below it stands what it prints, where … stands for anything.
                   A variable that is set (`$ NAME=$(…)`) is known to the commands below
-    sh            every `mcpbridge …` in it must be a command line that the program accepts
+    sh            every `mcpbridge …` in it must be a command line that the program accepts, and every `make …` a
+                  target of the Makefile
     python        is run; `python examples/library/NAME.py` is a part of that file, which is run
     … signature   how something is called, in a page that is generated
     … no-run="…"  is not run, for the reason that it gives; at most one block in ten
@@ -23,6 +24,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -45,15 +47,19 @@ from support.programs.preloaded_python import prepared
 from support.servers_schema import check
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "benchmarks/README.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 SERVERS = ROOT / ".venv-servers/bin"
 _NAMES = ("ANTHROPIC_API_KEY", "DOCS_TOKEN", "GH_TOKEN", "LIVE_TOKEN", "PROXY_PASSWORD", "KEY_PASSWORD", "STORE_KEY",
           "BANK_SECRET", "ORDERS_TOKEN", "PETSTORE_KEY", "SHOP_TOKEN", "TAVILY_API_KEY", "WEATHER_KEY")  # fmt: skip
 ANY = dict.fromkeys(_NAMES, "something of more than 16 characters")
 """Variables that examples use."""
 
-_FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^( *)```(\w*)([^\n]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 _NO_RUN = re.compile(r' no-run="([^"]+)"')
+_MAKE = re.compile(r"^make ([\w-]+)", re.MULTILINE)
 _MOST_NOT_RUN = 0.1
 """Of the blocks that are no signatures."""
 _NOT_OURS = {"claude", "--from", "pipx", "docker"}
@@ -77,9 +83,9 @@ def blocks() -> Iterator[Block]:
     for page in PAGES:
         text = page.read_text("utf-8")
         for found in _FENCE.finditer(text):
-            reason = _NO_RUN.search(found[2])
-            kind = found[1] + _NO_RUN.sub("", found[2])
-            yield Block(page, text.count("\n", 0, found.start()) + 1, kind, found[3], reason[1] if reason else "")
+            reason = _NO_RUN.search(found[3])
+            kind, code = found[2] + _NO_RUN.sub("", found[3]), textwrap.dedent(found[4])
+            yield Block(page, text.count("\n", 0, found.start()) + 1, kind, code, reason[1] if reason else "")
 
 
 BLOCKS = list(blocks())
@@ -98,7 +104,8 @@ def test_every_block_is_of_a_kind_that_is_checked() -> None:
 
 
 def test_a_shell_block_without_a_command_of_ours_says_why_it_is_not_run() -> None:
-    quiet = [block for block in BLOCKS if block.kind == "sh" and not block.no_run and not list(commands_in(block.text))]
+    shells = [block for block in BLOCKS if block.kind == "sh" and not block.no_run]
+    quiet = [block for block in shells if not list(commands_in(block.text)) and not _MAKE.search(block.text)]
     assert [str(block) for block in quiet] == []
 
 
@@ -160,6 +167,8 @@ def test_what_a_client_is_told_to_start_or_ask_is_the_bridge(block: Block) -> No
 def test_a_command_line_is_accepted(block: Block) -> None:
     for words in commands_in(block.text):
         accepted(words)
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert [target for target in _MAKE.findall(block.text) if target not in targets] == []
 
 
 def commands_in(text: str) -> Iterator[list[str]]:
