@@ -8,7 +8,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 # Compiled files are kept, whatever the environment says: the tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test quick lint types compiled unit conformance conformance-all matrix bench mutants docs screenshots format clean
+.PHONY: help run test quick lint types compiled unit conformance conformance-all matrix bench mutants docs screenshots browser format clean
 .DELETE_ON_ERROR:
 
 help: ## show this
@@ -76,10 +76,15 @@ docs: .venv/.ready .venv-site/.ready ## write the generated pages anew, and buil
 	PYTHONPATH=tests $(BIN)/python -m support.client_frames --write
 	$(BIN)/python scripts/site.py
 
-# Both pictures are drawn of a run, by scripts of ours, so nothing is installed for them.
+# The pictures are drawn of a run, by scripts of ours; those of the console by Chromium.
 screenshots: .venv/.ready example ## draw the pictures of the docs anew: a recording of the demo, and the overview
 	$(BIN)/python scripts/pictures/record_demo.py docs/images/demo.svg
 	$(BIN)/python scripts/pictures/draw_overview.py docs/images/overview.svg
+	$(BIN)/python scripts/pictures/console_pages.py docs/images
+
+# The tests of the console drive a real browser; without one they are skipped.
+browser: ## install Debian's Chromium, which the tests of the console drive (needs root)
+	command -v chromium > /dev/null || { apt-get update --quiet=2 && apt-get install --yes --quiet=2 chromium > /dev/null; }
 
 format: .venv/.ready ## put the code into its form
 	$(BIN)/ruff format --quiet .
