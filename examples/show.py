@@ -1,7 +1,7 @@
 """See the bridge work on real servers: `make run`, or `python examples/show.py` when everything is installed.
 
-Plays the scenes of `mcpbridge demo` on the servers of examples/servers.toml, with a small repository of its own in a
-temporary directory. Without Node, three of the five are servers of the demo instead, and it says so.
+Plays the scenes of `mcpbridge demo` on the servers of servers.toml, with a small repository of its own in a temporary
+directory. Without Node, three of the five are servers of the demo instead, and it says so.
 """
 
 import json
@@ -27,7 +27,7 @@ from mcpbridge.app.demo.own_cast import cast_of, stdio_servers, web_server
 from mcpbridge.app.demo.servers.orders_data import all_orders
 
 ROOT = Path(__file__).resolve().parent.parent
-SERVERS = ROOT / "examples/servers.toml"
+SERVERS = ROOT / "servers.toml"
 EVERYTHING = ROOT / "examples/node_modules/.bin/mcp-server-everything"
 
 
@@ -50,13 +50,13 @@ FIND = {
 @click.command()
 @demo_options
 def main(*, is_paused: bool, price: float, as_json: bool) -> None:
-    """Show what the bridge does, in eight scenes on the servers of examples/servers.toml."""
+    """Show what the bridge does, in eight scenes on the servers of servers.toml."""
     sys.exit(play_cast(real_cast, is_paused=is_paused, price=price, as_json=as_json))
 
 
 @asynccontextmanager
 async def real_cast(directory: Path) -> AsyncGenerator[Cast]:
-    """The servers of examples/servers.toml, as far as they are installed."""
+    """The servers of servers.toml, as far as they are installed."""
     repository = make_repository(directory / "repository")
     if EVERYTHING.exists() and shutil.which("node") is not None:
         async with everything_over_http() as port:
@@ -88,7 +88,7 @@ def without_node(repository: Path, directory: Path, url: str) -> Cast:
     """Those on Python are real ones; the others are the demo's own."""
     document = tomlkit.parse(SERVERS.read_text("utf-8")).unwrap()
     for server in ("time", "git"):
-        document["servers"][server]["command"] = str(SERVERS.parent / document["servers"][server]["command"])
+        document["servers"][server]["command"] = str(ROOT / document["servers"][server]["command"])
     own = stdio_servers(directory)
     document["servers"] = {
         **{name: document["servers"][name] for name in ("time", "git")},

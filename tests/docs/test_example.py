@@ -1,4 +1,4 @@
-"""The example that `make run` shows: the scenes of the demo on the real servers of examples/servers.toml."""
+"""The example that `make run` shows: the scenes of the demo on the real servers of servers.toml."""
 
 import asyncio
 import json

@@ -132,7 +132,7 @@ def test_a_configuration_is_loaded_and_fits_the_schema(block: Block, tmp_path: P
 
 
 def test_the_example_fits_the_schema_and_a_mistake_does_not() -> None:
-    example = tomllib.loads((ROOT / "examples/servers.toml").read_text("utf-8"))
+    example = tomllib.loads((ROOT / "servers.toml").read_text("utf-8"))
     check(example)
     for short in ({"retry": 3}, {"url": "http://x", "auth": "none"}, {"isolation": "client"}):
         check({"servers": {"time": short if "url" in short else {"command": "x", **short}}})

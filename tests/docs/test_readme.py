@@ -19,11 +19,6 @@ def test_a_stranger_reads_it_in_three_minutes() -> None:
     assert len(TEXT) <= 12_000
 
 
-def test_commands_that_are_typed_in_a_checkout_meet_no_configuration() -> None:
-    """`mcpbridge init` would take it for the reader's own, and put their servers into it."""
-    assert not (ROOT / "servers.toml").exists()
-
-
 def install_link(host: str) -> dict[str, list[str]]:
     [link] = re.findall(rf"\]\((https://{re.escape(host)}/\S+)\)", TEXT)
     return parse_qs(urlsplit(link).query, strict_parsing=True)

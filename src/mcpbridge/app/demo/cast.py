@@ -1,7 +1,7 @@
 """What a run of the demo is played with: a configuration, and the calls of each scene.
 
 The scenes are the same for every cast. `own_cast.py` has the servers that the package brings; `examples/show.py` the
-ones of `examples/servers.toml`.
+ones of the repository's `servers.toml`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
