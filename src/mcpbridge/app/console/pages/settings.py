@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -35,6 +36,7 @@ from mcpbridge.base.version import __version__
 from mcpbridge.config.edit_servers_toml import add_http_token, remove_http_token
 from mcpbridge.config.files.backups import Backups
 from mcpbridge.config.origins import Value, effective_values
+from mcpbridge.downstream.settings import HttpSettings, TokenSettings
 
 _NAME = re.compile(r"[\w.@-]{1,64}")
 _LOCAL_ONLY = "Only a person who signed in by `mcpbridge ui` on this machine may change this."
@@ -48,6 +50,17 @@ class ClientHere(Struct, frozen=True):
     file: str
     is_installed: bool
     problem: str = ""
+
+
+class TokenHere(Struct, frozen=True):
+    """A token for HTTP, and whether it counts."""
+
+    name: str
+    sha256: str
+    admin: bool
+    console: bool
+    note: str = ""
+    """When it begins or ceases to count, if that is not now."""
 
 
 def routes(console: ConsoleContext) -> Sequence[BaseRoute]:
@@ -71,14 +84,15 @@ class _Pages:
 
     async def _values(self, request: Request, **more: Any) -> dict[str, Any]:
         bridge = self._console.bridge
-        values: list[Value] = effective_values(bridge.settings, await self._document(), bridge.redact)
+        document = await self._document()
+        values: list[Value] = effective_values(bridge.settings, document, bridge.redact)
         only = request.query_params.get("only", "set")
         shown = [one for one in values if only != "set" or one.origin != "default"]
         clients: list[ClientHere] = await in_thread(_clients) if request.state.visitor.visit.is_local else []
         return {
             "values": shown,
             "only": only,
-            "tokens": bridge.settings.http.tokens,
+            "tokens": _tokens(bridge.settings.http.tokens, document),
             "clients": clients,
             "about": self._about(),
             "new_token": "",
@@ -156,6 +170,21 @@ class _Pages:
     async def _refused(self, request: Request, error: BridgeError) -> Response:
         values = await self._values(request, problem=error.full_message())
         return self._console.page(request, "settings.html", 422, **values)
+
+
+def _tokens(running: Sequence[TokenSettings], document: Mapping[str, Any]) -> list[TokenHere]:
+    """The tokens that count now, and those that the file has: what is edited there counts after a restart."""
+    try:
+        written = HttpSettings.model_validate({"tokens": document.get("http", {}).get("tokens", [])}).tokens
+    except (ValidationError, AttributeError):  # the banner says what is wrong with the file
+        written = list(running)
+    now, then = {one.sha256 for one in running}, {one.sha256 for one in written}
+    found = [_token(one, "" if one.sha256 in now else "counts after a restart") for one in written]
+    return found + [_token(one, "counts until a restart") for one in running if one.sha256 not in then]
+
+
+def _token(one: TokenSettings, note: str) -> TokenHere:
+    return TokenHere(one.name, one.sha256, one.admin, one.console, note)
 
 
 def _around() -> ClientEnvironment:
