@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from support.json_output import documents
 from support.rpc import Client, HttpClient, Reply, StdioClient
 
 __all__ = ["DEADLINE", "Command", "Finished", "Place", "eventually", "explains", "python_server", "undisturbed"]
@@ -249,7 +250,7 @@ class Place:
                 yield client
 
     async def run(self, *args: str, within: float = 30.0) -> Finished:
-        """`mcpbridge ARGS` to its end."""
+        """`mcpbridge ARGS` to its end. What it prints with `--json` must be as it is documented."""
         async with self.started(*args) as command:
             assert command.process.stdin
             assert command.process.stdout
@@ -260,7 +261,9 @@ class Place:
                     code = await command.process.wait()
             except TimeoutError:
                 raise AssertionError(f"mcpbridge {' '.join(args)} did not end; its log:\n{command.told()}") from None
-        return Finished(code, out.decode(), "\n".join(command.log))
+        finished = Finished(code, out.decode(), "\n".join(command.log))
+        documents(args, finished.out, finished.err)
+        return finished
 
     def survivors(self) -> dict[int, str]:
         """Living processes with the cookie, by id, with their command lines."""

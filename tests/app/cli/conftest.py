@@ -7,6 +7,7 @@ import pytest
 
 from mcpbridge.app.cli.commands import run
 from support.harness import Finished
+from support.json_output import documents
 
 Run = Callable[..., Finished]
 
@@ -24,6 +25,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
         capsys.readouterr()
         code = run(words)
         said = capsys.readouterr()
+        documents(words, said.out, said.err)
         return Finished(code, said.out, said.err)
 
     return run_command

@@ -35,7 +35,7 @@ async def test_list_shows_the_merged_tools(place: Place, config: str) -> None:
 async def test_list_as_json_is_one_document_with_whole_definitions(place: Place, config: str) -> None:
     finished = await place.run("list", "--config", config, "--all", "--json")
     document = json.loads(finished.out)
-    assert list(document) == ["tools", "resources", "resourceTemplates", "prompts"]
+    assert list(document) == ["format", "tools", "resources", "resourceTemplates", "prompts"]
     [echo] = [tool for tool in document["tools"] if tool["name"] == "one__echo"]
     assert echo["inputSchema"]["properties"]["text"] == {"type": "string"}
     assert [prompt["name"] for prompt in document["prompts"]] == ["rich__greet"]

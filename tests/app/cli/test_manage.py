@@ -202,7 +202,7 @@ async def test_a_bridge_that_hangs_is_told_and_no_other_is_started_in_its_place(
             assert silent in done.err
         with hanging(one, other):
             nobody = await place.run("manage", "glossary", "count", "--json")
-            assert (nobody.code, json.loads(nobody.out)) == (7, {"ok": False, "bridges": []})
+            assert (nobody.code, json.loads(nobody.out)) == (7, {"format": "manage/1", "ok": False, "bridges": []})
             assert silent in nobody.err
         counted = json.loads((await place.run("manage", "glossary", "count", "--json")).out)
         assert [bridge["result"] for bridge in counted["bridges"]] == [{"words": 1}, {"words": 2}]

@@ -463,7 +463,7 @@ async def test_commands_show_and_clear_what_a_running_bridge_keeps(place: Place)
         told = json.loads((await place.run("cache", "--json")).out)
         assert [(bridge["entries"], bridge["hits"]) for bridge in told["bridges"]] == [(2, 1)]
         cleared = await place.run("cache", "clear", "--tool", "get_m*", "--json")
-        assert json.loads(cleared.out) == {"cleared": 1}
+        assert json.loads(cleared.out) == {"format": "cache-clear/1", "cleared": 1}
         wrong = await place.run("cache", "clear", "--server", "nobody")
         assert (wrong.code, "no server" in wrong.err) == (2, True)
         assert "1 result forgotten" in (await place.run("cache", "clear", "--server", "c")).err

@@ -12,7 +12,7 @@ import anyio
 
 from mcpbridge.app.admin.tool_documents import absent, require_server
 from mcpbridge.app.cli.config.config_path import load_trusted
-from mcpbridge.app.cli.failures import CommandFailed, fail, failure_code, only_error, report
+from mcpbridge.app.cli.failures import CommandFailed, fail, failure_code, failure_page, only_error, report
 from mcpbridge.app.cli.output import is_at_terminal, note, progress, visible
 from mcpbridge.app.cli.prompts import answer_beside_the_loop, ask_at_terminal
 from mcpbridge.app.cli.server_states import State
@@ -160,4 +160,4 @@ async def ask(bridge: Bridge, method: str, params: dict[str, Any]) -> dict[str, 
     try:
         return await bridge.request(method, params)
     except RequestFailed as error:
-        fail(failure_code(error.data), visible(str(error)))
+        fail(failure_code(error.data), visible(str(error)), page=failure_page(error.data))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from mcpbridge.app.cli.failures import report
+from mcpbridge.app.cli.failures import page_of, print_error, report
 from mcpbridge.app.exit_codes import INTERRUPTED
 from mcpbridge.base.version import __version__
 
@@ -67,6 +67,12 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 what it does, in a line."""
 
 
+def command_of(name: str) -> click.Command:
+    """A command of the table but `serve` and `daemon`, from its module."""
+    module = importlib.import_module(f"mcpbridge.app.cli.{COMMANDS[name][0]}")
+    return getattr(module, f"{name}_command")
+
+
 class _Commands(click.Group):
     """Finds a subcommand by the table."""
 
@@ -78,8 +84,7 @@ class _Commands(click.Group):
             return None
         if cmd_name == "serve":  # has a parser of its own, and is dispatched before this module is imported
             return click.Command("serve")
-        module = importlib.import_module(f"mcpbridge.app.cli.{COMMANDS[cmd_name][0]}")
-        return getattr(module, f"{cmd_name}_command")
+        return command_of(cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -114,15 +119,26 @@ def run(arguments: Sequence[str]) -> int:
     try:
         code = _mcpbridge.main(list(arguments), prog_name="mcpbridge", standalone_mode=False)
     except click.ClickException as error:
-        error.show(file=sys.stderr)
-        if isinstance(error, click.NoSuchOption) and error.ctx is not None and error.ctx.parent is None:
-            print("The options of a command come after it: mcpbridge list --config FILE.", file=sys.stderr)
+        _show_usage(error, arguments)
         return error.exit_code
     except click.Abort:
         return INTERRUPTED
     except Exception as error:  # the end of the program: what it knows, it says
-        known = report(error, as_json="--json" in arguments)
+        known = report(error, as_json="--json" in arguments, command=arguments[0] if arguments else "")
         if known is None:
             raise
         return known
     return code if isinstance(code, int) else 0
+
+
+def _show_usage(error: click.ClickException, arguments: Sequence[str]) -> None:
+    """Say on standard error how the command is used."""
+    about = error.ctx if isinstance(error, click.UsageError) else None
+    if "--json" in arguments:
+        words = about.command_path.split()[1:] if about is not None else []
+        advice = f"`{about.command_path} --help` shows how it is used." if about is not None else ""
+        print_error(error.exit_code, error.format_message(), advice, page_of(" ".join(words[:1])), as_json=True)
+        return
+    error.show(file=sys.stderr)
+    if isinstance(error, click.NoSuchOption) and about is not None and about.parent is None:
+        print("The options of a command come after it: mcpbridge list --config FILE.", file=sys.stderr)

@@ -57,7 +57,7 @@ def play_cast(make_cast: MakeCast, *, is_paused: bool, price: float, as_json: bo
     async def playing(_loaded: Loaded, _redact: Redactor) -> int:
         played = await play(make_cast, options)
         if as_json:
-            print_json(played.as_json())
+            print_json("demo/1", played.as_json())
         return played.code
 
     return run(playing, None, as_json=as_json, load=lambda _config: Loaded(Settings()))

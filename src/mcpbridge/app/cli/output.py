@@ -49,9 +49,22 @@ def note(text: str) -> None:
     print(f"mcpbridge: {text}", file=sys.stderr)
 
 
-def print_json(document: object) -> None:
-    """One JSON document on standard output."""
-    print(json_text(document, indent=2 if sys.stdout.isatty() else None))
+def print_json(json_format: str, document: Mapping[str, object]) -> None:
+    """One JSON document on standard output, with its format: the command's name and a version, such as `list/1`.
+
+    The formats are those of `json_formats/formats.py`. A version goes up when a field goes, or means something else.
+    """
+    print_json_value({"format": json_format, **document})
+
+
+def print_json_line(json_format: str, document: Mapping[str, object]) -> None:
+    """The same on one line, for commands that print many documents."""
+    print(json_text({"format": json_format, **document}))
+
+
+def print_json_value(value: object) -> None:
+    """A JSON value that is not the bridge's own, such as a tool's result: as it is."""
+    print(json_text(value, indent=2 if sys.stdout.isatty() else None))
 
 
 def json_text(document: object, *, indent: int | None = None) -> str:

@@ -90,7 +90,7 @@ def serve(arguments: Sequence[str], *, head: bytes = b"") -> int:
     except (Exception, KeyboardInterrupt) as error:  # the end of the program: what it knows, it says
         if isinstance(error, ConfigError) and options.http is None:
             refuse(head, redact(f"mcpbridge cannot start: {error}"))
-        code = report(error, as_json=False, redact=redact)
+        code = report(error, as_json=False, redact=redact, command="serve")
         if code is None:
             raise
         return code

@@ -22,6 +22,7 @@ from mcpbridge.app.stdio_proxy.start_daemon import COOKIE
 from mcpbridge.base.process.orphan_reaper_main import COOKIE_NAME
 from mcpbridge.base.version import __version__
 from support.harness import Command, Finished, Place, eventually, python_server
+from support.json_output import documents
 from support.programs.daemon_process import connected, daemon, socket_of
 
 SERVERS = {"one": python_server("plain")}
@@ -51,6 +52,7 @@ def here(place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
         capsys.readouterr()
         code = run(words)
         said = capsys.readouterr()
+        documents(words, said.out, said.err)
         return Finished(code, said.out, said.err)
 
     return run_command
@@ -102,7 +104,7 @@ async def test_the_daemon_comes_up_starts_anew_and_goes(place: Place, here: Run)
             await client.initialize()
             assert "one__echo" in await client.tools_with("one__echo")
             down = await asyncio.to_thread(here, "down", "--json")
-            assert json.loads(down.out) == {"stopped": [told["pid"]]}
+            assert json.loads(down.out) == {"format": "down/1", "stopped": [told["pid"]]}
             await client.ended()
             assert client.own[-1]["again"] is False
         assert (await asyncio.to_thread(here, "status")).code == 4

@@ -75,7 +75,7 @@ def login_command(*, server: str, config: str | None, no_browser: bool, scope: t
             grant = await _sign_in(account, wanted, no_browser=no_browser)
         if as_json:
             told = {"server": server, "issuer": grant.issuer, "scope": grant.scope, "expires_at": grant.expires_at}
-            print_json(told)
+            print_json("login/1", told)
         else:
             rights = f", with {grant.scope}" if grant.scope else ""
             print(visible(f"signed in to {server} at {grant.issuer or 'the server itself'}{rights}"))
@@ -134,7 +134,7 @@ def logout_command(*, server: str, config: str | None, as_json: bool) -> int:
         async with sign_in_of(loaded, server, redact) as account:
             was_signed_in, is_revoked = await account.sign_out()
         if as_json:
-            print_json({"server": server, "was_signed_in": was_signed_in, "revoked": is_revoked})
+            print_json("logout/1", {"server": server, "was_signed_in": was_signed_in, "revoked": is_revoked})
         elif not was_signed_in:
             note(f"nobody was signed in to {server}")
         else:

@@ -23,7 +23,9 @@ def new(*, name: str, admin: bool, as_json: bool) -> int:
     token = f"mcpb_{secrets.token_urlsafe(32)}"
     digest = hashlib.sha256(token.encode()).hexdigest()
     if as_json:
-        print_json({"name": name, "token": token, "sha256": digest, **({"admin": True} if admin else {})})
+        print_json(
+            "token-new/1", {"name": name, "token": token, "sha256": digest, **({"admin": True} if admin else {})}
+        )
         return 0
     quoted = name.replace("\\", "\\\\").replace('"', '\\"')
     note("the token, which is not shown again; clients send it as `Authorization: Bearer TOKEN`:")

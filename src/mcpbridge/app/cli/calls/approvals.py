@@ -113,7 +113,7 @@ def approvals_command(*, config: str | None, as_json: bool) -> int:
     """
     found = [one for _, one in waiting(config)]
     if as_json:
-        print_json({"approvals": found})
+        print_json("approvals/1", {"approvals": found})
     elif not found:
         note("no call waits for approval")
     else:
@@ -144,7 +144,7 @@ def approve_command(*, id_: str, config: str | None, session: bool, as_json: boo
     """
     done = decide(id_, "approve", "session" if session else "once", config)
     if as_json:
-        print_json(done)
+        print_json("approve/1", done)
         return OK
     more = ", and the same call for this session" if session else ""
     then = "" if done["waiting"] else "; the call gave up waiting, it passes when it is made again"
@@ -165,7 +165,7 @@ def deny_command(*, id_: str, config: str | None, as_json: bool) -> int:
     """
     done = decide(id_, "deny", "once", config)
     if as_json:
-        print_json(done)
+        print_json("deny/1", done)
     else:
         print(visible(f"denied: {done['tool']}"))
     return OK

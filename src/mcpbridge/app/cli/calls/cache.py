@@ -23,7 +23,7 @@ def cache_command(context: click.Context, *, as_json: bool) -> int:
         return OK
     found = _answers_of_bridges({"do": "cache"})
     if as_json:
-        print_json({"bridges": found})
+        print_json("cache/1", {"bridges": found})
         return OK
     for number, bridge in enumerate(found):
         if number:
@@ -41,7 +41,7 @@ def clear(*, server: str, tool: str, as_json: bool) -> int:
     found = _answers_of_bridges({"do": "clear_cache", "server": server, "tool": tool})
     cleared = sum(int(bridge["cleared"]) for bridge in found)
     if as_json:
-        print_json({"cleared": cleared})
+        print_json("cache-clear/1", {"cleared": cleared})
     else:
         note(f"{cleared} {'result' if cleared == 1 else 'results'} forgotten")
     return OK

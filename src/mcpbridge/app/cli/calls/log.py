@@ -17,7 +17,7 @@ from mcpbridge.app.cli.bridge_session import run
 from mcpbridge.app.cli.config.config_path import load_only_to_look
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import config_option
-from mcpbridge.app.cli.output import first_line, json_text, note, print_table, print_text, size_text, visible
+from mcpbridge.app.cli.output import first_line, note, print_json_line, print_table, print_text, size_text, visible
 from mcpbridge.app.exit_codes import OK, UNREACHABLE
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.units import parse_seconds, show_seconds
@@ -92,7 +92,11 @@ def log_command(
                 return []
             return read_running(path, which, limit=limit, content=content)
 
-        printed = _print_json if as_json else partial(_print_rows, events=events, content=content, aligned=not follow)
+        printed = (
+            partial(_print_json, "log-events/1" if events else "log/1")
+            if as_json
+            else partial(_print_rows, events=events, content=content, aligned=not follow)
+        )
         await _show(read, read_unfinished, printed, limit, follow=follow)
         return OK
 
@@ -142,9 +146,9 @@ async def _show(
             printed(rows)
 
 
-def _print_json(rows: Sequence[Row]) -> None:
+def _print_json(json_format: str, rows: Sequence[Row]) -> None:
     for row in rows:
-        print(json_text(row))
+        print_json_line(json_format, row)
 
 
 def _print_rows(rows: Sequence[Row], *, events: bool, content: bool, aligned: bool) -> None:

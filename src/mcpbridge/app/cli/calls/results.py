@@ -1,5 +1,6 @@
 """`mcpbridge results`: large results that were kept; find them, read them whole, forget them."""
 
+import json
 import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -63,12 +64,22 @@ def listing(**options: Any) -> int:
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Into this file.")
 @principal_option
 @config_option
+@as_json_option
 def show(
-    *, handle: str, raw: bool, preview: int | None, output: Path | None, principal: str, config: str | None
+    *,
+    handle: str,
+    raw: bool,
+    preview: int | None,
+    output: Path | None,
+    principal: str,
+    config: str | None,
+    as_json: bool,
 ) -> int:
     """Print the text of the result HANDLE (or that begins so), as the server sent it. Exit code 5: there is none."""
     if raw and preview is not None:
         raise click.UsageError("--raw and --preview exclude each other.")
+    if as_json and output is not None:
+        raise click.UsageError("--json and --output exclude each other.")
 
     async def work(kept_results: KeptResults) -> int:
         whole = await _whole_handle(kept_results, handle, principal)
@@ -76,7 +87,13 @@ def show(
         if data is None:
             _fail_unknown(handle)
         shown = data if raw else _text_of(data, preview)
-        if output is not None:
+        if as_json:
+            summary = await kept_results.summary(whole, principal=principal)
+            content = json.loads(shown) if isinstance(shown, bytes) else shown
+            known = {} if summary is None else summary_as_json(summary)
+            kind = "result" if raw else "text" if preview is None else "preview"
+            print_json("results-show/1", {**known, kind: content})
+        elif output is not None:
             _write(output, shown)
         elif isinstance(shown, bytes) and not sys.stdout.isatty():
             sys.stdout.buffer.write(shown)
@@ -84,7 +101,7 @@ def show(
             print_text(shown.decode(errors="replace") if isinstance(shown, bytes) else shown)
         return OK
 
-    return _with_kept_results(work, config)
+    return _with_kept_results(work, config, as_json=as_json)
 
 
 @results_command.command("rm")
@@ -110,7 +127,7 @@ def remove(
             found = [await _whole_handle(kept_results, handle, principal) for handle in handles]
         dropped = [handle for handle in dict.fromkeys(found) if await kept_results.drop(handle, principal=principal)]
         if as_json:
-            print_json({"forgotten": dropped})
+            print_json("results-rm/1", {"forgotten": dropped})
         else:
             note(f"{len(dropped)} {'result' if len(dropped) == 1 else 'results'} forgotten")
         return OK
@@ -122,7 +139,7 @@ def _list(*, search: str, limit: int, principal: str, config: str | None, as_jso
     async def work(kept_results: KeptResults) -> int:
         summaries = await kept_results.summaries(principal=principal, search=search, limit=limit)
         if as_json:
-            print_json({"results": [summary_as_json(summary) for summary in summaries]})
+            print_json("results/1", {"results": [summary_as_json(summary) for summary in summaries]})
         elif summaries:
             print_table(["Handle", "Time", "Tool", "What", "Arguments"], [_row(summary) for summary in summaries])
         else:

@@ -70,7 +70,7 @@ def stats_command(*, days: int | None, by: Sequence[By], config: str | None, as_
         async with result_stores(loaded.settings, redact) as stores:
             tokens = await accounts_of(stores.ledger, days=days or _DAYS, by=by or ("tool",))
         if as_json:
-            print_json({**({} if is_about_tokens else {"bridges": bridges}), "tokens": tokens})
+            print_json("stats/1", {**({} if is_about_tokens else {"bridges": bridges}), "tokens": tokens})
             return OK if bridges or tokens["rows"] else UNREACHABLE
         if not bridges and not tokens["rows"]:
             fail(UNREACHABLE, f"no bridge is running, and {_nothing(loaded, tokens['days'])}", _HOW)

@@ -115,6 +115,15 @@ def shown_diff(plan: Plan) -> str:
 
 def as_document(found: Found, plan: Plan, backup: Path | None, *, is_written: bool) -> dict[str, object]:
     """The same for programs."""
+    problems = [
+        {"file": str(one.file), "client": one.client, "message": one.message, "error": one.is_error}
+        for one in found.problems
+    ]
+    return {**plan_document(plan, backup, is_written=is_written), "problems": problems}
+
+
+def plan_document(plan: Plan, backup: Path | None, *, is_written: bool) -> dict[str, object]:
+    """What became of each server, for programs."""
     return {
         "config": str(plan.path),
         "written": is_written,
@@ -125,10 +134,6 @@ def as_document(found: Found, plan: Plan, backup: Path | None, *, is_written: bo
             for one in plan.moved
         ],
         "unset": {name: list(servers) for name, servers in plan.unset.items()},
-        "problems": [
-            {"file": str(one.file), "client": one.client, "message": one.message, "error": one.is_error}
-            for one in found.problems
-        ],
     }
 
 
@@ -296,7 +301,7 @@ def _ask(plan: Plan) -> None:
 
 def _tell(found: Found, plan: Plan, backup: Path | None, *, dry_run: bool, as_json: bool) -> None:
     if as_json:
-        print_json(as_document(found, plan, backup, is_written=bool(plan.written) and not dry_run))
+        print_json("import/1", as_document(found, plan, backup, is_written=bool(plan.written) and not dry_run))
         return
     if dry_run and plan.written:
         print(visible(shown_diff(plan)))

@@ -1,6 +1,7 @@
 """`mcpbridge init`: find servers, write servers.toml, put the bridge into clients, as a short dialogue."""
 
 import sys
+from contextlib import nullcontext, redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,17 +10,19 @@ import click
 
 from mcpbridge.app.cli.clients.install import (
     change_files,
+    changes_document,
     client_environment,
+    next_steps,
     project_option,
     show_changes,
 )
 from mcpbridge.app.cli.clients.launch_command import launching
 from mcpbridge.app.cli.config.config_path import configuration_to_write, load_trusted
 from mcpbridge.app.cli.failures import fail, report
-from mcpbridge.app.cli.options import config_option, secrets_option
-from mcpbridge.app.cli.output import note, print_table, print_text, visible
+from mcpbridge.app.cli.options import as_json_option, config_option, secrets_option
+from mcpbridge.app.cli.output import note, print_json, print_table, print_text, visible
 from mcpbridge.app.client_config.discover.found import ClientEnvironment, FoundServer
-from mcpbridge.app.client_config.install import all_targets, plan_install
+from mcpbridge.app.client_config.install import Change, all_targets, plan_install
 from mcpbridge.app.exit_codes import OK, USAGE
 from mcpbridge.base.config_file import is_found_in_working_directory
 from mcpbridge.base.errors import ConfigError
@@ -46,11 +49,14 @@ _EMPTY = """# The servers of mcpbridge. For instance:
 @secrets_option
 @project_option
 @config_option
+@as_json_option
 def init_command(
-    *, yes: bool, replaces: bool, secrets_to: "SecretsTo", project: Path | None, config: str | None
+    *, yes: bool, replaces: bool, secrets_to: "SecretsTo", project: Path | None, config: str | None, as_json: bool
 ) -> int:
     """Set up: find the servers that your clients have, write servers.toml, and put the bridge into the clients."""
     try:
+        if as_json and not yes:
+            fail(USAGE, "--json prints one document and asks nothing", "Say --yes as well.")
         if not (yes or (sys.stdin.isatty() and sys.stderr.isatty())):
             advice = "Say --yes to take over all servers and install into all clients that are found."
             fail(USAGE, "`mcpbridge init` asks at a terminal, and there is none", advice)
@@ -58,19 +64,30 @@ def init_command(
         if is_found_in_working_directory(config, around.environ):  # it is about to be put into clients
             load_trusted(config)
         path = configuration_to_write(config, around.environ)
-        plan = _take_over(path, around, secrets_to, yes=yes, is_named=project is not None)
-        return _install(plan, path, around, yes=yes, replaces=replaces)
+        with redirect_stdout(sys.stderr) if as_json else nullcontext():
+            plan, backup = _take_over(path, around, secrets_to, yes=yes, is_named=project is not None)
+            changes, code = _install(plan, path, around, yes=yes, replaces=replaces, as_json=as_json)
+        if as_json:
+            from mcpbridge.app.cli.clients.import_servers import plan_document
+
+            servers = plan_document(plan, backup, is_written=bool(plan.written))
+            installed = changes_document(changes, dry_run=False, then=next_steps(changes))
+            print_json("init/1", {**servers, "changes": installed["changes"], "next": installed["next"]})
+        return code
     except (Exception, KeyboardInterrupt) as error:
-        known = report(error, as_json=False)
+        known = report(error, as_json=as_json)
         if known is None:
             raise
         return known
 
 
-def _take_over(path: Path, around: ClientEnvironment, secrets_to: "SecretsTo", *, yes: bool, is_named: bool) -> "Plan":
+def _take_over(
+    path: Path, around: ClientEnvironment, secrets_to: "SecretsTo", *, yes: bool, is_named: bool
+) -> tuple["Plan", Path | None]:
     """The first half: which servers there are, and servers.toml with those that are wanted.
 
-    `is_named`: somebody named the directory whose own files count.
+    Returns what was planned and written, and where the file before is kept, if any. `is_named`: somebody named the
+    directory whose own files count.
     """
     from mcpbridge.app.cli.clients import take_over as taking_over  # knows all settings, which takes a while to load
     from mcpbridge.app.cli.clients.import_servers import ABOUT_SECRETS
@@ -87,14 +104,15 @@ def _take_over(path: Path, around: ClientEnvironment, secrets_to: "SecretsTo", *
             refused = {outcome.name for outcome in plan.written if outcome not in wanted}
             but = [one.found for one in plan.outcomes if one.became in ("new", "same") and one.name in refused]
             plan = taking_over.plan_for(None, around, path, secrets_to, but=but)
+    backup = None
     if plan.written:
-        taking_over.write(plan)
+        backup = taking_over.write(plan)
     elif plan.before is None:
         note("no servers were found in the clients' files" if not plan.outcomes else "no servers were taken over")
         _write_example(plan.path)
     else:
         print_text(f"{path} stays as it is")
-    return plan
+    return plan, backup
 
 
 def _origin(found: FoundServer) -> str:
@@ -102,16 +120,17 @@ def _origin(found: FoundServer) -> str:
     return f"{found.title}, in {found.project}" if found.scope == "project" else found.title
 
 
-def _install(plan: "Plan", path: Path, around: ClientEnvironment, *, yes: bool, replaces: bool) -> int:
-    """The second half: the bridge in the clients that are wanted."""
+def _install(
+    plan: "Plan", path: Path, around: ClientEnvironment, *, yes: bool, replaces: bool, as_json: bool
+) -> tuple[list[Change], int]:
+    """The second half: the bridge in the clients that are wanted. Returns what was changed, and the exit code."""
     from mcpbridge.app.cli.clients import take_over as taking_over
-    from mcpbridge.app.cli.clients.install import next_steps
     from mcpbridge.app.cli.prompts import choose
 
     targets = all_targets(around)
     if not targets:
         note("no client was found here; `mcpbridge install CLIENT --force` makes the file of one")
-        return OK
+        return [], OK
     if not yes:
         rows = [[str(number), target.client.title, str(target.shown)] for number, target in enumerate(targets, 1)]
         print_table(["", "Client", "File"], rows)
@@ -129,9 +148,9 @@ def _install(plan: "Plan", path: Path, around: ClientEnvironment, *, yes: bool, 
         partial(plan_install, target, launched.from_file(target, around), backups, taken.get(target, ()))
         for target in targets
     ]
-    changes, code = change_files(plans, backups, dry_run=False, as_json=False)
-    show_changes(changes, dry_run=False, as_json=False, then=next_steps(changes))
-    return code
+    changes, code = change_files(plans, backups, dry_run=False, as_json=as_json)
+    show_changes(changes, dry_run=False, then=next_steps(changes))
+    return changes, code
 
 
 def _write_example(path: Path) -> None:

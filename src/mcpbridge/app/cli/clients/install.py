@@ -108,10 +108,13 @@ def change_files(
     return done, code
 
 
-def show_changes(changes: Sequence[Change], *, dry_run: bool, as_json: bool, then: Sequence[str] = ()) -> None:
-    """Show what was done, or would be. `then`: what there is to do next."""
-    if as_json:
-        print_json({"dry_run": dry_run, "changes": [_document(change) for change in changes], "next": list(then)})
+def show_changes(changes: Sequence[Change], *, dry_run: bool, json_format: str = "", then: Sequence[str] = ()) -> None:
+    """Show what was done, or would be: as a document of this format, or for people if it is empty.
+
+    `then`: what there is to do next.
+    """
+    if json_format:
+        print_json(json_format, changes_document(changes, dry_run=dry_run, then=then))
         return
     for change in changes if dry_run else ():
         if change.diff:
@@ -133,6 +136,11 @@ def show_changes(changes: Sequence[Change], *, dry_run: bool, as_json: bool, the
         note(f"the file as it was before is kept in {copies[0]}")
     for text in then:
         print_text(text)
+
+
+def changes_document(changes: Sequence[Change], *, dry_run: bool, then: Sequence[str]) -> dict[str, Any]:
+    """The same as JSON values."""
+    return {"dry_run": dry_run, "changes": [_document(change) for change in changes], "next": list(then)}
 
 
 def _document(change: Change) -> dict[str, Any]:
@@ -219,7 +227,12 @@ def install_command(
         for target in targets
     ]
     changes, code = change_files(plans, backups, dry_run=dry_run, as_json=as_json)
-    show_changes(changes, dry_run=dry_run, as_json=as_json, then=[] if dry_run else next_steps(changes))
+    show_changes(
+        changes,
+        dry_run=dry_run,
+        json_format="install/1" if as_json else "",
+        then=[] if dry_run else next_steps(changes),
+    )
     return code
 
 
@@ -322,7 +335,7 @@ def uninstall_command(
     show_changes(
         changes,
         dry_run=dry_run,
-        as_json=as_json,
+        json_format="uninstall/1" if as_json else "",
         then=["Clients that run keep it until they are restarted."] if changed and not dry_run else [],
     )
     return code

@@ -94,8 +94,8 @@ def show_plan(plan: Plan, around: ClientEnvironment) -> None:
     show_problems(Found(servers=tuple(outcome.found for outcome in plan.outcomes)), plan, around.home)
 
 
-def write(plan: Plan) -> None:
-    """Put the servers into servers.toml, and say what there is to do.
+def write(plan: Plan) -> Path | None:
+    """Put the servers into servers.toml, and say what there is to do. Returns where the file before is kept, if any.
 
     Raises:
         ConfigError: it cannot be written, or somebody else wrote it meanwhile.
@@ -107,6 +107,7 @@ def write(plan: Plan) -> None:
         kept = f"; what was there before is in {backup}" if backup else ""
         several = "servers" if len(plan.written) > 1 else "server"
         print_text(f"wrote {len(plan.written)} {several} to {plan.path}{kept}")
+    return backup
 
 
 def _is_in(found: FoundServer, target: Target) -> bool:

@@ -48,7 +48,7 @@ def check_command(*, names: tuple[str, ...], config: str | None, as_json: bool) 
         ready = all(map(is_ready, servers)) and all(one["ok"] for one in tools)
         if as_json:
             found = {"servers": servers, "tools": tools, "inactive": status["inactive"], "warnings": warnings}
-            print_json({"config": loaded.settings.source, "ok": ready, **found})
+            print_json("check/1", {"config": loaded.settings.source, "ok": ready, **found})
         else:
             _print(servers, tools, status["inactive"], loaded.settings.builtin.enable)
         for warning in warnings if not as_json else ():
@@ -83,7 +83,7 @@ async def _check_named(names: Sequence[str], loaded: Loaded, redact: Redactor, *
         checks = [await _looked_at(bridge, name) for name in dict.fromkeys(names)]
     is_well = all(one["ok"] for one in checks)
     if as_json:
-        print_json({"config": loaded.settings.source, "ok": is_well, "checks": checks})
+        print_json("check-names/1", {"config": loaded.settings.source, "ok": is_well, "checks": checks})
     else:
         print_table(["", "Name", "Found"], list(map(_check_row, checks)), wraps="Found")
     if unknown := [one for one in checks if one["kind"] == _UNKNOWN]:

@@ -305,7 +305,7 @@ async def _examine(loaded: Loaded, redact: Redactor, options: _Options) -> int:
     outcomes: Sequence[Outcome] = await _mend(report, examiner, redact, options) if options.fix else []
     if options.as_json:
         fixes: dict[str, Any] = {"fixes": [outcome.as_json() for outcome in outcomes]} if options.fix else {}
-        print_json(redact.values_of({**report.as_json(), **fixes}))
+        print_json("doctor/1", redact.values_of({**report.as_json(), **fixes}))
     mended = {outcome.server for outcome in outcomes if outcome.is_kept}
     failing = [one.name for one in report.servers if one.is_known and not one.is_ready and one.name not in mended]
     return UNREACHABLE if failing or not report.are_tools_ready else OK

@@ -40,7 +40,7 @@ class What(Struct, frozen=True):
     """One tool of it; empty: the whole."""
 
 
-def switch_named(name: str, config: str | None, *, to: Literal["on", "off"], is_dry: bool, as_json: bool) -> None:
+def switch_named(name: str, config: str | None, *, to: Literal["on", "off"], is_dry: bool, json_format: str) -> None:
     """Switch on or off what a name stands for in the configuration. Raises as `change`."""
     path = configuration_to_write(config, os.environ)
     section, owner, tool = owner_of(path, name)
@@ -50,7 +50,7 @@ def switch_named(name: str, config: str | None, *, to: Literal["on", "off"], is_
         What(section, owner, to, tool),
         done=f"{name} is switched {to}",
         is_dry=is_dry,
-        as_json=as_json,
+        json_format=json_format,
     )
 
 
@@ -61,9 +61,11 @@ def change(
     *,
     done: str,
     is_dry: bool,
-    as_json: bool,
+    json_format: str,
 ) -> None:
     """Change the configuration and say what was `done`. Running bridges take it in; a wrong change changes nothing.
+
+    `json_format`: of the document to print; empty: say it for people.
 
     Raises:
         ConfigError: the file, or what it would come to, is wrong, or it cannot be written.
@@ -74,7 +76,7 @@ def change(
     if change.loaded is not None and not is_dry:
         write(change, os.environ)
     heard = [] if is_dry or after == before else _reload_bridges(path)
-    _show(path, before, after, heard, done=done, is_dry=is_dry, as_json=as_json)
+    _show(path, before, after, heard, done=done, is_dry=is_dry, json_format=json_format)
     if not is_dry:
         _require_effect(named, what)
 
@@ -87,16 +89,17 @@ def _show(
     *,
     done: str,
     is_dry: bool,
-    as_json: bool,
+    json_format: str,
 ) -> None:
-    if as_json:
+    if json_format:
         print_json(
+            json_format,
             {
                 "config": str(path),
                 "changed": after != before,
                 "written": after != before and not is_dry,
                 "bridges": heard,
-            }
+            },
         )
         return
     if after == before:
@@ -220,7 +223,7 @@ def add_command(
         What(section, name, "there"),
         done=f"{section}.{name} is there",
         is_dry=is_dry,
-        as_json=as_json,
+        json_format="add/1" if as_json else "",
     )
     return OK
 
@@ -309,7 +312,7 @@ def remove_command(*, name: str, is_dry: bool, config: str | None, as_json: bool
         What(section, owner, "gone"),
         done=f"{name} is out",
         is_dry=is_dry,
-        as_json=as_json,
+        json_format="remove/1" if as_json else "",
     )
     return OK
 
@@ -324,7 +327,7 @@ def enable_command(*, name: str, is_dry: bool, config: str | None, as_json: bool
 
     Running bridges take it in at once.
     """
-    switch_named(name, config, to="on", is_dry=is_dry, as_json=as_json)
+    switch_named(name, config, to="on", is_dry=is_dry, json_format="enable/1" if as_json else "")
     return OK
 
 
@@ -338,5 +341,5 @@ def disable_command(*, name: str, is_dry: bool, config: str | None, as_json: boo
 
     Running bridges take it in at once.
     """
-    switch_named(name, config, to="off", is_dry=is_dry, as_json=as_json)
+    switch_named(name, config, to="off", is_dry=is_dry, json_format="disable/1" if as_json else "")
     return OK

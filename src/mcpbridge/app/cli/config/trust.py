@@ -49,7 +49,7 @@ def trust_command(*, path: str | None, lists: bool, as_json: bool) -> int:
     content = whole_content(loaded.settings, loaded.content)
     store.add(file, content)
     if as_json:
-        print_json({"path": str(file), "trusted": True, "files": sorted(content)})
+        print_json("trust/1", {"path": str(file), "trusted": True, "files": sorted(content)})
         return OK
     print_text(f"trusted {file}")
     print_text(describe_what_runs(loaded))
@@ -64,7 +64,7 @@ def untrust_command(*, path: str | None, as_json: bool) -> int:
     file = _configuration(path)
     was_trusted = TrustStore(os.environ).remove(file)
     if as_json:
-        print_json({"path": str(file), "trusted": False, "was_trusted": was_trusted})
+        print_json("untrust/1", {"path": str(file), "trusted": False, "was_trusted": was_trusted})
     else:
         print_text(f"{file} is trusted no longer" if was_trusted else f"{file} was not trusted")
     return OK
@@ -73,7 +73,7 @@ def untrust_command(*, path: str | None, as_json: bool) -> int:
 def _list(store: TrustStore, *, as_json: bool) -> int:
     found = [{"path": path, "state": _state(path, one), "at": one.at} for path, one in sorted(store.all().items())]
     if as_json:
-        print_json({"trusted": found})
+        print_json("trust-list/1", {"trusted": found})
     elif found:
         print_table(["File", "State", "Trusted at"], [[one["path"], one["state"], one["at"]] for one in found])
     else:

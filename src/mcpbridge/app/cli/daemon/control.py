@@ -51,15 +51,15 @@ def up_command(*, config: str | None, as_json: bool) -> int:
     else:
         loaded = load_trusted(config)  # what is wrong with it is better said here than in the log of a process
         found = ensure_daemon(path, is_found=loaded.is_found)
-    show_started(found, "runs already" if before else "started", as_json=as_json)
+    show_started("up/1", found, "runs already" if before else "started", as_json=as_json)
     return OK
 
 
-def show_started(found: RunningBridge, what: str, *, as_json: bool) -> None:
+def show_started(json_format: str, found: RunningBridge, what: str, *, as_json: bool) -> None:
     """Say which daemon serves now, and where it logs."""
     daemon = found.daemon or {}
     if as_json:
-        print_json({"pid": found.pid, "started": what == "started", "what": what, **daemon})
+        print_json(json_format, {"pid": found.pid, "started": what == "started", "what": what, **daemon})
         return
     print(visible(f"the daemon of {daemon.get('config')} {what}: process {found.pid}"))
     if daemon.get("http"):
@@ -90,7 +90,7 @@ def down_command(*, config: str | None, everything: bool, as_json: bool) -> int:
     found = survey(None).daemons if everything else _running(config_path(config))
     stopped = [one.pid for one in found if end_and_wait(one)]
     if as_json:
-        print_json({"stopped": stopped})
+        print_json("down/1", {"stopped": stopped})
     for one in found if not as_json else ():
         if one.pid in stopped:
             print(visible(f"stopped the daemon of {(one.daemon or {}).get('config')}, process {one.pid}"))
@@ -146,7 +146,7 @@ def restart_command(*, config: str | None, as_json: bool) -> int:
         note(
             f"it is of release {version}, which its service starts; `mcpbridge service install` makes it {__version__}"
         )
-    show_started(found, "started anew" if running else "started", as_json=as_json)
+    show_started("restart/1", found, "started anew" if running else "started", as_json=as_json)
     return OK
 
 
@@ -204,7 +204,7 @@ def reload_command(*, config: str | None, as_json: bool) -> int:
     found = around.bridges
     told = [one.ask("reload", patience=_PATIENCE) for one in found]
     if as_json:
-        print_json({"bridges": told})
+        print_json("reload/1", {"bridges": told})
     else:
         for document in told:
             _show(document)

@@ -16,7 +16,7 @@ import click
 from mcpbridge.app.cli.config.config_path import config_path
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import config_option
-from mcpbridge.app.cli.output import print_text, visible
+from mcpbridge.app.cli.output import print_json_line, print_text, visible
 from mcpbridge.app.cli.running_bridges import daemons, log_of
 from mcpbridge.app.exit_codes import INTERRUPTED, OK, UNREACHABLE
 
@@ -33,7 +33,7 @@ _LONG = ("exception", "stderr")
 @config_option
 @click.option("-f", "--follow", is_flag=True, help="Continue with new lines.")
 @click.option("-n", "--lines", type=click.IntRange(0), default=_LINES, help=f"Lines to begin with (default: {_LINES}).")
-@click.option("--json", "as_json", is_flag=True, help="Show lines as they are: one JSON object each.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each line.")
 def logs_command(*, config: str | None, follow: bool, lines: int, as_json: bool) -> int:
     """Show the log of the daemon of this configuration, also of one that has ended. Exit code 4 if there is none."""
     path = config_path(config)
@@ -48,7 +48,10 @@ def logs_command(*, config: str | None, follow: bool, lines: int, as_json: bool)
                 fail(UNREACHABLE, f"there is no log at {log}", "The daemon of this configuration has never run.")
             found = _from_file(log, lines, follow=follow)
         for line in found:
-            print_text(line if as_json else readable(line))
+            if as_json:
+                print_json_line("logs/1", as_fields(line))
+            else:
+                print_text(readable(line))
             sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED if not follow else OK
@@ -57,15 +60,20 @@ def logs_command(*, config: str | None, follow: bool, lines: int, as_json: bool)
     return OK
 
 
-def readable(line: str) -> str:
-    """A line of the log as people read it; one that is no JSON object as it is."""
+def as_fields(line: str) -> dict[str, Any]:
+    """A line of the log as its fields. One that is no JSON object, such as one of a traceback, is all `event`."""
     try:
         fields: Any = json.loads(line)
     except (ValueError, RecursionError):
+        fields = None
+    return cast("dict[str, Any]", fields) if isinstance(fields, dict) else {"event": line}
+
+
+def readable(line: str) -> str:
+    """A line of the log as people read it; one that is no JSON object as it is."""
+    told = as_fields(line)
+    if told.keys() == {"event"}:
         return line
-    if not isinstance(fields, dict):
-        return line
-    told = cast("dict[str, Any]", fields)
     when = str(told.get("timestamp", ""))
     with suppress(ValueError):
         when = datetime.fromisoformat(when).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -73,7 +73,7 @@ def daemon(arguments: Sequence[str]) -> int:
         redact = Redactor([*loaded.secrets, *filter(None, [admin_token])])
         ending = _run(options, config, loaded, redact, held, supervision, admin_token)
     except (Exception, KeyboardInterrupt) as error:  # the end of the program: what it knows, it says
-        code = report(error, as_json=False, redact=redact)
+        code = report(error, as_json=False, redact=redact, command="daemon")
         if code is None:
             raise
         return code

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,7 +56,10 @@ def service_command() -> None:
 @click.option("--socket", is_flag=True, help="Start it for the first client instead of at login (systemd).")
 @click.option("--print", "prints", is_flag=True, help="Print the files instead of writing them.")
 @_dry_option
-def install(*, config: str | None, name: str, http: str, socket: bool, prints: bool, dry_run: bool) -> int:
+@as_json_option
+def install(
+    *, config: str | None, name: str, http: str, socket: bool, prints: bool, dry_run: bool, as_json: bool
+) -> int:
     """Write the service's files, and start it.
 
     Variables that the configuration names are looked for in the file `environment` beside the user's own servers.toml
@@ -65,46 +69,62 @@ def install(*, config: str | None, name: str, http: str, socket: bool, prints: b
     load_trusted(config)
     if socket and _ON_MAC:
         raise click.UsageError("--socket is for systemd.")
+    if prints and as_json:
+        raise click.UsageError("--print and --json exclude each other.")
     plan = _plan(path, name, http, is_activated=socket)
     if prints:
         for file, content in plan.files.items():
             print(f"# {file}\n{content.decode()}")
         return OK
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+        ended, is_started = _install(path, plan, dry_run=dry_run)
+    if as_json:
+        done = {"dry_run": dry_run, "files": list(map(str, plan.files)), "commands": plan.enable}
+        print_json("service-install/1", {"name": name, **done, "started": is_started, "ended": ended})
+    return OK
+
+
+def _install(path: Path, plan: _Plan, *, dry_run: bool) -> tuple[list[int], bool]:
+    """Write the files and start the service. Returns the daemons that end for it, and whether it was started."""
     for file, content in plan.files.items():
         _say(f"write {file}", dry_run)
         if not dry_run:
             before = file.read_bytes() if file.is_file() else None
             replace_file(file, before, content, private=True)  # a property list has the variables
-    for one in daemons(path):
-        if not (one.daemon or {}).get("is_supervised"):
-            _say(f"let the daemon that runs end (process {one.pid}); its clients go on with the new one", dry_run)
-            if not dry_run:
-                end_and_wait(one, "yield")
-    if not dry_run and not _run_all(plan.enable):
-        note("the files are written; run these where the service manager can be reached:")
+    ending = [one for one in daemons(path) if not (one.daemon or {}).get("is_supervised")]
+    for one in ending:
+        _say(f"let the daemon that runs end (process {one.pid}); its clients go on with the new one", dry_run)
+        if not dry_run:
+            end_and_wait(one, "yield")
+    is_started = not dry_run and _run_all(plan.enable)
+    if not is_started:
+        if not dry_run:
+            note("the files are written; run these where the service manager can be reached:")
         _print_commands(plan.enable)
-    elif dry_run:
-        _print_commands(plan.enable)
-    return OK
+    return [one.pid for one in ending], is_started
 
 
 @service_command.command("uninstall")
 @_name_option
 @_dry_option
-def uninstall(*, name: str, dry_run: bool) -> int:
+@as_json_option
+def uninstall(*, name: str, dry_run: bool, as_json: bool) -> int:
     """Stop the service and remove its files. Exit code 4 if there are none."""
     plan = _plan(Path("/"), name, "", is_activated=True)
     there = [file for file in plan.files if file.exists()]
     if not there:
         fail(UNREACHABLE, f"no service {name!r} is installed", f"Looked for {', '.join(map(str, plan.files))}.")
-    if not dry_run:
-        _run_all(plan.disable)
-    for file in there:
-        _say(f"remove {file}", dry_run)
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():
         if not dry_run:
-            file.unlink()
-    if not dry_run:
-        _run_all(plan.after_removal)
+            _run_all(plan.disable)
+        for file in there:
+            _say(f"remove {file}", dry_run)
+            if not dry_run:
+                file.unlink()
+        if not dry_run:
+            _run_all(plan.after_removal)
+    if as_json:
+        print_json("service-uninstall/1", {"name": name, "dry_run": dry_run, "files": list(map(str, there))})
     return OK
 
 
@@ -120,7 +140,7 @@ def status(*, config: str | None, name: str, as_json: bool) -> int:
     state = _state(name) if files else ""
     if as_json:
         pids = [one.pid for one in running]
-        print_json({"name": name, "files": files, "state": state, "supervised_daemons": pids})
+        print_json("service-status/1", {"name": name, "files": files, "state": state, "supervised_daemons": pids})
         return OK if files else UNREACHABLE
     if not files:
         fail(UNREACHABLE, f"no service {name!r} is installed", "`mcpbridge service install` does that.")

@@ -126,7 +126,7 @@ def _show_all(*, as_json: bool) -> int:
     """Ask every running bridge for its status and show what it answers; returns the exit code."""
     found = ask_all(runtime_directory(os.environ))
     if as_json:
-        print_json({"bridges": found})
+        print_json("status/1", {"bridges": found})
         return _code(found)
     if not found:
         advice = "`mcpbridge up` starts one in the background; a client that has it installed starts one by itself."

@@ -33,7 +33,7 @@ def ui_command(*, config: str | None, no_open: bool, as_json: bool) -> int:
         fail(code, str(answer.get("error") or "the bridge opened no console"), "`mcpbridge logs` may say why.")
     url = str(answer["url"])
     if as_json:
-        print_json({"pid": running.pid, "url": url})
+        print_json("ui/1", {"pid": running.pid, "url": url})
         return OK
     if not no_open and _open(url):
         note("the console opens in your browser; if it does not, this link works once, for a minute:")

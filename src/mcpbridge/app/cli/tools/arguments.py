@@ -10,7 +10,7 @@ from mcpbridge.app.exit_codes import USAGE
 Schema = Mapping[str, Any]
 
 
-def from_json(text: str, option: str = "--json") -> dict[str, Any]:
+def from_json(text: str, option: str = "--args") -> dict[str, Any]:
     """The arguments as one JSON object, given with this option.
 
     Raises:
@@ -27,7 +27,7 @@ def from_json(text: str, option: str = "--json") -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def from_words(words: Sequence[str], schema: Schema, option: str = "--json") -> dict[str, Any]:
+def from_words(words: Sequence[str], schema: Schema, option: str = "--args") -> dict[str, Any]:
     """The arguments given as `key=value`. What the schema calls a string stays text; the rest is JSON if it parses.
 
     Raises:

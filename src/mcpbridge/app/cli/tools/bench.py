@@ -387,7 +387,7 @@ def routing(
                 _fail_without(found, server)
             measured = await bench.measure(found)
         if as_json:
-            print_json(document(measured, with_misses=misses))
+            print_json("bench-routing/1", document(measured, with_misses=misses))
         else:
             show(measured, with_misses=misses)
         return OK

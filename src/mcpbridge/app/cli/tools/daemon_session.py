@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any, NoReturn, cast
 
 from mcpbridge.app.admin.control_client import SILENT, ask
-from mcpbridge.app.cli.failures import CommandFailed, fail, failure_code
+from mcpbridge.app.cli.failures import CommandFailed, fail, failure_code, failure_page
 from mcpbridge.app.cli.output import StatusLine, is_at_terminal, progress, visible
 from mcpbridge.app.cli.tools.session import taken
 from mcpbridge.app.exit_codes import TIMED_OUT, UNREACHABLE
@@ -165,7 +165,11 @@ class DaemonSession:
                     self._hear(message, shown)
         if "error" in message:
             error = message["error"]
-            fail(failure_code(error.get("data")), visible(str(error.get("message"))))
+            fail(
+                failure_code(error.get("data")),
+                visible(str(error.get("message"))),
+                page=failure_page(error.get("data")),
+            )
         return message["result"]
 
     def _hear(self, message: Mapping[str, Any], shown: StatusLine) -> None:

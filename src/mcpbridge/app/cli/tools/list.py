@@ -57,7 +57,7 @@ def list_command(
         shown = {"kinds": kinds or ["tools"], "server": server or "", "whole": as_json}
         lists = (await session.ask("list", project=session.project, **shown))["lists"]
         if as_json:
-            print_json(lists)
+            print_json("list/1", lists)
         else:
             _print(lists)
         return OK
@@ -67,7 +67,7 @@ def list_command(
 
 def _print_found(found: list[Mapping[str, Any]], *, as_json: bool) -> None:
     if as_json:
-        print_json({"tools": found})
+        print_json("list-query/1", {"tools": found})
     elif found:
         rows = [
             [one["name"], one["sub_type"], ", ".join(one["tags"]), first_line(one["description"], _WIDTH)]

@@ -13,7 +13,7 @@ from mcpbridge.app.cli import bridge_session
 from mcpbridge.app.cli.config.config_path import config_path
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, config_option
-from mcpbridge.app.cli.output import note, print_json, print_text, visible
+from mcpbridge.app.cli.output import note, print_json, print_json_value, print_text, visible
 from mcpbridge.app.cli.running_bridges import survey
 from mcpbridge.app.cli.tools.arguments import from_json, from_words
 from mcpbridge.app.exit_codes import OK, TIMED_OUT, TOOL_ERROR, UNREACHABLE, USAGE
@@ -69,7 +69,7 @@ def manage_command(
         return _show([_whole(document) for document in told], as_json=as_json)
     if around.silent:  # one of them may be who has to do it
         if as_json:
-            print_json({"ok": False, "bridges": []})
+            print_json("manage/1", {"ok": False, "bridges": []})
         return TIMED_OUT
 
     async def alone(loaded: Loaded, redact: Redactor) -> int:
@@ -94,7 +94,7 @@ def _whole(document: Document) -> Document:
 def _show(told: Sequence[Document], *, as_json: bool) -> int:
     failed = [document for document in told if "error" in document]
     if as_json:
-        print_json({"ok": not failed, "bridges": list(map(dict, told))})
+        print_json("manage/1", {"ok": not failed, "bridges": list(map(dict, told))})
     else:
         for document in told:
             _print(document, who=f"process {document.get('pid')}: " if len(told) > 1 else "")
@@ -111,6 +111,6 @@ def _print(document: Mapping[str, Any], *, who: str) -> None:
     if isinstance(result, str):
         print_text(result)
     elif result is not None:
-        print_json(result)
+        print_json_value(result)
     elif not who:
         print_text("done")

@@ -57,7 +57,7 @@ def search_command(
         )
         if as_json:
             told = {"query": query, "fits": found["fits"], "tools": found["tools"]}
-            print_json(told if found["fits"] else {**told, "nearest": found["nearest"]})
+            print_json("search/1", told if found["fits"] else {**told, "nearest": found["nearest"]})
         else:
             print_text(found["text"])
             for line in _explained(found.get("nearest") or found["tools"]) if explains else ():

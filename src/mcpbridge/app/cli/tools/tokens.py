@@ -45,7 +45,7 @@ def tokens_command(
         tools = costs["tools"][: most or 0]
         if as_json:
             document = {key: costs[key] for key in ("tokenizer", "servers", "total", "search")}
-            print_json(document if most is None else {**document, "tools": tools})
+            print_json("tokens/1", document if most is None else {**document, "tools": tools})
         else:
             _show(costs, tools, is_most=most is not None)
         return OK

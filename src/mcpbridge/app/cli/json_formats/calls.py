@@ -1,0 +1,378 @@
+"""Documents about calls: what was called and counted, what waits for approval, and which results are kept."""
+
+from typing import Annotated, Any, NotRequired, TypedDict
+
+from mcpbridge.app.cli.json_formats.shared import BridgeAnswer
+
+
+class ToolStats(TypedDict):
+    """Calls of a tool, or requests of a method that calls none, since the bridge started."""
+
+    server: str
+    """The server."""
+    tool: str
+    """`server/tool`; empty for other methods."""
+    method: str
+    """The method of MCP."""
+    calls: int
+    """Calls."""
+    errors: int
+    """Calls that failed."""
+    outcomes: dict[str, int]
+    """Calls by how they went."""
+    refused: dict[str, int]
+    """Refused calls, by the error's name."""
+    failed: dict[str, int]
+    """Failed calls, by the error's name."""
+    approvals: dict[str, int]
+    """Answers of people."""
+    latency: dict[str, float]
+    """Seconds at the percentiles `p50`, `p95` and `p99`, estimated."""
+    seconds: float
+    """Seconds that the calls took, together."""
+    server_seconds: float
+    """Seconds of them at the server."""
+    bytes_in: int
+    """Bytes of arguments."""
+    bytes_out: int
+    """Bytes of results."""
+    tokens_in_estimated: int
+    """Tokens of arguments."""
+    tokens_out_estimated: int
+    """Tokens of results."""
+    retries: int
+    """Calls that were tried again."""
+    cache_hits: int
+    """Calls that the cache has answered."""
+    coerced: int
+    """Calls whose arguments were corrected."""
+    rewritten: dict[str, int]
+    """Calls whose result was shortened, by the form that it got, such as `preview`."""
+    rewritten_tokens_estimated: dict[str, int]
+    """Tokens of those results: what `came`, was `shown` and is `stored`."""
+
+
+class BridgeStats(BridgeAnswer):
+    """What one bridge has counted. One that does not answer has `error` and `code`."""
+
+    tools: NotRequired[list[ToolStats]]
+    """The most called first."""
+
+
+class TokenSums(TypedDict):
+    """Tokens of results. All are estimates."""
+
+    calls: int
+    """Calls with a result."""
+    rewritten: int
+    """Calls whose result was shortened."""
+    came: int
+    """Tokens that servers sent."""
+    shown: int
+    """Tokens that clients got."""
+    stored: int
+    """Tokens that are kept."""
+    recalled: int
+    """Tokens that clients asked for later."""
+    saved: int
+    """Tokens that clients never got."""
+    saved_share: float
+    """Their share of what servers sent, from 0 to 1."""
+
+
+class TokenRow(TokenSums):
+    """Tokens of a day, server, tool or client; of these it has the fields that `by` names."""
+
+    day: NotRequired[str]
+    """The day (UTC)."""
+    server: NotRequired[str]
+    """The server."""
+    tool: NotRequired[str]
+    """`server/tool`."""
+    client: NotRequired[str]
+    """The client."""
+
+
+class TokenReport(TypedDict):
+    """Tokens of the last days."""
+
+    days: int
+    """How many days."""
+    by: list[str]
+    """What there is a row for: `day`, `server`, `tool`, `client`."""
+    estimated: bool
+    """Always true: tokens are estimated from texts."""
+    rows: list[TokenRow]
+    """Each row."""
+    total: TokenSums
+    """All of them."""
+
+
+class Stats(TypedDict):
+    """Calls of running bridges, and tokens of results."""
+
+    bridges: NotRequired[list[BridgeStats]]
+    """Each bridge that runs; not with `--days` or `--by`."""
+    tokens: TokenReport
+    """Tokens of the last days."""
+
+
+class Digest(TypedDict):
+    """Arguments or a result."""
+
+    size: NotRequired[int]
+    """Bytes."""
+    sha256: str
+    """By which equal ones are recognised."""
+    tokens: NotRequired[int]
+    """Tokens of a result as the client got it."""
+    content: NotRequired[str]
+    """With `--content`, if it was kept."""
+
+
+class Asked(TypedDict):
+    """The arguments of a call as the client sent them."""
+
+    size: int
+    """Bytes."""
+    content: NotRequired[str]
+    """With `--content`, if they were kept."""
+
+
+class Original(TypedDict):
+    """A result as the server sent it."""
+
+    size: NotRequired[int]
+    """Bytes."""
+    tokens: NotRequired[int]
+    """Tokens."""
+    handle: NotRequired[str]
+    """The handle under which it is kept."""
+
+
+class LoggedCall(TypedDict):
+    """A call, or another request. There is one such object on each line."""
+
+    id: NotRequired[int]
+    """Its number; a call that is running has none."""
+    uid: NotRequired[str]
+    """Its name in every log."""
+    parent: NotRequired[str]
+    """The `uid` of the call that made this one."""
+    at: str
+    """When it began, as an ISO time."""
+    seconds: NotRequired[float]
+    """How long it took."""
+    method: str
+    """The method of MCP."""
+    server: str
+    """The server."""
+    tool: str
+    """`server/tool`, or what else was asked for."""
+    client: str
+    """The client; empty if it has no name."""
+    principal: NotRequired[str]
+    """The user, if it is not the local one."""
+    session: NotRequired[str]
+    """The session of the client."""
+    run: NotRequired[str]
+    """The program (`run_code`) that made the call."""
+    revision: NotRequired[str]
+    """The revision of MCP that the client speaks."""
+    outcome: str
+    """`ok`, `tool_error`, `refused`, `failed`, `cancelled`, `asked`, `running` or `interrupted`."""
+    error: NotRequired[str]
+    """The error's name, or its text."""
+    arguments: Digest
+    """Its arguments."""
+    asked: NotRequired[Asked]
+    """Its arguments as the client sent them, if the bridge has changed them."""
+    result: NotRequired[Digest]
+    """Its result, if it has ended."""
+    original: NotRequired[Original]
+    """Its result as the server sent it, if the bridge has shortened it."""
+    stages: NotRequired[Any]
+    """What each stage of the call took."""
+    facts: NotRequired[dict[str, Any]]
+    """What happened on the way."""
+
+
+class LoggedEvent(TypedDict):
+    """What `log --events` prints: what became of an approval, one such object on each line."""
+
+    id: int
+    """Its number."""
+    at: str
+    """When, as an ISO time."""
+    event: str
+    """What happened."""
+    tool: NotRequired[str]
+    """The tool."""
+    client: NotRequired[str]
+    """The client that wanted to call it."""
+    principal: NotRequired[str]
+    """The user, if it is not the local one."""
+    session: NotRequired[str]
+    """The session of the client."""
+    who: NotRequired[str]
+    """Who did it."""
+    detail: NotRequired[str]
+    """More about it."""
+    arguments: NotRequired[Digest]
+    """The arguments that it is about."""
+    facts: NotRequired[dict[str, Any]]
+    """What else is known."""
+
+
+class Approval(TypedDict):
+    """A call that waits for a person."""
+
+    id: str
+    """What `approve` and `deny` take."""
+    server: str
+    """The server."""
+    tool: str
+    """`server/tool`."""
+    arguments: str
+    """The arguments as people read them."""
+    arguments_line: str
+    """Their beginning, on one line."""
+    arguments_bytes: int
+    """Their size."""
+    arguments_sha256: str
+    """By which equal ones are recognised."""
+    reason: str
+    """Why a person has to agree."""
+    asked: int
+    """How often the same call was made, this time included."""
+    principal: str
+    """The user; empty: the local one."""
+    client: str
+    """The client."""
+    since: float
+    """When it began to wait, in seconds since 1970."""
+    until: float
+    """Until when an answer counts."""
+    waiting: bool
+    """Whether the call still waits. If not, it passes when it is made again."""
+    here: bool
+    """Whether it waits in the bridge that says so."""
+
+
+class Approvals(TypedDict):
+    """The calls that wait for approval."""
+
+    approvals: list[Approval]
+    """The oldest first."""
+
+
+_Scope = TypedDict(
+    "_Scope", {"for": Annotated[str | None, "`once`, or `session`: the same call passes again; null: it was denied."]}
+)
+
+
+class Decided(Approval, _Scope):
+    """A call that was answered."""
+
+    decision: str
+    """`approve` or `deny`."""
+    by: str
+    """Who answered."""
+
+
+class KeptResult(TypedDict):
+    """A large result that is kept."""
+
+    handle: str
+    """What `results show` and `recall` take."""
+    at: str
+    """When, as an ISO time."""
+    tool: str
+    """`server/tool`."""
+    arguments: str
+    """The beginning of the arguments."""
+    outcome: str
+    """`ok` or `error`."""
+    kind: str
+    """What it is: `json`, `text` and so on."""
+    headline: str
+    """A line about it."""
+    chars: int
+    """Characters of its text."""
+    client: str
+    """The client that made the call."""
+
+
+class Results(TypedDict):
+    """The results that are kept."""
+
+    results: list[KeptResult]
+    """The newest first."""
+
+
+class ResultShown(KeptResult):
+    """A result that is kept, with what was asked for of it."""
+
+    text: NotRequired[str]
+    """Its text."""
+    result: NotRequired[Any]
+    """With `--raw`: the result of the call, as the server sent it."""
+    preview: NotRequired[str]
+    """With `--preview N`: its preview."""
+
+
+class ResultsForgotten(TypedDict):
+    """The results that are forgotten."""
+
+    forgotten: list[str]
+    """Their handles."""
+
+
+class CachedTool(TypedDict):
+    """What the cache has of a tool."""
+
+    tool: str
+    """`server/tool`."""
+    entries: int
+    """Results that are kept."""
+    bytes: int
+    """Their size."""
+    hits: int
+    """Calls that it has answered."""
+    misses: int
+    """Calls that it could not answer."""
+    shared: int
+    """Calls that got the answer of one that was under way."""
+
+
+class BridgeCache(BridgeAnswer):
+    """The cache of one bridge."""
+
+    entries: int
+    """Results that are kept."""
+    bytes: int
+    """Their size."""
+    max_bytes: int
+    """The size that they may have."""
+    hits: int
+    """Calls that it has answered."""
+    misses: int
+    """Calls that it could not answer."""
+    shared: int
+    """Calls that got the answer of one that was under way."""
+    tools: list[CachedTool]
+    """Each tool with `cache`."""
+
+
+class Cache(TypedDict):
+    """The caches of the bridges that run."""
+
+    bridges: list[BridgeCache]
+    """Each of them."""
+
+
+class CacheCleared(TypedDict):
+    """What was forgotten."""
+
+    cleared: int
+    """How many results."""

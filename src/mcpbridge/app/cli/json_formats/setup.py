@@ -1,0 +1,178 @@
+"""Documents about setting up: servers that are taken over, clients' files, trust, and tokens."""
+
+from typing import Annotated, NotRequired, TypedDict
+
+
+class ImportedServer(TypedDict):
+    """A server that a client has, and what became of it."""
+
+    client: str
+    """The client; empty: the file is of no client."""
+    scope: str
+    """`user`, `local` or `project`."""
+    file: str
+    """The file that has it."""
+    line: int | None
+    """Its line; null if that is not known."""
+    server: str
+    """Its name there."""
+    became: str
+    """`new`, `replaced`, `there`, `kept`, `same`, `bridge` or `left-out`."""
+    name: str | None
+    """Its name in servers.toml; null if it is not taken over."""
+    why: str
+    """More about it."""
+    left_out: list[str]
+    """Keys that are not taken over."""
+    notes: list[str]
+    """What was assumed."""
+
+
+_Place = TypedDict(
+    "_Place",
+    {"in": Annotated[str, "Where it is now: `env` (set the variable), `file` (a private one) or `keep` (as it was)."]},
+)
+
+
+class ImportedSecret(_Place):
+    """A secret that was found."""
+
+    name: str
+    """The variable in its place."""
+    servers: list[str]
+    """Servers that need it."""
+    set: bool
+    """Whether the variable is set."""
+
+
+class ImportProblem(TypedDict):
+    """What is wrong with a file."""
+
+    file: str
+    """The file."""
+    client: str
+    """The client; empty: the file is of no client."""
+    message: str
+    """What is wrong."""
+    error: bool
+    """Whether the file cannot be read."""
+
+
+class TakenOver(TypedDict):
+    """Servers that are taken over."""
+
+    config: str
+    """The file that gets them."""
+    written: bool
+    """Whether it was written."""
+    backup: str | None
+    """Where the file before is kept; null if there was none."""
+    servers: list[ImportedServer]
+    """Each server that was found."""
+    secrets: list[ImportedSecret]
+    """Each secret that was moved."""
+    unset: dict[str, list[str]]
+    """Variables to set, with the servers that need them."""
+
+
+class Import(TakenOver):
+    """What an import came to."""
+
+    problems: list[ImportProblem]
+    """Files that cannot be read, or have something odd in them."""
+
+
+class ClientChange(TypedDict):
+    """A change of a client's file."""
+
+    client: str
+    """The client, as `install` takes it."""
+    title: str
+    """The client's name."""
+    scope: str
+    """`user`, `local` or `project`."""
+    file: str
+    """The file."""
+    outcome: str
+    """`installed`, `updated`, `unchanged`, `removed`, `restored` or `absent`."""
+    changed: bool
+    """Whether its text changes."""
+    backup: str | None
+    """Where the file before is kept."""
+    notes: list[str]
+    """What to know about it."""
+    diff: str
+    """The lines that change."""
+
+
+class ClientChanges(TypedDict):
+    """Changes of clients' files."""
+
+    dry_run: bool
+    """Whether nothing was done."""
+    changes: list[ClientChange]
+    """Each file."""
+    next: list[str]
+    """What to do next."""
+
+
+class Init(TakenOver):
+    """What the set-up came to."""
+
+    changes: list[ClientChange]
+    """Each client's file."""
+    next: list[str]
+    """What to do next."""
+
+
+class Trusted(TypedDict):
+    """A configuration that is trusted now."""
+
+    path: str
+    """The file."""
+    trusted: bool
+    """Always true."""
+    files: list[str]
+    """All files that the decision is about."""
+
+
+class Untrusted(TypedDict):
+    """A configuration that is not trusted any more."""
+
+    path: str
+    """The file."""
+    trusted: bool
+    """Always false."""
+    was_trusted: bool
+    """Whether it was trusted before."""
+
+
+class TrustedFile(TypedDict):
+    """A configuration that was trusted."""
+
+    path: str
+    """The file."""
+    state: str
+    """`trusted`, `changed` or `gone`."""
+    at: str
+    """When it was trusted, as an ISO time."""
+
+
+class TrustList(TypedDict):
+    """What `trust --list` prints: the configurations that were trusted."""
+
+    trusted: list[TrustedFile]
+    """Each of them."""
+
+
+class Token(TypedDict):
+    """A new bearer token."""
+
+    name: str
+    """Whose it is."""
+    token: str
+    """The token. It is shown this once."""
+    sha256: str
+    """What belongs into the configuration."""
+    admin: NotRequired[bool]
+    """True if its holder may administer the bridge."""
