@@ -54,7 +54,10 @@ class ScriptedCore:
     def open(self, client: Client) -> None:
         self.clients.append(client)
 
-    def close(self, client: Client) -> None:
+    def introduced(self, client: Client, revision: str) -> None:
+        pass
+
+    def close(self, client: Client, why: str = "") -> None:
         self.closed.append(client)
 
     def notification(self, client: Client, frame: Frame) -> None:

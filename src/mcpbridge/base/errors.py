@@ -274,6 +274,15 @@ class UpstreamTimeout(UpstreamError, TimeoutError):
         self.seconds = seconds
 
 
+class CallCancelled(UpstreamError):
+    """A person who looks after the bridge cancelled the call while it ran. The call may have taken effect."""
+
+    advice = "Do not make the call again unless you are asked to; it may have taken effect."
+
+    def __init__(self, upstream: str) -> None:
+        super().__init__(upstream, "a person cancelled this call")
+
+
 class UpstreamGarbled(UpstreamError):
     """An answer came that cannot be read as JSON-RPC. The call probably took effect."""
 

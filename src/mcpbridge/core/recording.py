@@ -22,6 +22,11 @@ def new_uid(at: float) -> int:
     return int(at * 1e6) << UID_BITS | next(_numbers) & (1 << UID_BITS) - 1
 
 
+def uid_text(uid: int) -> str:
+    """How people see the uid of a call: 16 hexadecimal digits."""
+    return f"{uid:016x}"
+
+
 class Recording(Struct, eq=False):
     """One call that is recorded."""
 
@@ -47,7 +52,8 @@ class Recording(Struct, eq=False):
 class RunningCall(Struct, frozen=True):
     """A call under way, as people see it."""
 
-    uid: int
+    uid: str
+    """See `uid_text`."""
     method: str
     server: str
     tool: str
@@ -59,5 +65,5 @@ class RunningCall(Struct, frozen=True):
     seconds: float
     stage: str
     """Where it is; empty if that is not noted."""
-    parent: int = 0
+    parent: str = ""
     """The uid of the call that made it."""

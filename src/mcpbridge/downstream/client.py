@@ -151,6 +151,8 @@ class Client(Struct, eq=False):
     """Modern: where the session of one without a channel is found again."""
     activated: tuple[str, ...] = ()
     """Legacy: ids of tools that its searches found, which it is listed from then on (`expose.activate`)."""
+    front: str = ""
+    """How it came: `stdio`, `http`, `websocket`, `sse`, or `program` for one in this process."""
     cached_session: Session | None = None
     """See `session`; made when somebody asks for it."""
     name: str = ""
@@ -182,7 +184,7 @@ class Client(Struct, eq=False):
                 self.cached_session = self.channel.cached_session or Session(self.principal, self.name)
                 self.channel.cached_session = self.cached_session
             elif self.sessions is not None:
-                self.cached_session = self.sessions.of(self.principal, self.name, self.conversation)
+                self.cached_session = self.sessions.of(self.principal, self.name, self.conversation, by=self)
             else:
                 self.cached_session = Session(self.principal, self.name)
         return self.cached_session

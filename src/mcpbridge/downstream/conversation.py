@@ -15,7 +15,7 @@ from mcpbridge.downstream.client import Answer, Client
 from mcpbridge.downstream.errors import to_answer
 from mcpbridge.downstream.revisions.request_meta import ENVELOPE, modern_client, reads_as_modern
 from mcpbridge.downstream.services import Core
-from mcpbridge.downstream.sessions import make_one_turn
+from mcpbridge.downstream.sessions import BRIDGE_STOPPED, make_one_turn
 from mcpbridge.protocol.batches import Batch, encode_batch
 from mcpbridge.protocol.error_codes import INVALID_REQUEST
 from mcpbridge.protocol.jsonrpc import OBJECT_START, Frame, encode_error, first_byte
@@ -157,7 +157,7 @@ class Conversation:
         """The client is gone: its requests are cancelled, its session is over."""
         self._hears = False
         self.cancel()
-        self._core.close(self._client)
+        self._core.close(self._client, BRIDGE_STOPPED if self._last_words is not None else "its client left")
 
     # -- answering
 
@@ -203,6 +203,7 @@ class Conversation:
         client.view, client.profile_name = session.view, session.profile_name
         if not session.info:
             session.introduce(client.info)  # who is there, for who looks
+            self._core.introduced(session, client.version)
         # Cancelling goes by the channel: the ids of all its requests are of one space.
         return await self._core.answer(client, frame, self._notify, cancel_as=session)
 

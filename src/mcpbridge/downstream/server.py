@@ -14,13 +14,13 @@ from weakref import WeakKeyDictionary
 import msgspec
 from msgspec import Struct
 
-from mcpbridge.base.errors import BadRequest, BridgeError
+from mcpbridge.base.errors import BadRequest, BridgeError, CallCancelled
 from mcpbridge.base.log import get_logger
 from mcpbridge.catalog.definitions.check import KINDS
 from mcpbridge.catalog.listing.profiles import Scope
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import Snapshot
-from mcpbridge.core.context import NOWHERE, BridgeContext
+from mcpbridge.core.context import NOWHERE, BridgeContext, Session
 from mcpbridge.core.model import OWN, Call, CallHandler
 from mcpbridge.downstream.client import Answer, Client, Notify
 from mcpbridge.downstream.elicitation.parking import Parking
@@ -38,6 +38,7 @@ from mcpbridge.downstream.requests.lists import Listing
 from mcpbridge.downstream.requests.result_resources import ResultResources
 from mcpbridge.downstream.requests.timeouts import CallTimeouts, says_timeout
 from mcpbridge.downstream.requests.unknown_methods import UnknownMethods
+from mcpbridge.downstream.session_events import Note, SessionEvents, ignore
 from mcpbridge.downstream.sessions import Sessions
 from mcpbridge.downstream.settings import AskingSettings
 from mcpbridge.downstream.tasks.session_tasks import LegacyTasks
@@ -82,12 +83,14 @@ class Server:
         works_on: Callable[[Call], bool] | None = None,
         missing: Callable[[str], BridgeError | None] = lambda name: None,
         on_unknown: Callable[[Client], None] = ignore_client,
+        note: Note = ignore,
     ) -> None:
         """What it answers with. `around`: what is the same for all calls.
 
         `works_on`: whether somebody has a call; None: whether a server has it. `missing`: see `NameLookup`.
-        `on_unknown`: see `Calls`.
+        `on_unknown`: see `Calls`. `note`: hears of the sessions of clients.
         """
+        self._session_events = SessionEvents(note)
         self._on_unknown = on_unknown
         self._catalog, self._pool, self._plan, self._around = catalog, pool, plan, around
         self._sealer = Sealer(service.asking.state_key or "")
@@ -99,7 +102,12 @@ class Server:
         self._running: dict[Client, dict[bytes, asyncio.Task[Any]]] = {}
         self._withdrawn: WeakKeyDictionary[asyncio.Task[Any], Client] = WeakKeyDictionary()
         """Tasks that were cancelled since a client withdrew its request, and that client."""
-        self.sessions = Sessions()
+        self._stopped: WeakKeyDictionary[asyncio.Task[Any], Call] = WeakKeyDictionary()
+        """Tasks that were cancelled since a person stopped a call, and that call."""
+        self.sessions = Sessions(
+            on_begin=self._session_began,
+            on_end=lambda session, why: self._session_events.ended(session, session.client, why),
+        )
         """What lasts over the requests of modern clients without a channel."""
         self.listeners = Listeners(around.redact)
         self.news = UpstreamNotifications(
@@ -183,6 +191,8 @@ class Server:
             **self._watching.legacy,
             **self._session_tasks.legacy,
             **opening.legacy,
+            "initialize": partial(self._initialize, opening.legacy["initialize"]),
+            "tools/list": (list_tools := partial(self._list_tools, both["tools/list"])),
             "ping": self._ping,
             "logging/setLevel": self._set_level,
         }
@@ -191,6 +201,7 @@ class Server:
             **self._watching.modern,
             **self._tasks.modern,
             **opening.modern,
+            "tools/list": list_tools,
         }
         self._unknown = UnknownMethods(pool, delivery, {*self._legacy, *self._modern})
 
@@ -218,8 +229,16 @@ class Server:
         self.listeners.clients.add(client)
         self._spread_log_level()
 
-    def close(self, client: Client) -> None:
-        """A client is gone: what it has under way is cancelled upstream, its subscriptions are dropped."""
+    def introduced(self, client: Client, revision: str) -> None:
+        """A client of a channel says who it is with its first modern request, which is of this revision."""
+        self._session_events.began(client, client.session, revision=revision)
+
+    def close(self, client: Client, why: str = "") -> None:
+        """A client is gone: what it has under way is cancelled upstream, its subscriptions are dropped.
+
+        `why`: in a few words.
+        """
+        self._session_events.ended(client.cached_session, client.name, why)
         self.listeners.clients.discard(client)
         for task in list(self._running.pop(client, {}).values()):
             task.cancel()
@@ -274,6 +293,14 @@ class Server:
                 return Answer(encode_large_response(id_, result))
             return Answer(encode_response(id_, result))
         except asyncio.CancelledError:
+            if (stopped := self._stopped.get(task)) is not None and stopped.caller is client:
+                del self._stopped[task]
+                if task.uncancel() > before:
+                    raise
+                if task in self._timeouts.given_up:
+                    return Answer(b"")  # nobody waits for it
+                cancelled = CallCancelled(stopped.upstream)
+                return to_answer(cancelled, id_, frame.method, modern=client.modern, redact=self._around.redact)
             if self._withdrawn.get(task) is not owner:  # or a hook of the withdrawn one asks, in its task
                 raise
             del self._withdrawn[task]
@@ -306,6 +333,23 @@ class Server:
             client.project, client.project_again_at = None, 0.0
             for upstream in used:
                 upstream.roots_changed()
+
+    @property
+    def running_calls(self) -> Collection[Call]:
+        """The calls of tools that are being answered."""
+        return self._timeouts.calls.values()
+
+    def stop_call(self, call: Call) -> bool:
+        """Cancel a call that is being answered: its client gets an error that says that a person did so.
+
+        False: it is not, any more.
+        """
+        for task, running in self._timeouts.calls.items():
+            if running is call and not task.done() and task not in self._withdrawn:
+                self._stopped[task] = call
+                task.cancel()
+                return True
+        return False
 
     def extra_tools_changed(self, session: str) -> None:
         """A session (its id; empty: each) has other tools of its own: tell whoever listens there."""
@@ -358,6 +402,21 @@ class Server:
         """What this client is listed, by kind, in a few characters each."""
         exposed = self._listing.listed(client)
         return {kind: exposed.listing(kind).digest for kind in KINDS}
+
+    def _session_began(self, session: Session, by: object) -> None:
+        if isinstance(by, Client):
+            self._session_events.began(by, session)
+
+    async def _initialize(self, opens: Handler, client: Client, frame: Frame, notify: Notify) -> Payload:
+        answer = await opens(client, frame, notify)
+        self._session_events.began(client, client.session)
+        return answer
+
+    async def _list_tools(self, lists: Handler, client: Client, frame: Frame, notify: Notify) -> Payload:
+        answer = await lists(client, frame, notify)
+        if self._session_events.is_heard:
+            self._session_events.listed(client, len(self._listing.listed(client).tools.entries))
+        return answer
 
     async def _ping(self, client: Client, frame: Frame, notify: Notify) -> bytes:
         return EMPTY

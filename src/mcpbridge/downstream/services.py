@@ -29,8 +29,12 @@ class Core(Protocol):
         """A legacy session begins."""
         ...
 
-    def close(self, client: Client) -> None:
-        """A legacy session ends; what it started is cancelled."""
+    def introduced(self, client: Client, revision: str) -> None:
+        """A client of a channel says who it is with its first modern request, which is of this revision."""
+        ...
+
+    def close(self, client: Client, why: str = "") -> None:
+        """A legacy session, or a channel, ends; what it started is cancelled. `why`: in a few words."""
         ...
 
     async def answer(self, client: Client, frame: Frame, notify: Notify, *, cancel_as: Client | None = None) -> Answer:

@@ -22,6 +22,9 @@ from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.protocol.meta import TURN
 
+BRIDGE_STOPPED = "the bridge stopped"
+"""Why a session of a client ended."""
+
 _PLACES = 10_000
 """Sessions that are kept."""
 _IDLE = 3600.0
@@ -45,8 +48,18 @@ class Sessions:
     and of each principal.
     """
 
-    def __init__(self, *, places: int = _PLACES, idle: float = _IDLE, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        *,
+        places: int = _PLACES,
+        idle: float = _IDLE,
+        clock: Callable[[], float] = monotonic,
+        on_begin: Callable[[Session, object], object] = lambda session, by: None,
+        on_end: Callable[[Session, str], object] = lambda session, why: None,
+    ) -> None:
+        """`on_begin` hears of each new session and whose request began it, `on_end` which one is over, and why."""
         self._places, self._idle, self._clock = places, idle, clock
+        self._on_begin, self._on_end = on_begin, on_end
         self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
         """Those used longest ago first."""
         self._own: dict[str, OrderedDict[_Key, None]] = {}
@@ -58,8 +71,8 @@ class Sessions:
     def __repr__(self) -> str:
         return f"<Sessions: {len(self._entries)} of {self._places}, {len(self._own)} principals>"
 
-    def of(self, principal: str, client: str = "", conversation: str = "") -> Session:
-        """The session of these, the same object as long as it is in use."""
+    def of(self, principal: str, client: str = "", conversation: str = "", *, by: object = None) -> Session:
+        """The session of these, the same object as long as it is in use. `by`: for `on_begin`."""
         now = self._clock()
         key = principal, client, conversation
         entry = self._entries.get(key)
@@ -69,12 +82,13 @@ class Sessions:
             self._own[principal].move_to_end(key)
             return entry.session
         if entry is not None:
-            self._drop(key)
+            self._drop(key, "unused for too long")
         if len(self._entries) >= self._places:
-            self._drop(self._least_wanted(principal, now))
+            self._drop(self._least_wanted(principal, now), "others needed its place")
         session = Session(principal, client)
         self._entries[key] = _Entry(session, now)
         self._own.setdefault(principal, OrderedDict())[key] = None
+        self._on_begin(session, by)
         return session
 
     def _least_wanted(self, principal: str, now: float) -> _Key:
@@ -84,7 +98,8 @@ class Sessions:
             return oldest
         return next(iter(self._own[principal]))
 
-    def _drop(self, key: _Key) -> None:
+    def _drop(self, key: _Key, why: str) -> None:
+        self._on_end(self._entries[key].session, why)
         del self._entries[key]
         own = self._own[key[0]]
         del own[key]

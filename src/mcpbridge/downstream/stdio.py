@@ -181,7 +181,7 @@ async def serve_stdio(
     `view`, `profile`, `project`: see `view`, `profile_name` and `started_in` of `Client`. `head`: what was read from
     `in_fd` already.
     """
-    client = Client(view=view, profile_name=profile, started_in=project)
+    client = Client(view=view, profile_name=profile, started_in=project, front="stdio")
     channel = LineChannel(core, client, in_fd=in_fd, out_fd=out_fd, max_frame=max_frame)
     try:
         if head:

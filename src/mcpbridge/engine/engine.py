@@ -31,10 +31,12 @@ from mcpbridge.downstream.requests.session_tools import Resolve
 from mcpbridge.downstream.server import Server
 from mcpbridge.engine.generation import SharedState, build, identity_of, servers_of
 from mcpbridge.engine.health_checks import HealthChecks
+from mcpbridge.engine.history import History
 from mcpbridge.engine.leases import Leases
 from mcpbridge.engine.registry.registry import Registry
 from mcpbridge.engine.reload import Reloading
 from mcpbridge.engine.requests import ProgramRequests
+from mcpbridge.engine.running_calls import RunningCalls
 from mcpbridge.engine.status import EngineStatus
 from mcpbridge.engine.wiring.builtin import BuiltinTools, builtin_context
 from mcpbridge.engine.wiring.pipeline import CallState, PipelineContext
@@ -74,7 +76,7 @@ _OF_PROGRAMS, _ROOM = ("artifact", "context", "finished"), 64 * 1024**2
 """What tools and runs of programs keep, and bytes of each kind: what is used least makes room."""
 
 
-class Engine(Reloading, ProgramRequests, EngineStatus):
+class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
     """One bridge, running: `async with Bridge(settings) as bridge`. Leaving ends every upstream and its processes."""
 
     def __init__(
@@ -147,6 +149,8 @@ class Engine(Reloading, ProgramRequests, EngineStatus):
         self._mode: RunMode = mode
         self.recorder = Recorder(self.audit, self.events, recorded(settings.call_log, settings.store, mode))
         """Which calls are."""
+        self.history = History(self.audit, self.recorder, self.metrics, self.events)
+        """What else the call log keeps."""
         self._flights = AuthTasks()
         around = AuthContext(
             secrets or SealedFiles(),
@@ -209,7 +213,12 @@ class Engine(Reloading, ProgramRequests, EngineStatus):
         async with AsyncExitStack() as stack:
             if self._cassette is not None:
                 stack.enter_context(self._cassette.running())  # ends last: what ends says its last words
-            for part in (self._closing_store(), self._flights.running(), self.leases.running()):
+            for part in (
+                self._closing_store(),
+                self.history.running(),
+                self._flights.running(),
+                self.leases.running(),
+            ):
                 await stack.enter_async_context(part)
             await self._generation.lease.begin()
             # Nothing waits from here on: a client that is there already is heard before servers are talked to, which
@@ -223,11 +232,12 @@ class Engine(Reloading, ProgramRequests, EngineStatus):
             ):
                 await stack.enter_async_context(part)
             self._background.spawn(self._load_registry())
-            if self.call_log is not None:
+            if self.recorder.recorded.grade == "all":
                 self.audit.recover()
             try:
                 yield self
             finally:
+                self.history.end()
                 self._shared.calls.end()
                 self.server.end()
                 self.events.end()
@@ -238,7 +248,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus):
         identity = identity_of(settings)
         cache = DefinitionCache(self._manifest.aside, self._manifest.put_aside) if self._manifest is not None else None
         self.catalog = Catalog({}, SnapshotBuilder(cache=cache))
-        self._upstream_events = UpstreamEvents(self.catalog)
+        self._upstream_events = UpstreamEvents(self.catalog, self.history.note)
         self.pool = Pool(
             servers_of(settings),
             self._make_transport,
@@ -305,6 +315,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus):
             works_on=lambda call: self.pool.works_on(call) or self._serving.works_on(call),
             missing=lambda name: self.backends.why_missing(name) or builtins.why_missing(name),
             on_unknown=lambda client: self.metrics.refused_unknown(client.name),
+            note=self.history.note,
         )
         self._upstream_events.begin(self.server.news, calls.cache, self.startup, lambda: self._generation.unmatched)
         self._generation.take_effect(self._shared)

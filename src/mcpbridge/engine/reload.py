@@ -94,7 +94,7 @@ class Reloading(EngineState):
             self._upstream_events.forget(name)
         self._expect_project()
         self.server.servers_changed()
-        return Reloaded(
+        done = Reloaded(
             changed.added,
             changed.removed,
             changed.replaced,
@@ -102,6 +102,9 @@ class Reloading(EngineState):
             changed_sections(before.settings, effective),
             needs_restart,
         )
+        if done:
+            self.history.note("config.reloaded", done.to_json())
+        return done
 
     async def _built(self, settings: Settings) -> Generation:
         """A generation that could take effect at once."""

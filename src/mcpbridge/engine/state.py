@@ -16,6 +16,7 @@ from mcpbridge.downstream.elicitation.program import Program
 from mcpbridge.downstream.server import Server
 from mcpbridge.engine.generation import Generation, SharedState
 from mcpbridge.engine.health_checks import HealthChecks
+from mcpbridge.engine.history import History
 from mcpbridge.engine.leases import Leases
 from mcpbridge.engine.registry.registry import Registry
 from mcpbridge.engine.wiring.builtin import BuiltinTools
@@ -57,6 +58,8 @@ class EngineState:
     """Where approvals are written down, and calls if they are."""
     recorder: Recorder
     """Which calls are."""
+    history: History
+    """What else the call log keeps: what happens, and what is counted."""
     registry: Registry
     """Servers and tools that come, change and go while the bridge runs."""
     server: Server

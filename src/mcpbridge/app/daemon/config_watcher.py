@@ -166,6 +166,7 @@ class Reloading:
             told["line"] = line.partition(":")[0]
         told["at"] = datetime.now(UTC).isoformat(timespec="seconds")
         self._bridge.config_error = told
+        self._bridge.history.note("config.refused", {"detail": told["message"], "file": told["file"]})
         log.error("the configuration has an error; the previous one stays in effect", reason=told["message"])
         return told
 

@@ -215,7 +215,8 @@ class SocketFront:
         return b"", b""
 
     async def _converse(self, descriptor: int, hello: Hello, head: bytes) -> None:
-        client = Client(view=hello.server, profile_name=hello.profile, started_in=project_uri(hello.project))
+        project = project_uri(hello.project)
+        client = Client(view=hello.server, profile_name=hello.profile, started_in=project, front="stdio")
         channel = LineChannel(
             self._bridge.server, client, in_fd=descriptor, out_fd=descriptor, max_frame=self._max_frame
         )

@@ -239,7 +239,8 @@ class HttpFront:
             endpoint = self._routes.find(path)
             if endpoint.kind != "ws":
                 raise Refused(400, f"No WebSocket is served at {path[:200]}")
-            client = Client(principal, endpoint.view, endpoint.profile, projects=tuple(self._settings.projects))
+            projects = tuple(self._settings.projects)
+            client = Client(principal, endpoint.view, endpoint.profile, projects=projects, front="websocket")
             self._web_sockets().accept(path, raw_headers, transport, client)
         except Refused as refused:
             transport.write(refusal(refused))

@@ -23,7 +23,7 @@ from mcpbridge.downstream.http.event_streams import Request, Stream, Streams, ca
 from mcpbridge.downstream.http.exchange import MERGED, NO_HEADERS, Endpoint, Exchange, Refused
 from mcpbridge.downstream.http.reply import OpenReplies, Reply, ReplyOptions
 from mcpbridge.downstream.services import Core
-from mcpbridge.downstream.sessions import make_one_turn
+from mcpbridge.downstream.sessions import BRIDGE_STOPPED, make_one_turn
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.protocol.batches import MAX_MEMBERS, encode_batch
 from mcpbridge.protocol.error_codes import INVALID_REQUEST
@@ -36,7 +36,9 @@ from mcpbridge.protocol.revisions import BATCHING, LEGACY
 class Session:
     """One legacy client, from `initialize` to its end."""
 
-    __slots__ = ("also_ends", "busy", "client", "endpoint", "id", "is_ended", "last_used", "reply_options", "streams")
+    __slots__ = (
+        *("also_ends", "busy", "client", "endpoint", "id", "is_ended", "last_used", "reply_options", "streams", "why"),
+    )
 
     def __init__(self, id_: bytes, endpoint: Endpoint, client: Client, streams: Streams, now: float) -> None:
         self.id = id_
@@ -47,7 +49,8 @@ class Session:
         self.busy = 0
         """Requests and open streams; a busy session does not expire."""
         self.last_used = now
-        self.is_ended = False
+        self.is_ended, self.why = False, ""
+        """Whether it is over, and why."""
         self.reply_options: ReplyOptions | None = None
         """How its requests are replied to; set once `initialize` has been answered."""
         self.also_ends: Callable[[], None] | None = None
@@ -91,10 +94,15 @@ class Sessions:
             oldest = next((session for session in self._by_id.values() if not session.busy), None)
             if oldest is None:
                 return None
-            self.end(oldest)
+            self.end(oldest, "others needed its place")
         streams = Streams(self._keep, max_event=self._max_event)
         client = Client(
-            principal, endpoint.view, endpoint.profile, push=streams.channel.notify, projects=self._projects
+            principal,
+            endpoint.view,
+            endpoint.profile,
+            push=streams.channel.notify,
+            projects=self._projects,
+            front="http",
         )
         session = Session(secrets.token_hex(16).encode(), endpoint, client, streams, self._clock())
         self._by_id[session.id] = session
@@ -124,11 +132,11 @@ class Sessions:
         if not session.is_ended:
             self.touch(session)
 
-    def end(self, session: Session) -> None:
-        """End a session: its id is unknown from now on, its streams are finished."""
+    def end(self, session: Session, why: str) -> None:
+        """End a session: its id is unknown from now on, its streams are finished. `why`: in a few words."""
         if session.is_ended:
             return
-        session.is_ended = True
+        session.is_ended, session.why = True, why
         del self._by_id[session.id]
         session.streams.finish_all()
         if session.also_ends is not None:
@@ -146,7 +154,7 @@ class Sessions:
             self._sweep.cancel()
             self._sweep = None
         for session in list(self._by_id.values()):
-            self.end(session)
+            self.end(session, BRIDGE_STOPPED)
 
     def expire(self) -> None:
         """End those that were unused for too long, and come back when the next may be."""
@@ -159,7 +167,7 @@ class Sessions:
             if session.last_used + self._idle > now:
                 next_end = session.last_used + self._idle
                 break
-            self.end(session)
+            self.end(session, "unused for too long")
         if self._by_id:
             self._schedule(max(next_end - now, 0.01))
 
@@ -172,6 +180,8 @@ _PRIMED = frozenset({"2025-11-25"})
 _CANCELLED = -32800
 """The code of SDK servers (and of LSP) for a request that was cancelled; MCP itself names none."""
 _RETRY_AFTER = (b"retry-after", b"10")
+
+_LEFT_EARLY = "its client left before it had begun"
 
 Work = Callable[[Notify], Awaitable[Answer]]
 
@@ -255,7 +265,7 @@ class LegacyFront:
         Raises:
             Refused: there is no such session.
         """
-        self.sessions.end(self._session(exchange, b""))
+        self.sessions.end(self._session(exchange, b""), "its client ended it")
         await exchange.send_empty(204)
 
     async def _initialize(self, exchange: Exchange, frame: Frame) -> None:
@@ -278,12 +288,12 @@ class LegacyFront:
         try:
             answer = await reply.run(work)
         except BaseException:
-            self.sessions.end(session)
+            self.sessions.end(session, _LEFT_EARLY)
             raise
         finally:
             self.sessions.leave(session)
         if answer is None or answer.code:
-            self.sessions.end(session)
+            self.sessions.end(session, _LEFT_EARLY)
         else:
             session.reply_options = self._options(session)
 
@@ -331,7 +341,7 @@ class LegacyFront:
     def _session_ended(self, session: Session) -> None:
         over = Refused(404, "This session is over")
         self._underway.withdraw(over, lambda _, owner: owner is session)
-        self._core.close(session.client)
+        self._core.close(session.client, session.why)
 
     def _unheard(self, session: Session, request: Request) -> None:
         if isinstance(request, Frame):

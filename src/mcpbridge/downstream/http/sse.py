@@ -50,6 +50,7 @@ class SseFront:
         if session is None:
             text = f"All {self._settings.max_sessions} sessions are busy (`http.max_sessions`)"
             raise Refused(503, text, headers=((b"retry-after", b"10"),))
+        session.client.front = "sse"
         self._sessions.enter(session)  # the stream: a session that has it does not expire
         stream = Stream(max_waiting=_NO_LIMIT, max_waiting_bytes=_NO_LIMIT)
         session.also_ends = stream.finish
@@ -67,7 +68,7 @@ class SseFront:
             del self._open[session]
             conversation.cancel()
             self._sessions.leave(session)
-            self._sessions.end(session)
+            self._sessions.end(session, "its stream ended")
 
     async def post(self, exchange: Exchange) -> None:
         """Take one message, or a batch, of a session.

@@ -121,6 +121,7 @@ class ModernFront:
             view=exchange.endpoint.view,
             profile_name=exchange.endpoint.profile,
             modern=True,
+            front="http",
             version=meta[PROTOCOL_VERSION],
             info=info,  # pyright: ignore[reportUnknownArgumentType] - keys of decoded JSON are strings
             capabilities=profile,

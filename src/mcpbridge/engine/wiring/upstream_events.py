@@ -1,6 +1,6 @@
 """Pass on events of the upstreams to the parts of a bridge that need them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from msgspec import Raw
 
@@ -18,16 +18,32 @@ from mcpbridge.upstream.supervisor import Upstream
 
 log = get_logger("mcpbridge")
 
+Note = Callable[[str, Mapping[str, object]], object]
+"""Gets the kind of an event, and its facts."""
+
+_EVENTS = {
+    "ready": "server.ready",
+    "retrying": "server.retrying",
+    "failed": "server.failed",
+    "idle": "server.stopped",
+    "stopped": "server.stopped",
+    "unavailable": "server.failed",
+}
+"""What the timeline calls it that a server has come to a state."""
+
 
 class UpstreamEvents:
     """The `Observer` of all upstreams of a bridge. They are made before what it tells of them: see `begin`."""
 
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
+    def __init__(self, catalog: Catalog, note: Note) -> None:
+        """`note` hears of the states of servers, and of their lists."""
+        self._catalog, self._note = catalog, note
         self.settled: set[str] = set()
         """Names of upstreams that were ready or had failed once."""
         self._stood: dict[str, tuple[Upstream, str]] = {}
         """By name, which instance stepped last, and to which state."""
+        self._lists: dict[str, Lists] = {}
+        """By name, what it listed last."""
 
     def begin(
         self, news: UpstreamNotifications, cache: Cache, startup: StartupWait, unmatched: Callable[[], UnmatchedNames]
@@ -38,6 +54,8 @@ class UpstreamEvents:
     def forget(self, name: str) -> None:
         """There is no such upstream any more."""
         self._stood.pop(name, None)
+        if self._lists.pop(name, None) is not None:
+            self._note("server.removed", {"server": name})
 
     def note_unmatched(self, name: str, lists: Lists) -> None:
         """Warn of what the settings in effect say of tools of this upstream that it has not."""
@@ -47,6 +65,7 @@ class UpstreamEvents:
     def offered(self, upstream: Upstream, lists: Lists) -> None:
         """An upstream listed anew."""
         self.note_unmatched(upstream.name, lists)
+        self._note_lists(upstream.name, lists)
         self._cache.offered(upstream.name, lists)
         tools, prompts, resources, templates = (lists.get(kind, ()) for kind in KINDS)
         ttl_ms: dict[Kind, int] = {
@@ -55,6 +74,19 @@ class UpstreamEvents:
         self._catalog.update(Offer(upstream.name, tools, prompts, resources, templates, ttl_ms, upstream.runs_tasks))
         if upstream.listings.is_relisting:
             self._catalog.settle()  # clients hear of it before they get the answer that it was announced in
+
+    def _note_lists(self, name: str, lists: Lists) -> None:
+        """Tell how many definitions came and went since the last list; a changed one counts as both."""
+        before, self._lists[name] = self._lists.get(name), dict(lists)
+        if before is None or before == lists:
+            return
+        changes: dict[str, object] = {}
+        for kind in KINDS:
+            now, then = set(lists.get(kind, ())), set(before.get(kind, ()))
+            if now != then:
+                changes[kind] = {"added": len(now - then), "removed": len(then - now)}
+        if changes:
+            self._note("server.list_changed", {"server": name, **changes})
 
     def resource_updated(self, upstream: Upstream, params: Raw) -> None:
         """A resource of an upstream changed."""
@@ -78,6 +110,8 @@ class UpstreamEvents:
         before, state_before = self._stood.get(upstream.name, (None, ""))
         status = upstream.status
         self._stood[upstream.name] = upstream, status.state
+        if kind := _EVENTS.get(status.state):
+            self._note(kind, {"server": upstream.name, "detail": status.reason})
         is_lost = bool(status.reason) and status.state in ("retrying", "failed", "idle")
         if before is not upstream or is_lost or (status.state == "starting" and state_before == "ready"):
             # What it held in memory is gone. So it is of one that nobody used and that was stopped, but that tells

@@ -36,7 +36,13 @@ class InProcess:
     async def __aenter__(self) -> tuple["_Inbox", "_Outbox"]:
         if self._conversation is not None:
             raise RuntimeError("this connection is open already; each client takes one of its own")
-        client = Client(principal=self._user, view=self._view, profile_name=self._profile, started_in=self._project)
+        client = Client(
+            principal=self._user,
+            view=self._view,
+            profile_name=self._profile,
+            started_in=self._project,
+            front="program",
+        )
         self._inbox = inbox = _Inbox()
         self._conversation = Conversation(self._core, client, send=inbox.take, pending=lambda: inbox.pending)
         return inbox, _Outbox(self._conversation, inbox)

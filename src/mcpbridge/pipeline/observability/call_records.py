@@ -4,7 +4,7 @@ from msgspec import Raw
 
 from mcpbridge.core.context import run_of
 from mcpbridge.core.model import Call
-from mcpbridge.core.recording import RunningCall, new_uid
+from mcpbridge.core.recording import RunningCall, new_uid, uid_text
 from mcpbridge.protocol.body import LARGE
 from mcpbridge.results.token_count import estimated_tokens
 from mcpbridge.storage.call_log.format import CallRecord, Outcome
@@ -79,8 +79,9 @@ def running_call(call: Call, now: float) -> RunningCall | None:
     recorded = call.recorded
     if recorded is None:
         return None
+    parent = parent_of(call)
     return RunningCall(
-        recorded.uid,
+        uid_text(recorded.uid),
         call.method,
         call.upstream,
         call.tool.id if call.tool is not None else call.target,
@@ -90,5 +91,5 @@ def running_call(call: Call, now: float) -> RunningCall | None:
         recorded.at,
         now - recorded.began,
         recorded.stage,
-        parent_of(call),
+        uid_text(parent) if parent else "",
     )

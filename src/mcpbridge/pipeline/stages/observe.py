@@ -159,7 +159,7 @@ class _Observe:
         is_logged: bool,
     ) -> None:
         recorded, recorder = call.recorded, self._recorder
-        if recorded is not None:
+        if recorded is not None and self._is_recorded:
             keeps_content = recorded.keeps_content
         else:
             asked = self._keeps_content

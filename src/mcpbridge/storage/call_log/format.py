@@ -106,11 +106,6 @@ class MinuteRecord(Struct, frozen=True):
 Redact = Callable[[str], str]
 
 
-def uid_text(uid: int) -> str:
-    """How people see the uid of a call: 16 hexadecimal digits."""
-    return f"{uid:016x}"
-
-
 CALL_COLUMNS = (
     "at, seconds, method, server, tool, client, principal, session, run, outcome, error, arguments_size,"
     " arguments_digest, result_size, result_digest, facts, uid, parent, revision, stages, tokens, asked_size,"

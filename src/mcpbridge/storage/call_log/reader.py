@@ -5,6 +5,7 @@ searched for a text is read with it: one page looks through a bounded number of 
 """
 
 import json
+import time
 from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -13,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcpbridge.base.errors import StoreFailed
-from mcpbridge.core.recording import UID_BITS
-from mcpbridge.storage.call_log.format import Outcome, uid_text
+from mcpbridge.core.recording import UID_BITS, uid_text
+from mcpbridge.storage.call_log.format import Outcome
 from mcpbridge.storage.call_log.running import live_owners
 from mcpbridge.storage.call_log.schema import SCHEMA
 from mcpbridge.storage.sqlite.database import BUSY_SECONDS
@@ -260,10 +261,12 @@ def _search_floor(connection: "Connection", before: int) -> int:
 
 
 def _number(uid: str) -> int:
+    """What the file has of a uid; 0: it is none."""
     try:
-        return int(uid, 16)
+        number = int(uid, 16)
     except ValueError:
         return 0
+    return number if number < 1 << 63 else 0
 
 
 _UID_DIGITS = 16
@@ -320,8 +323,7 @@ def _open(path: Path) -> "Connection":
 
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", timeout=BUSY_SECONDS, uri=True)
     try:
-        (kind,) = connection.execute("PRAGMA application_id").fetchone()
-        if kind != SCHEMA.id:
+        if not _is_call_log(connection):
             raise StoreFailed("this is no call log", file=str(path))
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version > len(SCHEMA.steps):
@@ -331,6 +333,22 @@ def _open(path: Path) -> "Connection":
         connection.close()
         raise
     return connection
+
+
+_MAKING = 0.5
+"""Seconds after which a file without tables is not one that is being made."""
+
+
+def _is_call_log(connection: "Connection") -> bool:
+    ends = time.monotonic() + _MAKING
+    while True:
+        (kind,) = connection.execute("PRAGMA application_id").fetchone()
+        if kind == SCHEMA.id:
+            return True
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if tables or time.monotonic() > ends:
+            return False
+        time.sleep(0.01)  # another process makes it at this moment
 
 
 def call_row(row: Row, *, content: bool = False, whole: bool = False) -> Row:

@@ -47,7 +47,7 @@ Read = Callable[[int, int], list[Row]]
 @click.option("--since", metavar="TIME", help='Only what began since then: "1h", 2026-07-28T12:00.')
 @click.option("-n", "--limit", type=click.IntRange(0), metavar="N", default=50, help="The N newest (default: 50).")
 @click.option("-f", "--follow", is_flag=True, help="Continue with new calls, until interrupted.")
-@click.option("--events", is_flag=True, help="What became of approvals, instead of calls.")
+@click.option("--events", is_flag=True, help="What happened beside calls: approvals, sessions, servers.")
 @click.option("--content", is_flag=True, help="Show arguments and results, where they were kept (`log_content`).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def log_command(

@@ -1,0 +1,75 @@
+"""What the history of calls may take: a share of the time, whatever the number of calls."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpbridge.storage.call_log.budget import CALL_SECONDS, Budget
+
+
+class Clock:
+    """Time, and the CPU time that the process took, as a test says."""
+
+    def __init__(self) -> None:
+        self.now = self.cpu = 0.0
+
+    def budget(self) -> Budget:
+        return Budget(lambda: self.now, lambda: self.cpu)
+
+    def passes(self, seconds: float, *, busy: float = 1.0) -> None:
+        self.now += seconds
+        self.cpu += seconds * busy
+
+
+def recorded_in(clock: Clock, budget: Budget, seconds: float, *, tick: float = 0.1) -> int:
+    """How many calls of a flood that lasts so long are recorded."""
+    count, end = 0, clock.now + seconds
+    while clock.now < end:
+        while budget.calls.left > 0:
+            budget.calls.left -= CALL_SECONDS
+            count += 1
+        clock.passes(tick)
+        budget.fill()
+    return count
+
+
+def test_a_flood_is_recorded_in_part_so_that_it_costs_a_hundredth_of_a_processor() -> None:
+    clock = Clock()
+    budget = clock.budget()
+    count = recorded_in(clock, budget, 60)
+    assert 0.005 < count * CALL_SECONDS / 60 < 0.012
+
+
+def test_calls_at_an_ordinary_rate_are_all_recorded() -> None:
+    clock = Clock()
+    budget = clock.budget()
+    for _ in range(100):  # ten seconds of 500 calls a second
+        for _ in range(50):
+            assert budget.calls.left > 0
+            budget.calls.left -= CALL_SECONDS
+        clock.passes(0.1, busy=0.3)
+        budget.fill()
+
+
+def test_writing_waits_while_the_bridge_works_and_catches_up_when_it_rests() -> None:
+    clock = Clock()
+    budget = clock.budget()
+    budget.wrote(0.05)
+    clock.passes(1.0, busy=0.9)
+    budget.fill()
+    assert budget.writing.left <= 0
+    clock.passes(1.0, busy=0.05)
+    budget.fill()
+    assert budget.writing.left > 0
+
+
+@given(st.lists(st.tuples(st.floats(0, 10), st.floats(0, 1), st.floats(0, 2)), max_size=30))
+def test_no_more_is_ever_saved_up_or_owed_than_is_allowed(steps: list[tuple[float, float, float]]) -> None:
+    """However long a rest or large a result was: it is over in seconds."""
+    clock = Clock()
+    budget = clock.budget()
+    for seconds, busy, cost in steps:
+        clock.passes(seconds, busy=busy)
+        budget.wrote(cost)
+        budget.fill()
+        assert -0.11 <= budget.writing.left <= 0.0101
+        assert budget.calls.left <= 0.0021
