@@ -1,6 +1,6 @@
 """Records for tests of the call log, and a log that is written at once."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ def record(number: int = 0, **changes: Any) -> CallRecord:
 @asynccontextmanager
 async def writing(
     path: Path, redact: Callable[[str], str] = str, *, now: float = NOW, **keys: Any
-) -> AsyncIterator[CallLog]:
+) -> AsyncGenerator[CallLog]:
     """A log; what it was given is in the file afterwards."""
     log = CallLog(lambda: path, CallLogSettings(**keys), redact=redact, clock=lambda: now)
     try:
