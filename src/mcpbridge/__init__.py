@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from mcpbridge.library.define_tools.info import ToolInfo
     from mcpbridge.library.define_tools.options import ToolOptions
     from mcpbridge.library.define_tools.tool import Tool
-    from mcpbridge.library.llm_formats.offer import Offered
+    from mcpbridge.library.llm_formats.tool_definitions import Offered
     from mcpbridge.library.sync_bridge import SyncBridge
     from mcpbridge.pipeline.approvals.request import ApprovalRequest
     from mcpbridge.pipeline.hooks.call import Answer, HookCall, after, before

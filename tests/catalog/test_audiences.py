@@ -7,10 +7,10 @@ import pytest
 
 from mcpbridge.base.errors import UnknownName
 from mcpbridge.catalog import refresh as audiences
-from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.catalog.snapshot_builder import SnapshotBuilder
+from mcpbridge.catalog.upstream_filter import Offer
 from mcpbridge.pipeline.permissions.policy import ANYBODY
 from support.catalog.definitions import prompt, settings, tools
 from support.catalog.policies import policy_of

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from mcpbridge.catalog.definitions.check import KINDS, Kind
 from mcpbridge.catalog.listed_definitions import older_form
-from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.snapshot import Snapshot
+from mcpbridge.catalog.upstream_filter import Offer
 from mcpbridge.protocol.revisions import LEGACY, MODERN, REVISIONS
 from support.catalog.definitions import dumps, prompt, resource, settings, template, tool
 from support.catalog.snapshots import build_snapshot

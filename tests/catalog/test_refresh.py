@@ -4,10 +4,10 @@ import anyio
 import pytest
 
 from mcpbridge.catalog.definitions.check import Kind
-from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.catalog.snapshot_builder import SnapshotBuilder
+from mcpbridge.catalog.upstream_filter import Offer
 from mcpbridge.pipeline.permissions.policy import ANYBODY
 from support.catalog.definitions import prompt, resources, settings, tool, tools
 from support.catalog.policies import policy_of

@@ -8,9 +8,9 @@ import pytest
 from msgspec import Raw
 
 from mcpbridge.base.errors import ArgumentsRefused, BadRequest, UnknownName
-from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.resolve import ResolvedCall, inner_call, resolve
 from mcpbridge.catalog.snapshot import Snapshot, ToolRef
+from mcpbridge.catalog.upstream_filter import Offer
 from mcpbridge.core.model import BRIDGE
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode

@@ -6,9 +6,9 @@ import pytest
 
 from mcpbridge.base.errors import UnknownName
 from mcpbridge.catalog.definitions.check import Kind
-from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot_builder import SnapshotBuilder
+from mcpbridge.catalog.upstream_filter import Offer
 from support.catalog.definitions import prompt, resource, resources, settings, template, tool, tools
 
 pytestmark = pytest.mark.anyio

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from mcpbridge.base.errors import BadRequest, UnknownName
 from mcpbridge.catalog.definitions.check import KINDS, Kind
-from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.catalog.snapshot_builder import SnapshotBuilder
+from mcpbridge.catalog.upstream_filter import Offer
 from mcpbridge.core.model import OWN
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.revisions import REVISIONS

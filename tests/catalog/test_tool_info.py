@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.search.query_filters import QueryProblem, parse_query
 from mcpbridge.catalog.snapshot import ToolRef
 from mcpbridge.catalog.snapshot_builder import SnapshotBuilder
 from mcpbridge.catalog.tool_info import Origin, represented
+from mcpbridge.catalog.upstream_filter import Offer
 from support.registry_bridge import registering
 
 

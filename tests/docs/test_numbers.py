@@ -16,7 +16,7 @@ from mcpbridge.base.masking.known_values import MIN_LENGTH
 from mcpbridge.base.process import environment, memory_limit, process
 from mcpbridge.base.process import orphan_reaper_main as guard
 from mcpbridge.base.units import show_bytes
-from mcpbridge.catalog import offers
+from mcpbridge.catalog import upstream_filter
 from mcpbridge.catalog.definitions import check as definitions
 from mcpbridge.catalog.listing import catalog_summary as catalog_map
 from mcpbridge.catalog.listing import query_hint as request
@@ -48,7 +48,7 @@ from mcpbridge.core.result_settings import BUDGET, ITEMS, MEDIA_LIMIT, THRESHOLD
 from mcpbridge.downstream import conversation
 from mcpbridge.downstream import progress as updates
 from mcpbridge.downstream.elicitation import ask as asking
-from mcpbridge.downstream.elicitation import parking
+from mcpbridge.downstream.elicitation import parked_calls
 from mcpbridge.downstream.http import event_streams as http_streams
 from mcpbridge.downstream.http import server as http
 from mcpbridge.downstream.requests import session_tools as extra_tools
@@ -160,7 +160,7 @@ SAID = {
         f"| {HTTP.resume_grace:g} s | `http.resume_grace` |",
         f"| {ASKING.timeout / 60:g} min | `questions.timeout` |",
         f"| {SERVER.max_instances}, {SERVER.instance_idle / 60:g} min | `max_instances`, `instance_idle` |",
-        f"| {offers.MOST:,}; {show_bytes(definitions.LARGEST)} |",
+        f"| {upstream_filter.MOST:,}; {show_bytes(definitions.LARGEST)} |",
         f"by itself | {AUTO_TOKENS:,} | `expose.auto_tokens` |",
         f"| {SEARCH.limit}; {SEARCH.tokens} | `search.limit`, `search.tokens` |",
         f"| {CODE.timeout:g} s; {CODE.total_timeout / 60:g} min; {CODE.max_memory} MiB; {CODE.max_calls} |",
@@ -371,7 +371,7 @@ SAID = {
         f"at most {updates.BURST} messages at once and {updates.PER_SECOND} a second",
         f"deeper than {definitions.DEEPEST} levels",
         f"larger than {show_bytes(definitions.LARGEST)}",
-        f"may list {offers.MOST:,} of a kind",
+        f"may list {upstream_filter.MOST:,} of a kind",
         f"`bridge.list_ttl` ({Settings().bridge.list_ttl:g} s)",
         f"({Settings().bridge.instructions_budget:,})",
         f"an answer over {show_bytes(HTTP.max_event)} (`http.max_event`)",
@@ -383,8 +383,8 @@ SAID = {
         f"within `questions.timeout` ({ASKING.timeout / 60:g} min)",
         f"At most {asking.MAX_OPEN} questions to one legacy client and {questions.MAX_OPEN} of one server",
         f"may ask back {driving.MAX_ROUNDS} times",
-        f"within {parking.GATHER_SECONDS * 1000:g} ms",
-        f"{parking.MAX_PARKED} calls of one principal",
+        f"within {parked_calls.GATHER_SECONDS * 1000:g} ms",
+        f"{parked_calls.MAX_PARKED} calls of one principal",
         f"`max_instances` ({SERVER.max_instances})",
         f"`instance_idle` ({SERVER.instance_idle / 60:g} min)",
         f"waits for {choosing.FREE_SECONDS:g} s",

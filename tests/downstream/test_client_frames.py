@@ -23,7 +23,7 @@ from mcpbridge.downstream.stdio import serve_stdio
 from mcpbridge.protocol.error_codes import INVALID_REQUEST
 from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.protocol.reading.client_messages import encode_refusal, read_client_message
-from mcpbridge.protocol.reading.spoiled import Spoiled
+from mcpbridge.protocol.reading.unreadable import Spoiled
 from support.client_frames import BATCHES, CASES, PAGE, PARSE, Case, page
 from support.front_clients import http_server
 from support.in_process_bridge import bridged, envelope

@@ -289,7 +289,7 @@ async def test_numbers_of_any_size_are_bound_and_arrive(tmp_path: Path) -> None:
 
 
 async def test_calls_that_are_never_come_back_to_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcpbridge.downstream.elicitation.parking.MAX_PARKED", 2)
+    monkeypatch.setattr("mcpbridge.downstream.elicitation.parked_calls.MAX_PARKED", 2)
     async with world("http", tmp_path, {"up": ["legacy", "http"]}) as around:
         person = await around.person(modern=True)
         tool = "up__play"

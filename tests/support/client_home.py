@@ -4,7 +4,7 @@ from pathlib import Path
 
 from mcpbridge.app.client_config.clients import find_client, places
 from mcpbridge.app.client_config.discover.discover import find_all
-from mcpbridge.app.client_config.discover.found import Found, FoundServer
+from mcpbridge.app.client_config.discover.discovered_servers import Found, FoundServer
 
 __all__ = ["FIXTURES", "SECRETS", "fill", "find_here", "found_by_name"]
 

@@ -16,7 +16,7 @@ from functools import cache
 from msgspec import Raw
 
 from mcpbridge.catalog.definitions.check import Changes, Definition, Kind
-from mcpbridge.catalog.offers import Item
+from mcpbridge.catalog.upstream_filter import Item
 from mcpbridge.core.call_options import ResultOptions
 from mcpbridge.core.model import BRIDGE
 from mcpbridge.core.result_settings import ResultSettings

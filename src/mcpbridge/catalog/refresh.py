@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping
 from itertools import chain
 
 from mcpbridge.catalog.definitions.check import KINDS, Kind
-from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.catalog.snapshot_builder import SnapshotBuilder
+from mcpbridge.catalog.upstream_filter import Offer
 from mcpbridge.core.model import BRIDGE
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.pipeline.permissions.policy import ANYBODY, Audience, Policy, ToolPolicy

@@ -24,13 +24,13 @@ from mcpbridge.catalog.definitions.check import (
 from mcpbridge.catalog.definitions.format import ListedDefinition
 from mcpbridge.catalog.listed_definitions import Rewriting
 from mcpbridge.catalog.listing.exposure import UNLISTED
-from mcpbridge.catalog.lookup import Listed, NameIndex
-from mcpbridge.catalog.offers import Accepted, Dropped, Item, Offer, accept
+from mcpbridge.catalog.name_index import Listed, NameIndex
 from mcpbridge.catalog.pagination import Entry, Listing
 from mcpbridge.catalog.slim.levels import Level
 from mcpbridge.catalog.slim.slim import slimmed
 from mcpbridge.catalog.snapshot import PromptRef, ResourceRef, Snapshot, TemplateRef, ToolRef, digest_of
 from mcpbridge.catalog.tool_names import NAME_LENGTH, Prefix, bare_names, own_names, wire_names
+from mcpbridge.catalog.upstream_filter import Accepted, Dropped, Item, Offer, accept
 from mcpbridge.catalog.uris import SeenUris, ServerUris, UriIndex
 from mcpbridge.core.model import BRIDGE, OWN
 from mcpbridge.core.result_settings import ResultSettings

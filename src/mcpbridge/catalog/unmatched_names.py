@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 import msgspec
 from msgspec import Struct
 
-from mcpbridge.catalog.lookup import likely_meant
+from mcpbridge.catalog.name_index import likely_meant
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.pipeline.permissions.settings import ToolGlobs
 

@@ -30,9 +30,9 @@ from urllib.parse import unquote
 from msgspec import Struct
 
 from mcpbridge.base.errors import UnknownName
-from mcpbridge.catalog.lookup import likely_meant
-from mcpbridge.catalog.offers import lets_through, matches_any
+from mcpbridge.catalog.name_index import likely_meant
 from mcpbridge.catalog.tool_names import fingerprint
+from mcpbridge.catalog.upstream_filter import lets_through, matches_any
 from mcpbridge.catalog.uri_templates import UriBits, UriTemplate
 from mcpbridge.core.source_settings import NameFilter
 from mcpbridge.protocol.body import Body

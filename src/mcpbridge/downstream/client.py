@@ -16,7 +16,7 @@ from mcpbridge.core.context import Session
 from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities, Elicitor
 from mcpbridge.downstream.sessions import Sessions
 from mcpbridge.protocol.jsonrpc import Frame
-from mcpbridge.protocol.pieces import Pieces
+from mcpbridge.protocol.payload import Pieces
 from mcpbridge.upstream.session.subscriptions import Wanted
 
 

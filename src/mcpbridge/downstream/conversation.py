@@ -19,10 +19,10 @@ from mcpbridge.downstream.sessions import BRIDGE_STOPPED, make_one_turn
 from mcpbridge.protocol.batches import Batch, encode_batch
 from mcpbridge.protocol.error_codes import INVALID_REQUEST
 from mcpbridge.protocol.jsonrpc import OBJECT_START, Frame, encode_error, first_byte
-from mcpbridge.protocol.pieces import Pieces
+from mcpbridge.protocol.payload import Pieces
 from mcpbridge.protocol.reading.client_messages import VERSION, encode_refusal, validated
-from mcpbridge.protocol.reading.salvage import Item
-from mcpbridge.protocol.reading.spoiled import Spoiled
+from mcpbridge.protocol.reading.repair import Item
+from mcpbridge.protocol.reading.unreadable import Spoiled
 from mcpbridge.protocol.revisions import BATCHING
 
 log = get_logger("mcpbridge.front")

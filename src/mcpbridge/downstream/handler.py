@@ -19,7 +19,7 @@ from mcpbridge.pipeline.permissions.policy import Audience
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.error_codes import INVALID_PARAMS
 from mcpbridge.protocol.jsonrpc import Frame, decode_text
-from mcpbridge.protocol.pieces import Payload
+from mcpbridge.protocol.payload import Payload
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.supervisor import Upstream
 

@@ -23,7 +23,7 @@ from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.core.context import NOWHERE, BridgeContext, Session
 from mcpbridge.core.model import OWN, Call, CallHandler
 from mcpbridge.downstream.client import Answer, Client, Notify
-from mcpbridge.downstream.elicitation.parking import Parking
+from mcpbridge.downstream.elicitation.parked_calls import Parking
 from mcpbridge.downstream.elicitation.request_state import Sealer
 from mcpbridge.downstream.errors import to_answer
 from mcpbridge.downstream.handler import EMPTY, Handler, NameLookup, Startup, text
@@ -49,7 +49,7 @@ from mcpbridge.protocol.error_codes import INVALID_PARAMS, INVALID_REQUEST, METH
 from mcpbridge.protocol.jsonrpc import Frame, encode, encode_large_response, encode_response
 from mcpbridge.protocol.log_levels import LEVELS
 from mcpbridge.protocol.meta import cancelled_id, cancelled_reason
-from mcpbridge.protocol.pieces import Payload, Pieces
+from mcpbridge.protocol.payload import Payload, Pieces
 from mcpbridge.results.kept_results import KeptResults
 from mcpbridge.upstream.pool import Pool
 

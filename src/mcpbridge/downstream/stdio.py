@@ -15,7 +15,7 @@ from mcpbridge.base.process.pipes import FdReader, FdWriter
 from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.conversation import READ_LIMIT, Conversation, FinalAnswer
 from mcpbridge.downstream.services import Core
-from mcpbridge.protocol.pieces import Pieces
+from mcpbridge.protocol.payload import Pieces
 from mcpbridge.protocol.reading.client_messages import find_client_ids, refuse_client_line
 from mcpbridge.protocol.reading.framing import LineReader
 from mcpbridge.protocol.settings import LARGEST_FRAME

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mcpbridge.library.calls.calls import OnCall, OnResult
     from mcpbridge.library.client.open_options import Config
     from mcpbridge.library.client.sync_loop import SyncRun
-    from mcpbridge.library.llm_formats.offer import Strictness
+    from mcpbridge.library.llm_formats.tool_definitions import Strictness
     from mcpbridge.pipeline.approvals.approvers import ApprovalHandler
     from mcpbridge.pipeline.hooks.call import Hook
     from mcpbridge.tools.python.run_context.context import Init

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mcpbridge.library.calls.run_events import RunEvent
     from mcpbridge.library.define_tools.info import ToolInfo
     from mcpbridge.library.llm_formats.messages import Format
-    from mcpbridge.library.llm_formats.offer import Offered, Strictness
+    from mcpbridge.library.llm_formats.tool_definitions import Offered, Strictness
     from mcpbridge.pipeline.approvals.pending import Pending
     from mcpbridge.pipeline.approvals.request import Scope
 

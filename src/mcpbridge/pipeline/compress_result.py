@@ -31,7 +31,7 @@ from mcpbridge.protocol.revisions import FIRST_WITH_STRUCTURE
 from mcpbridge.results.content import structured_output, text_of
 from mcpbridge.results.header_line import Form, defused, uri_of, words_may_hold_header_line
 from mcpbridge.results.kept_results import KeptResults, ResultSummary
-from mcpbridge.results.rewritten import NewTexts, Parts, parts_of, smaller_block, spoofless, with_new_texts
+from mcpbridge.results.rewrite import NewTexts, Parts, parts_of, smaller_block, spoofless, with_new_texts
 from mcpbridge.results.shorten import (
     HeaderLine,
     ResultFacts,

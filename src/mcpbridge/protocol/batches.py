@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from mcpbridge.protocol.jsonrpc import DEPTH_LIMIT_TEXT, Frame, decode_array, decode_arriving_frame
-from mcpbridge.protocol.reading.plain_names import with_plain_names
-from mcpbridge.protocol.reading.spoiled import Noise, Spoiled, clean_utf8, find_ids, noise_of
+from mcpbridge.protocol.reading.escaped_names import with_plain_names
+from mcpbridge.protocol.reading.unreadable import Noise, Spoiled, clean_utf8, find_ids, noise_of
 
 MAX_MEMBERS = 100
 """Members of one batch over HTTP; a larger one is refused."""

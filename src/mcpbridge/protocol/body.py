@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Raw
 
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, Fields, decode_fields, decode_text, encode, encode_fields
-from mcpbridge.protocol.pieces import Payload, Pieces
+from mcpbridge.protocol.payload import Payload, Pieces
 
 LARGE = 1 << 20
 """Bytes from which on a body is split at once: a search copies it, and each look inside is a search of its own."""

@@ -12,8 +12,8 @@ from struct import Struct
 import msgspec
 from msgspec import Raw
 
-from mcpbridge.protocol.pieces import Pieces
-from mcpbridge.protocol.reading.plain_names import with_plain_names
+from mcpbridge.protocol.payload import Pieces
+from mcpbridge.protocol.reading.escaped_names import with_plain_names
 
 EMPTY_OBJECT = b"{}"
 

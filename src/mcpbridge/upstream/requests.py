@@ -35,7 +35,7 @@ from mcpbridge.upstream.concurrency import ConcurrencyLimiter, WaitingRoom, take
 from mcpbridge.upstream.connection.circuit_breaker import BreakerState, CircuitBreaker
 from mcpbridge.upstream.connection.connection import Connection
 from mcpbridge.upstream.connection.idle_stop import Usage
-from mcpbridge.upstream.session.declared import DeclaredProfile
+from mcpbridge.upstream.session.capabilities import DeclaredProfile
 from mcpbridge.upstream.session.listings import Attribution
 from mcpbridge.upstream.session.relisting import Relisting
 from mcpbridge.upstream.session.session import UpstreamSession

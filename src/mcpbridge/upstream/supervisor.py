@@ -24,7 +24,7 @@ from mcpbridge.upstream.connection.idle_stop import IdleStop, Usage
 from mcpbridge.upstream.manifest import Known, Memory
 from mcpbridge.upstream.requests import UpstreamRequests
 from mcpbridge.upstream.session.asking_history import AskingHistory
-from mcpbridge.upstream.session.declared import DeclaredProfile, declared_capability
+from mcpbridge.upstream.session.capabilities import DeclaredProfile, declared_capability
 from mcpbridge.upstream.session.elicitation import Questions
 from mcpbridge.upstream.session.listings import Attribution, Listings, Lists, NotificationRouter
 from mcpbridge.upstream.session.session import UpstreamSession

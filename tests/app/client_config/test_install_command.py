@@ -15,7 +15,7 @@ import yaml
 
 from mcpbridge.app.cli.commands import run
 from mcpbridge.app.client_config.clients import CLIENTS, find_client, places
-from mcpbridge.app.client_config.discover.found import ClientEnvironment
+from mcpbridge.app.client_config.discover.discovered_servers import ClientEnvironment
 from mcpbridge.app.client_config.entry import Launch
 from mcpbridge.app.client_config.install import Change, carry_out, plan_install, target_of
 from mcpbridge.base.errors import ConfigError

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mcpbridge.app.client_config.clients import Scope
-from mcpbridge.app.client_config.discover.found import Found, FoundServer, Problem
+from mcpbridge.app.client_config.discover.discovered_servers import Found, FoundServer, Problem
 from mcpbridge.app.doctor.clients import about_clients_files
 from mcpbridge.app.doctor.config_file import Source
 from mcpbridge.app.doctor.daemon import about_daemon

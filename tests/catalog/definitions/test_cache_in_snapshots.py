@@ -7,10 +7,10 @@ import pytest
 from mcpbridge.catalog import snapshot_builder as snapshot_module
 from mcpbridge.catalog.definitions import cache as forms_module
 from mcpbridge.catalog.definitions.cache import DefinitionCache
-from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.slim.levels import Level
 from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.catalog.snapshot_builder import SnapshotBuilder
+from mcpbridge.catalog.upstream_filter import Offer
 from mcpbridge.core.result_settings import ResultSettings
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.upstream.settings import ServerSettings

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from mcpbridge.base.errors import UnknownName
-from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.catalog.snapshot_builder import SnapshotBuilder
 from mcpbridge.catalog.tool_names import wire_names
+from mcpbridge.catalog.upstream_filter import Offer
 from mcpbridge.core.model import BRIDGE
 from mcpbridge.core.result_settings import ResultSettings
 from mcpbridge.upstream.settings import ServerSettings

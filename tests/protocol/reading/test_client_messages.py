@@ -16,8 +16,8 @@ from mcpbridge.protocol.reading.client_messages import (
     validated,
 )
 from mcpbridge.protocol.reading.framing import LineReader
-from mcpbridge.protocol.reading.salvage import Item
-from mcpbridge.protocol.reading.spoiled import Spoiled
+from mcpbridge.protocol.reading.repair import Item
+from mcpbridge.protocol.reading.unreadable import Spoiled
 
 PING = b'{"jsonrpc":"2.0","id":"ping","method":"ping"}'
 

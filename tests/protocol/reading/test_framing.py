@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from mcpbridge.protocol.batches import Batch
 from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.protocol.reading.framing import LineReader
-from mcpbridge.protocol.reading.salvage import Item
-from mcpbridge.protocol.reading.spoiled import Noise, Spoiled
+from mcpbridge.protocol.reading.repair import Item
+from mcpbridge.protocol.reading.unreadable import Noise, Spoiled
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -4,7 +4,7 @@ import pytest
 
 from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.protocol.reading.framing import read_message
-from mcpbridge.protocol.reading.spoiled import Spoiled
+from mcpbridge.protocol.reading.unreadable import Spoiled
 
 
 def test_line_breaks_between_tokens_and_wrong_bytes_in_strings_do_no_harm() -> None:

@@ -11,8 +11,8 @@ from mcpbridge.protocol.jsonrpc import Frame, LargeFrame, decode_arriving_frame,
 from mcpbridge.protocol.reading import large_messages
 from mcpbridge.protocol.reading.framing import LARGE_MESSAGE, LineReader
 from mcpbridge.protocol.reading.large_messages import SLICE, LargeMessage
-from mcpbridge.protocol.reading.salvage import salvage
-from mcpbridge.protocol.reading.spoiled import Spoiled
+from mcpbridge.protocol.reading.repair import salvage
+from mcpbridge.protocol.reading.unreadable import Spoiled
 
 MB = 1 << 20
 LIMIT = 64 * MB

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from mcpbridge.catalog.offers import Offer
+from mcpbridge.catalog.upstream_filter import Offer
 from mcpbridge.upstream.settings import ServerSettings
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from mcpbridge.app.client_config.clients import CLIENTS, ClientFile, KnownClient, Place, Scope, places
-from mcpbridge.app.client_config.discover.found import ClientEnvironment
+from mcpbridge.app.client_config.discover.discovered_servers import ClientEnvironment
 from mcpbridge.app.client_config.entry import NAME, Launch, blank_document, entry_for, runs_bridge, with_choices
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.files.backups import Backups, Record, digest

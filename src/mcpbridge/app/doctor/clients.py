@@ -10,12 +10,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
-from mcpbridge.app.client_config.discover.found import Found, FoundServer
+from mcpbridge.app.client_config.discover.discovered_servers import Found, FoundServer
 from mcpbridge.app.client_config.importing.merge import is_bridge, program_of
 from mcpbridge.app.client_config.importing.needed_variables import variables_in
 from mcpbridge.app.doctor.config_file import Source
 from mcpbridge.app.doctor.finding import Finding
-from mcpbridge.app.doctor.offers import few
+from mcpbridge.app.doctor.server_tools import few
 from mcpbridge.catalog.listing.client_quirks import TRAITS
 from mcpbridge.catalog.listing.exposure import exposure_of, mode_for
 from mcpbridge.catalog.listing.profiles import scopes_of

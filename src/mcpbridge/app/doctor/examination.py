@@ -7,7 +7,7 @@ from pathlib import Path
 from anyio import to_thread
 
 from mcpbridge.app.client_config.discover.discover import find_all
-from mcpbridge.app.client_config.discover.found import Found
+from mcpbridge.app.client_config.discover.discovered_servers import Found
 from mcpbridge.app.doctor.clients import about_clients, about_clients_files
 from mcpbridge.app.doctor.config_file import Source, about_configuration, about_withheld, secret_arguments
 from mcpbridge.app.doctor.daemon import Status, about_daemon, about_running_servers, running_of, running_servers
@@ -15,11 +15,11 @@ from mcpbridge.app.doctor.failures import explain, unavailable
 from mcpbridge.app.doctor.finding import About, Edit, Finding
 from mcpbridge.app.doctor.launchers import about_copies, about_reach, about_relative_paths, about_way, with_yes
 from mcpbridge.app.doctor.machine import Machine, about_machine, look
-from mcpbridge.app.doctor.offers import about_offers
+from mcpbridge.app.doctor.own_tools import about_tools, look_at_tools, running_tools
 from mcpbridge.app.doctor.report import Report, ServerReport, ToolReport
 from mcpbridge.app.doctor.sandbox import about_sandboxes, look_at_sandboxes
+from mcpbridge.app.doctor.server_tools import about_offers
 from mcpbridge.app.doctor.start_servers import Boot, catalog_of, look_at_all, reach, report_of, tokens_of
-from mcpbridge.app.doctor.tools import about_tools, look_at_tools, running_tools
 from mcpbridge.base.background_tasks import TaskGroup
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.catalog.unmatched_names import UnmatchedNames

@@ -16,10 +16,10 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.version import __version__
 from mcpbridge.catalog.definitions.check import KINDS
-from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.catalog.snapshot_builder import SnapshotBuilder
 from mcpbridge.catalog.tool_info import tokens_sent
+from mcpbridge.catalog.upstream_filter import Offer
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.elicitation import LIST_ROOTS, NO_CAPABILITIES, ClientCapabilities
 from mcpbridge.core.model import BRIDGE

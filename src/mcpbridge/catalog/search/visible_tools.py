@@ -6,7 +6,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from mcpbridge.catalog.lookup import Listed, NameIndex
+from mcpbridge.catalog.name_index import Listed, NameIndex
 from mcpbridge.catalog.search.ranker import Ranker
 from mcpbridge.catalog.tool_names import bare_names
 from mcpbridge.core.model import Call, Tool

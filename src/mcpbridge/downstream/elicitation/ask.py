@@ -1,8 +1,8 @@
 """Who is asked during a call of a legacy client, and the requests that bring questions to it.
 
 `ClientRequests` sends requests to a legacy client and waits for the answers. Modern clients take no requests:
-`parking.py` and `relay.py` ask them in the answer to their call. What a client is asked, in the form of its revision,
-is made in `question_forms.py`.
+`parked_calls.py` and `multi_round_trip.py` ask them in the answer to their call. What a client is asked, in the form of
+its revision, is made in `question_forms.py`.
 """
 
 import asyncio

@@ -15,7 +15,7 @@ from msgspec import Struct
 from mcpbridge.base.errors import BadRequest
 from mcpbridge.downstream.http.connection import Deadline
 from mcpbridge.protocol.jsonrpc import encode_error
-from mcpbridge.protocol.pieces import Pieces
+from mcpbridge.protocol.payload import Pieces
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

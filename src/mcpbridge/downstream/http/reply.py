@@ -23,9 +23,9 @@ from mcpbridge.protocol.error_codes import PARSE_ERROR
 from mcpbridge.protocol.jsonrpc import Frame, decode_array, one_line
 from mcpbridge.protocol.meta import PROTOCOL_VERSION
 from mcpbridge.protocol.reading.client_messages import read_client_message
-from mcpbridge.protocol.reading.plain_names import with_plain_names
-from mcpbridge.protocol.reading.salvage import BOM, replace_lone_surrogates
-from mcpbridge.protocol.reading.spoiled import Spoiled
+from mcpbridge.protocol.reading.escaped_names import with_plain_names
+from mcpbridge.protocol.reading.repair import BOM, replace_lone_surrogates
+from mcpbridge.protocol.reading.unreadable import Spoiled
 
 _PATIENCE = 0.02
 """Seconds before a call is worth a task that watches for its client's leaving."""

@@ -29,7 +29,7 @@ from mcpbridge.protocol.batches import MAX_MEMBERS, encode_batch
 from mcpbridge.protocol.error_codes import INVALID_REQUEST
 from mcpbridge.protocol.jsonrpc import Frame, encode_error
 from mcpbridge.protocol.reading.client_messages import encode_refusal, read_client_member
-from mcpbridge.protocol.reading.spoiled import Spoiled
+from mcpbridge.protocol.reading.unreadable import Spoiled
 from mcpbridge.protocol.revisions import BATCHING, LEGACY
 
 

@@ -26,7 +26,7 @@ from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.error_codes import INVALID_PARAMS
 from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.protocol.meta import TRANSFORM, complete_for_modern
-from mcpbridge.protocol.pieces import Payload
+from mcpbridge.protocol.payload import Payload
 from mcpbridge.upstream.pool import Pool
 
 _FoundT = TypeVar("_FoundT")

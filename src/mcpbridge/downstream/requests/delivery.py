@@ -17,7 +17,7 @@ from mcpbridge.core.context import NOWHERE, BridgeContext
 from mcpbridge.core.model import CURRENT_CALL, Call, CallHandler, ignore_update
 from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.elicitation.ask import LegacyElicitor, NoElicitor
-from mcpbridge.downstream.elicitation.parking import Parking
+from mcpbridge.downstream.elicitation.parked_calls import Parking
 from mcpbridge.downstream.progress import CallUpdates, own_log
 from mcpbridge.downstream.requests.timeouts import CallTimeouts
 from mcpbridge.downstream.revisions.downgrade import lower, pages_first
@@ -33,8 +33,8 @@ from mcpbridge.protocol.extensions import declared_to_servers, extensions_of
 from mcpbridge.protocol.jsonrpc import Frame, encode
 from mcpbridge.protocol.log_levels import LEVELS
 from mcpbridge.protocol.meta import complete_for_modern
+from mcpbridge.protocol.payload import Payload
 from mcpbridge.protocol.peer import Update
-from mcpbridge.protocol.pieces import Payload
 from mcpbridge.upstream.pool import Pool
 
 _MAY_ASK = frozenset({"tools/call", "prompts/get", "resources/read"})

@@ -16,10 +16,10 @@ from msgspec import Struct
 from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.base.errors import UnknownName
 from mcpbridge.base.log import get_logger
-from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.pagination import Listing
 from mcpbridge.catalog.snapshot import Snapshot, ToolRef
 from mcpbridge.catalog.snapshot_builder import SnapshotBuilder
+from mcpbridge.catalog.upstream_filter import Offer
 from mcpbridge.core.context import Session
 from mcpbridge.core.model import TOOLS, Call, Caller
 from mcpbridge.protocol.jsonrpc import encode

@@ -13,7 +13,7 @@ from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.requests.delivery import Delivery
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, Frame
-from mcpbridge.protocol.pieces import Payload
+from mcpbridge.protocol.payload import Payload
 from mcpbridge.upstream.pool import Pool
 
 _OURS = ("notifications/", "tasks/", "subscriptions/", "server/", "rpc.")

@@ -7,7 +7,7 @@ that is not older than the server costs one comparison.
 `pages_first` is for servers that want pages visited before they run a call (-32042, revision 2025-11-25 only). A
 client of that revision that opens URLs gets the error as it is, and hears when the page has done its work. Any other
 legacy client gets a failed call that names the pages. Modern clients that open URLs are asked by
-`elicitation/relay.py`.
+`elicitation/multi_round_trip.py`.
 """
 
 from base64 import b64decode, urlsafe_b64encode

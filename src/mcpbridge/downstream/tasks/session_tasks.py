@@ -26,7 +26,7 @@ from mcpbridge.pipeline.task_results import created_task
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND, code_of
 from mcpbridge.protocol.jsonrpc import Frame, encode, encode_notification
-from mcpbridge.protocol.pieces import Payload
+from mcpbridge.protocol.payload import Payload
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.session.tasks import LONGEST, RELATED_TASK
 from mcpbridge.upstream.supervisor import Upstream

@@ -33,7 +33,7 @@ from mcpbridge.protocol.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND, MIS
 from mcpbridge.protocol.extensions import TASKS, declared_to_servers, extensions_of
 from mcpbridge.protocol.jsonrpc import Frame, decode_fields, encode, encode_fields
 from mcpbridge.protocol.meta import complete_for_modern
-from mcpbridge.protocol.pieces import Payload
+from mcpbridge.protocol.payload import Payload
 from mcpbridge.upstream.pool import Pool
 
 MARGIN = 24 * 3600.0

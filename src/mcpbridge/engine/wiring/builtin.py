@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from mcpbridge.base.directories import cache_directory, runtime_directory, state_directory
 from mcpbridge.base.errors import ToolInactive
-from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.catalog.upstream_filter import Offer
 from mcpbridge.config.own_code import OwnCode
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.call_settings import CallSettings

@@ -25,8 +25,8 @@ from mcpbridge.base.errors import (
 )
 from mcpbridge.base.log import get_logger
 from mcpbridge.base.suggestions import nearest
-from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.catalog.upstream_filter import Offer
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.call_settings import CALL_SECONDS, LOCAL_SECONDS, LONGEST_SECONDS, CallSettings
 from mcpbridge.core.model import OWN, TOOLS, Asks, Call, Tool

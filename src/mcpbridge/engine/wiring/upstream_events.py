@@ -6,9 +6,9 @@ from msgspec import Raw
 
 from mcpbridge.base.log import get_logger
 from mcpbridge.catalog.definitions.check import KINDS, Kind
-from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.unmatched_names import UnmatchedNames
+from mcpbridge.catalog.upstream_filter import Offer
 from mcpbridge.core.elicitation import Elicitor
 from mcpbridge.downstream.notifications.from_upstreams import UpstreamNotifications
 from mcpbridge.pipeline.stages.cache import Cache

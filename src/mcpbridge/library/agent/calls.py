@@ -30,7 +30,7 @@ from mcpbridge.library.calls.paused_calls import in_turn
 from mcpbridge.library.calls.run_events import ApprovalPending, BusEvent, CallReturned, RunEvent
 from mcpbridge.library.llm_formats.format import unanswered
 from mcpbridge.library.llm_formats.gemini import MADE_UP
-from mcpbridge.library.llm_formats.offer import Offered
+from mcpbridge.library.llm_formats.tool_definitions import Offered
 from mcpbridge.pipeline.approvals.request import ASKED, ApprovalRequest
 from mcpbridge.tools.builtin.meta.session_status import DELIVERABLE
 from mcpbridge.tools.python.output import Misshapen, json_of

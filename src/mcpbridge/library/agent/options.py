@@ -16,7 +16,7 @@ from mcpbridge.library.calls.call import Asked, Requesting
 from mcpbridge.library.calls.calls import CallingHooks
 from mcpbridge.library.calls.run_events import Turn
 from mcpbridge.library.llm_formats.messages import Format
-from mcpbridge.library.llm_formats.offer import Offered, Strictness
+from mcpbridge.library.llm_formats.tool_definitions import Offered, Strictness
 from mcpbridge.pipeline.approvals.pending import Pending
 from mcpbridge.storage.store import Store
 from mcpbridge.tools.python.run_context.context import RunName

@@ -39,7 +39,7 @@ from mcpbridge.library.calls.run_events import (
     usage_of,
 )
 from mcpbridge.library.llm_formats.format import assistant_message, results_for, text_of, unanswered
-from mcpbridge.library.llm_formats.offer import Offered, Strictness
+from mcpbridge.library.llm_formats.tool_definitions import Offered, Strictness
 
 
 class Loop:

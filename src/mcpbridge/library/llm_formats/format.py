@@ -22,7 +22,7 @@ from mcpbridge.library.llm_formats.messages import (
     plain,
     read_arguments,
 )
-from mcpbridge.library.llm_formats.offer import Described, Offered, Strictness, tools_in
+from mcpbridge.library.llm_formats.tool_definitions import Described, Offered, Strictness, tools_in
 
 _EXPECTED = (
     "a ChatCompletion (`choices`) or a Response (`output`) of openai, a Message of anthropic (`content` blocks), a "

@@ -33,8 +33,8 @@ from mcpbridge.protocol.batches import Batch
 from mcpbridge.protocol.http.bearer_auth import Unauthorized
 from mcpbridge.protocol.http.connect import connection_failure
 from mcpbridge.protocol.jsonrpc import Frame, decode_arriving_frame, one_line
-from mcpbridge.protocol.reading.salvage import Item, Unfinished, salvage
-from mcpbridge.protocol.reading.spoiled import Spoiled
+from mcpbridge.protocol.reading.repair import Item, Unfinished, salvage
+from mcpbridge.protocol.reading.unreadable import Spoiled
 from mcpbridge.protocol.transport import Receiver
 
 log = get_logger("mcpbridge.http")

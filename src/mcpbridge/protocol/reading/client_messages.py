@@ -3,7 +3,7 @@
 JSON is RFC 8259 in UTF-8; the envelope is JSON-RPC 2.0; MCP adds that an id is a string or an integer and never null
 (MCP 2025-11-25, Base Protocol, Requests). Nothing is repaired but a byte order mark and halves of surrogate pairs,
 which RFC 8259 leaves to the reader. `docs/reference/frames.md` is the table of all cases, written from its tests. What
-servers send is read by `salvage.py`, which repairs what it can: their answers are waited for.
+servers send is read by `repair.py`, which repairs what it can: their answers are waited for.
 
 A message gets no answer if it is an answer itself, or a notification: a string as `method`, and no `id`. Every other
 one gets the code and the id that `Spoiled` says.
@@ -28,9 +28,9 @@ from mcpbridge.protocol.jsonrpc import (
     encode_error,
     one_line,
 )
-from mcpbridge.protocol.reading.plain_names import with_plain_names
-from mcpbridge.protocol.reading.salvage import BOM, Item, Unfinished, is_cut_between_tokens, replace_lone_surrogates
-from mcpbridge.protocol.reading.spoiled import Noise, Spoiled, bracket_balance
+from mcpbridge.protocol.reading.escaped_names import with_plain_names
+from mcpbridge.protocol.reading.repair import BOM, Item, Unfinished, is_cut_between_tokens, replace_lone_surrogates
+from mcpbridge.protocol.reading.unreadable import Noise, Spoiled, bracket_balance
 
 VERSION = Raw(b'"2.0"')
 """The `jsonrpc` of every message, as nearly everyone spells it."""

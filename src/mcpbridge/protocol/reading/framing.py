@@ -15,8 +15,8 @@ import msgspec
 from mcpbridge.protocol.batches import Batch
 from mcpbridge.protocol.error_codes import INVALID_REQUEST
 from mcpbridge.protocol.jsonrpc import Frame, decode_arriving_frame, decode_frame, one_line
-from mcpbridge.protocol.reading.salvage import Item, Unfinished, salvage
-from mcpbridge.protocol.reading.spoiled import Noise, Spoiled, bracket_balance, find_ids
+from mcpbridge.protocol.reading.repair import Item, Unfinished, salvage
+from mcpbridge.protocol.reading.unreadable import Noise, Spoiled, bracket_balance, find_ids
 
 if TYPE_CHECKING:
     from mcpbridge.protocol.reading.large_messages import LargeMessage

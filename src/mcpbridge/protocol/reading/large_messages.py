@@ -21,10 +21,10 @@ import msgspec
 from msgspec import Raw
 
 from mcpbridge.protocol.jsonrpc import Fields, LargeFrame, decode_frame, decode_text
+from mcpbridge.protocol.reading.escaped_names import with_plain_names
 from mcpbridge.protocol.reading.members import DEEPER, MemberReader, Span
-from mcpbridge.protocol.reading.plain_names import with_plain_names
-from mcpbridge.protocol.reading.salvage import replace_lone_surrogates, without_not_a_number
-from mcpbridge.protocol.reading.spoiled import clean_utf8
+from mcpbridge.protocol.reading.repair import replace_lone_surrogates, without_not_a_number
+from mcpbridge.protocol.reading.unreadable import clean_utf8
 
 SLICE = 64 << 10
 """Bytes that are checked in one step."""

@@ -18,7 +18,7 @@ from mcpbridge.protocol.error_codes import error_text
 from mcpbridge.protocol.peer import Peer
 from mcpbridge.protocol.transport import Channel, Transport
 from mcpbridge.upstream.connection.connection import Connection
-from mcpbridge.upstream.session.declared import DeclaredProfile
+from mcpbridge.upstream.session.capabilities import DeclaredProfile
 from mcpbridge.upstream.session.elicitation import Questions
 from mcpbridge.upstream.session.keepalive import Keepalive
 from mcpbridge.upstream.session.listings import Listings, NotificationRouter

@@ -24,7 +24,7 @@ from mcpbridge.protocol.http.responses import Failure, failure_of_exception, fai
 from mcpbridge.protocol.http.same_origin import is_same_origin
 from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.protocol.reading.framing import read_message
-from mcpbridge.protocol.reading.spoiled import find_ids
+from mcpbridge.protocol.reading.unreadable import find_ids
 from mcpbridge.protocol.transport import Channel, Outgoing, Receiver, TransportKind
 from mcpbridge.upstream.transports.http_requests import PostMaker
 from mcpbridge.upstream.transports.http_streams import content_type, pieces, read_beginning

@@ -22,8 +22,8 @@ from mcpbridge.base.process.process import ProcessSpec, ServerProcess
 from mcpbridge.protocol.batches import Batch
 from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.protocol.reading.framing import LineReader
-from mcpbridge.protocol.reading.salvage import Item
-from mcpbridge.protocol.reading.spoiled import Noise, Spoiled
+from mcpbridge.protocol.reading.repair import Item
+from mcpbridge.protocol.reading.unreadable import Noise, Spoiled
 from mcpbridge.protocol.transport import Channel, Outgoing, Receiver, TransportKind
 
 log = get_logger("mcpbridge.stdio")
@@ -93,7 +93,7 @@ class StdioTransport:
 
     def last_words(self) -> str:
         """The line on stderr that tells why it failed; if there is none, the last on stdout that is no message."""
-        from mcpbridge.base.process.telling_line import telling_line  # wanted of those that fail
+        from mcpbridge.base.process.failure_line import telling_line  # wanted of those that fail
 
         return telling_line(self._stderr) or self._noise
 

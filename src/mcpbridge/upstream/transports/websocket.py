@@ -24,7 +24,7 @@ from mcpbridge.protocol.http.connect import connection_failure, dial
 from mcpbridge.protocol.http.proxy_tunnel import open_tunnel
 from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.protocol.reading.framing import read_message
-from mcpbridge.protocol.reading.spoiled import find_ids
+from mcpbridge.protocol.reading.unreadable import find_ids
 from mcpbridge.protocol.transport import Channel, Outgoing, Receiver, TransportKind
 from mcpbridge.upstream.transports.remote import RemoteOptions, RemoteTransport
 from mcpbridge.upstream.transports.websocket_protocol import Assembler, Message, Upgrade, WsProtocol, close_text

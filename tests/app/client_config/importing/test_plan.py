@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mcpbridge.app.client_config.discover.discover import find_all, find_in_file
-from mcpbridge.app.client_config.discover.found import ClientEnvironment, Found
+from mcpbridge.app.client_config.discover.discovered_servers import ClientEnvironment, Found
 from mcpbridge.app.client_config.importing.plan import Plan, SecretsTo, carry_out, plan_import
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.config import mcp_servers_json as foreign

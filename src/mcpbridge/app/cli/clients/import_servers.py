@@ -20,7 +20,7 @@ from mcpbridge.app.cli.options import as_json_option, secrets_option
 from mcpbridge.app.cli.output import note, print_json, print_table, visible
 from mcpbridge.app.client_config.clients import CLIENTS, KnownClient, find_client
 from mcpbridge.app.client_config.discover.discover import find_all, find_in_file
-from mcpbridge.app.client_config.discover.found import ClientEnvironment, Found, Problem, together
+from mcpbridge.app.client_config.discover.discovered_servers import ClientEnvironment, Found, Problem, together
 from mcpbridge.app.client_config.importing.merge import Outcome
 from mcpbridge.app.client_config.importing.plan import Plan, SecretsTo, carry_out, plan_import
 from mcpbridge.app.exit_codes import OK, USAGE

@@ -21,7 +21,7 @@ from mcpbridge.app.cli.config.config_path import configuration_to_write, load_tr
 from mcpbridge.app.cli.failures import fail, report
 from mcpbridge.app.cli.options import as_json_option, config_option, secrets_option
 from mcpbridge.app.cli.output import note, print_json, print_table, print_text, visible
-from mcpbridge.app.client_config.discover.found import ClientEnvironment, FoundServer
+from mcpbridge.app.client_config.discover.discovered_servers import ClientEnvironment, FoundServer
 from mcpbridge.app.client_config.install import Change, all_targets, plan_install
 from mcpbridge.app.exit_codes import OK, USAGE
 from mcpbridge.base.config_file import is_found_in_working_directory
@@ -89,12 +89,12 @@ def _take_over(
     Returns what was planned and written, and where the file before is kept, if any. `is_named`: somebody named the
     directory whose own files count.
     """
-    from mcpbridge.app.cli.clients import take_over as taking_over  # knows all settings, which takes a while to load
+    from mcpbridge.app.cli.clients import migrate  # knows all settings, which takes a while to load
     from mcpbridge.app.cli.clients.import_servers import ABOUT_SECRETS
     from mcpbridge.app.cli.prompts import choose
 
-    plan = taking_over.plan_for(None, around, path, secrets_to, asks=not yes or is_named)
-    taking_over.show_plan(plan, around)
+    plan = migrate.plan_for(None, around, path, secrets_to, asks=not yes or is_named)
+    migrate.show_plan(plan, around)
     if plan.written and not yes:
         rows = [[str(number), outcome.name, _origin(outcome.found)] for number, outcome in enumerate(plan.written, 1)]
         print_table(["", "Server", "From"], rows)
@@ -103,10 +103,10 @@ def _take_over(
         if len(wanted) < len(plan.written):
             refused = {outcome.name for outcome in plan.written if outcome not in wanted}
             but = [one.found for one in plan.outcomes if one.became in ("new", "same") and one.name in refused]
-            plan = taking_over.plan_for(None, around, path, secrets_to, but=but)
+            plan = migrate.plan_for(None, around, path, secrets_to, but=but)
     backup = None
     if plan.written:
-        backup = taking_over.write(plan)
+        backup = migrate.write(plan)
     elif plan.before is None:
         note("no servers were found in the clients' files" if not plan.outcomes else "no servers were taken over")
         _write_example(plan.path)
@@ -124,7 +124,7 @@ def _install(
     plan: "Plan", path: Path, around: ClientEnvironment, *, yes: bool, replaces: bool, as_json: bool
 ) -> tuple[list[Change], int]:
     """The second half: the bridge in the clients that are wanted. Returns what was changed, and the exit code."""
-    from mcpbridge.app.cli.clients import take_over as taking_over
+    from mcpbridge.app.cli.clients import migrate
     from mcpbridge.app.cli.prompts import choose
 
     targets = all_targets(around)
@@ -135,9 +135,9 @@ def _install(
         rows = [[str(number), target.client.title, str(target.shown)] for number, target in enumerate(targets, 1)]
         print_table(["", "Client", "File"], rows)
         targets = choose("Into which of these shall it be installed?", targets)
-    taken = {target: taking_over.taken_from(plan, target) for target in targets}
+    taken = {target: migrate.taken_from(plan, target) for target in targets}
     if replaces or not yes:
-        for line in (line for target in targets for line in taking_over.staying(plan, target)):
+        for line in (line for target in targets for line in migrate.staying(plan, target)):
             note(visible(line))
     count = sum(map(len, taken.values()))
     question = f"Take the {count} servers that it serves now out of these clients' files, so that none runs twice?"

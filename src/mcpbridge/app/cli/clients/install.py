@@ -21,7 +21,7 @@ from mcpbridge.app.cli.options import as_json_option, config_option, secrets_opt
 from mcpbridge.app.cli.output import note, print_json, print_table, print_text, visible
 from mcpbridge.app.cli.prompts import person_agrees
 from mcpbridge.app.client_config.clients import Scope, find_client
-from mcpbridge.app.client_config.discover.found import ClientEnvironment
+from mcpbridge.app.client_config.discover.discovered_servers import ClientEnvironment
 from mcpbridge.app.client_config.install import (
     Change,
     Target,
@@ -251,14 +251,14 @@ def _servers_to_replace(
         ConfigError: they cannot be written.
         CommandFailed: nobody agreed.
     """
-    from mcpbridge.app.cli.clients import take_over as taking_over  # knows all settings, which takes a while to load
+    from mcpbridge.app.cli.clients import migrate  # knows all settings, which takes a while to load
 
-    plan = taking_over.plan_for(targets, around, path, secrets_to)
-    taken = {target: taking_over.taken_from(plan, target) for target in targets}
-    kept = [line for target in targets for line in taking_over.staying(plan, target)]
+    plan = migrate.plan_for(targets, around, path, secrets_to)
+    taken = {target: migrate.taken_from(plan, target) for target in targets}
+    kept = [line for target in targets for line in migrate.staying(plan, target)]
     with redirect_stdout(sys.stderr):  # standard output is for what was done to the files
         if kept or any(taken.values()):
-            taking_over.show_plan(plan, around)
+            migrate.show_plan(plan, around)
         for line in kept:
             note(visible(line))
         if not any(taken.values()):
@@ -267,7 +267,7 @@ def _servers_to_replace(
         if not person_agrees(f"Have them in {plan.path}, and take {count} out of the clients' files?", yes=yes):
             fail(USAGE, "nothing was changed")
         if writes:
-            taking_over.write(plan)
+            migrate.write(plan)
     return taken
 
 

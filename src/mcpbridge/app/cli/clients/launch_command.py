@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from mcpbridge.app.cli.config.config_path import absolute, load_only_to_look, load_trusted
 from mcpbridge.app.cli.output import note
-from mcpbridge.app.client_config.discover.found import ClientEnvironment
+from mcpbridge.app.client_config.discover.discovered_servers import ClientEnvironment
 from mcpbridge.app.client_config.entry import Launch, is_fleeting, launch_of_this_program
 from mcpbridge.app.client_config.importing.needed_variables import variables_of
 from mcpbridge.app.client_config.install import Target

@@ -14,7 +14,14 @@ from typing import cast
 
 from mcpbridge.app.client_config.clients import CLIENTS, KnownClient, Place, find_client, places
 from mcpbridge.app.client_config.discover.dialects import Translated, named_servers, translate, with_env_file
-from mcpbridge.app.client_config.discover.found import ClientEnvironment, Found, FoundServer, Json, Problem, together
+from mcpbridge.app.client_config.discover.discovered_servers import (
+    ClientEnvironment,
+    Found,
+    FoundServer,
+    Json,
+    Problem,
+    together,
+)
 from mcpbridge.app.client_config.discover.read import Document, format_of, parse, project_of, read_text, recognise
 from mcpbridge.app.client_config.discover.variables import Variables
 from mcpbridge.base.errors import ConfigError

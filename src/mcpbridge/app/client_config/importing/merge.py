@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Literal, cast
 
-from mcpbridge.app.client_config.discover.found import FoundServer, Json
+from mcpbridge.app.client_config.discover.discovered_servers import FoundServer, Json
 from mcpbridge.app.client_config.entry import runs_bridge
 from mcpbridge.app.client_config.importing.secrets import without_secrets
 from mcpbridge.config.mcp_servers_json import NAME_LENGTH, usable_name

@@ -17,7 +17,7 @@ from itertools import count
 from pathlib import Path
 from typing import Literal, cast
 
-from mcpbridge.app.client_config.discover.found import Found, FoundServer, Json
+from mcpbridge.app.client_config.discover.discovered_servers import Found, FoundServer, Json
 from mcpbridge.app.client_config.importing.merge import Outcome, merge
 from mcpbridge.app.client_config.importing.needed_variables import missing_in
 from mcpbridge.app.client_config.importing.secrets import Moved, Proposed, name_secrets, without_secrets

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from mcpbridge.app.client_config.discover.found import FoundServer
+from mcpbridge.app.client_config.discover.discovered_servers import FoundServer
 from mcpbridge.app.client_config.discover.variables import PROJECT
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.check import check, refuse_what_only_loading_sets

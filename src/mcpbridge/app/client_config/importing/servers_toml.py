@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from mcpbridge.app.client_config.discover.found import Json
+from mcpbridge.app.client_config.discover.discovered_servers import Json
 from mcpbridge.app.client_config.importing.secret_detection import masked
 from mcpbridge.app.client_config.importing.secrets import without_secrets
 from mcpbridge.base.masking.mask import MASK

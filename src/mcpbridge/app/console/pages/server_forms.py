@@ -11,7 +11,7 @@ from msgspec import Struct
 from starlette.datastructures import FormData
 
 from mcpbridge.app.client_config.discover.discover import find_all
-from mcpbridge.app.client_config.discover.found import Found
+from mcpbridge.app.client_config.discover.discovered_servers import Found
 from mcpbridge.base.errors import ConfigError
 
 

@@ -19,7 +19,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from mcpbridge.app.client_config.clients import find_client
-from mcpbridge.app.client_config.discover.found import ClientEnvironment
+from mcpbridge.app.client_config.discover.discovered_servers import ClientEnvironment
 from mcpbridge.app.client_config.install import (
     all_targets,
     carry_out,

@@ -11,8 +11,8 @@ from msgspec import Raw
 from mcpbridge.core.elicitation import ELICIT, ClientCapabilities, Question, QuestionRefused
 from mcpbridge.core.model import Call
 from mcpbridge.downstream.client import Client
-from mcpbridge.downstream.elicitation import parking as parking_module
-from mcpbridge.downstream.elicitation.parking import Parking
+from mcpbridge.downstream.elicitation import parked_calls as parking_module
+from mcpbridge.downstream.elicitation.parked_calls import Parking
 from mcpbridge.downstream.elicitation.request_state import Binding, Sealer
 from mcpbridge.protocol.body import Body
 

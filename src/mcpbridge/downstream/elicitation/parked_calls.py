@@ -3,10 +3,10 @@
 A modern client takes no requests. The question comes as the answer to its call (`input_required`), and the client
 comes back with its answers and a `requestState` (MCP 2026-07-28, multi round-trip requests).
 
-A modern upstream works the same way: its questions and its state pass through, the state sealed (`relay.py`). Nothing
-is kept here, so any replica can go on. A legacy upstream waits in the middle of the call. That call is **parked**: it
-goes on in a task of its own, and the sealed state names it. Each state opens once, only for the same request of the
-same principal, and it expires.
+A modern upstream works the same way: its questions and its state pass through, the state sealed
+(`multi_round_trip.py`). Nothing is kept here, so any replica can go on. A legacy upstream waits in the middle of the
+call. That call is **parked**: it goes on in a task of its own, and the sealed state names it. Each state opens once,
+only for the same request of the same principal, and it expires.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from mcpbridge.core.jobs import Job, Jobs
 from mcpbridge.core.model import Call, CallHandler, ignore_update
 from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.elicitation.ask import CANCELLED, modern_home
-from mcpbridge.downstream.elicitation.relay import Relaying, input_required, read_answers, restore
+from mcpbridge.downstream.elicitation.multi_round_trip import Relaying, input_required, read_answers, restore
 from mcpbridge.downstream.elicitation.request_state import GONE, Binding, Sealer, read_state
 from mcpbridge.pipeline.input_required import MAX_ROUNDS, needs_driving
 from mcpbridge.protocol.body import Body

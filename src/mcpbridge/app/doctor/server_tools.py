@@ -1,4 +1,4 @@
-"""What is the matter with what servers offer: names that had to change, schemas that do not hold, long texts. Pure."""
+"""Problems of the tools that servers list: names that had to change, schemas that do not hold, long texts. Pure."""
 
 from collections import Counter as Tally
 from collections import defaultdict

@@ -1,7 +1,7 @@
 """A message that cannot be read, with the request ids found in it; or noise, which is no message at all.
 
 The caller of a spoiled answer must not wait until its deadline (issue 2): the ids say whose call fails at once.
-`protocol/reading/salvage.py` repairs what can be repaired.
+`protocol/reading/repair.py` repairs what can be repaired.
 """
 
 import re

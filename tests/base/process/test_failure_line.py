@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.base.process.telling_line import telling_line
+from mcpbridge.base.process.failure_line import telling_line
 
 CASES = {
     "uv: no such package": (

@@ -8,8 +8,8 @@ import pytest
 
 from mcpbridge.app.cli.config.doctor import as_text
 from mcpbridge.app.doctor.examination import Examiner
+from mcpbridge.app.doctor.own_tools import running_tools
 from mcpbridge.app.doctor.report import Report
-from mcpbridge.app.doctor.tools import running_tools
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import read
 

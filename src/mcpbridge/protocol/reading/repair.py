@@ -13,7 +13,15 @@ from msgspec import Struct
 
 from mcpbridge.protocol.batches import Batch, decode_batch, decode_member
 from mcpbridge.protocol.jsonrpc import DEPTH_LIMIT_TEXT, Frame, decode_arriving_frame
-from mcpbridge.protocol.reading.spoiled import ID_PATTERN, NOISE_LIMIT, Noise, Spoiled, clean_utf8, find_ids, noise_of
+from mcpbridge.protocol.reading.unreadable import (
+    ID_PATTERN,
+    NOISE_LIMIT,
+    Noise,
+    Spoiled,
+    clean_utf8,
+    find_ids,
+    noise_of,
+)
 
 
 class Unfinished(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Take servers over from the files of clients, for `install --replace` and `init`: into servers.toml first, then out.
+"""Migrate servers from the files of clients to servers.toml, for `install --replace` and `init`: first in, then out.
 
 A server leaves its file only if it is in servers.toml by then, under whatever name, and nothing keeps it from working
 there: its variables are set, its secrets kept.
@@ -19,7 +19,7 @@ from mcpbridge.app.cli.clients.import_servers import (
 from mcpbridge.app.cli.output import note, print_text, visible
 from mcpbridge.app.client_config.clients import CLIENTS
 from mcpbridge.app.client_config.discover.discover import find_all
-from mcpbridge.app.client_config.discover.found import ClientEnvironment, Found, FoundServer
+from mcpbridge.app.client_config.discover.discovered_servers import ClientEnvironment, Found, FoundServer
 from mcpbridge.app.client_config.entry import NAME
 from mcpbridge.app.client_config.importing.merge import Outcome
 from mcpbridge.app.client_config.importing.plan import Plan, SecretsTo, carry_out, plan_import

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from mcpbridge.protocol.batches import Batch
 from mcpbridge.protocol.jsonrpc import Frame, decode_frame
-from mcpbridge.protocol.reading.salvage import Unfinished, salvage
-from mcpbridge.protocol.reading.spoiled import Noise, Spoiled, clean_utf8, find_ids
+from mcpbridge.protocol.reading.repair import Unfinished, salvage
+from mcpbridge.protocol.reading.unreadable import Noise, Spoiled, clean_utf8, find_ids
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
 

@@ -1,4 +1,4 @@
-"""What one upstream offers, and what of it the configuration lets through.
+"""Choose what is used of the lists of one upstream: `include`, `exclude`, `disabled`, and at most 5,000 of a kind.
 
 One server at a time: that names of several servers clash is for `snapshot.py` to see.
 """

@@ -1,4 +1,4 @@
-"""The steps between a large result and its new form that need its bytes. Pure.
+"""Rewrite a large result: the steps that need its bytes. Pure.
 
 Each takes the bytes first, so that it can be done where these are: here, in a thread, or in a process that has them.
 Arguments and results are of types that msgspec can write and read.

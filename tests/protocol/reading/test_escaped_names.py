@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import Frame, decode_arriving_frame
 from mcpbridge.protocol.reading.client_messages import read_client_message
+from mcpbridge.protocol.reading.escaped_names import with_plain_names
 from mcpbridge.protocol.reading.framing import LineReader, read_message
-from mcpbridge.protocol.reading.plain_names import with_plain_names
 
 NAMES = [
     "resultType",

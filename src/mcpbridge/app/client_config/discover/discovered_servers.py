@@ -1,4 +1,4 @@
-"""What a search for servers came upon, as values."""
+"""Servers that a search of the clients' files found, as values."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -8,7 +8,7 @@ from mcpbridge.app.doctor.clients import about_clients
 from mcpbridge.app.doctor.config_file import Source
 from mcpbridge.app.doctor.examination import about_unmatched
 from mcpbridge.app.doctor.finding import Finding
-from mcpbridge.app.doctor.offers import about_offers
+from mcpbridge.app.doctor.server_tools import about_offers
 from mcpbridge.app.doctor.start_servers import Boot, catalog_of, tokens_of
 from mcpbridge.config.schema import Settings
 

@@ -1,4 +1,4 @@
-"""From what a client calls to what it means: the wire name, or one of the aliases that are never listed.
+"""Find what a called name means: the wire name, or one of the aliases, which are never listed.
 
 `server/tool`, `server.tool`, and the bare tool name where exactly one server has it: apps in a client call tools by
 their bare names (ext-apps issues 745 and 753). Names come out of tables that were filled from the list; none is split.

@@ -1,7 +1,7 @@
 import pytest
 
 from mcpbridge.catalog.definitions.check import Kind
-from mcpbridge.catalog.offers import MOST, Accepted, Dropped, Offer, accept
+from mcpbridge.catalog.upstream_filter import MOST, Accepted, Dropped, Offer, accept
 from mcpbridge.upstream.settings import ServerSettings
 from support.catalog.definitions import prompt, resource, settings, template, tool
 

@@ -1,4 +1,4 @@
-"""What the two sides of a session declared: what its clients can be asked, and what follows from that for calls.
+"""The capabilities that both sides of a session declared, and what follows from them: which clients may use it.
 
 A session of the handshake era declares once what can be asked (MCP 2025-11-25, Lifecycle, Capability Negotiation). So
 the profile of an instance decides which clients may use it, and whether their calls take turns. A modern session

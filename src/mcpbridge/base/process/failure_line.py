@@ -1,4 +1,4 @@
-"""Which of the lines that a program wrote before it failed tells why. Pure.
+"""Choose the line of a failed program's output that says why it failed. Pure.
 
 The last line is often a hint, a stack frame or a farewell. So what package managers, interpreters and containers print
 around the cause is known here: lines that never are the cause, lines that certainly are, and words that make one

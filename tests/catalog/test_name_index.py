@@ -1,7 +1,7 @@
 import pytest
 
 from mcpbridge.base.errors import UnknownName
-from mcpbridge.catalog.lookup import Listed, NameIndex
+from mcpbridge.catalog.name_index import Listed, NameIndex
 
 
 def directory(*tools: tuple[str, str]) -> NameIndex[str]:
