@@ -1,6 +1,7 @@
 """Changes to the configuration that leave comments and the rest alone (issue 8)."""
 
 import tomllib
+from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbridge.base.errors import ConfigError
-from mcpbridge.config.edit_servers_toml import put_table, remove_table, switch
+from mcpbridge.config.edit_servers_toml import list_tool, put_table, remove_table, switch
 
 FILE = """# mine
 
@@ -112,3 +113,60 @@ def test_comments_of_the_next_table_stay_and_those_of_the_removed_one_go() -> No
     assert "# of a" not in after
     assert without_comments(after) == {"tools": {"x": {"function": "m:g"}}, "builtin": {"enable": []}}
     assert "# about the rest" in remove_table(two, "tools", "x")
+
+
+LISTED = """\
+# what clients see
+[expose]
+mode = "auto"  # by client
+pins = [
+    "git/status",  # asked for all the time
+    "time/*",
+]
+
+[servers.git]
+command = "git-mcp"
+"""
+
+
+def test_a_tool_is_pinned_and_hidden_and_neither_and_comments_stay() -> None:
+    """Issue 20, Catalog: on/off, hide, pin; comments are kept."""
+    pinned = list_tool(LISTED, "git/log", "pin")
+    assert tomllib.loads(pinned)["expose"]["pins"] == ["git/status", "time/*", "git/log"]
+    for comment in ("# what clients see", "# by client", "# asked for all the time"):
+        assert comment in pinned
+    hidden = list_tool(pinned, "git/log", "hide")
+    assert tomllib.loads(hidden)["expose"] == {"mode": "auto", "pins": ["git/status", "time/*"], "hide": ["git/log"]}
+    assert tomllib.loads(list_tool(hidden, "git/log", "auto"))["expose"]["hide"] == []
+    assert list_tool(LISTED, "time/now", "pin") == LISTED, "a glob pins it already"
+
+
+def test_a_glob_about_other_tools_is_left_to_people() -> None:
+    with pytest.raises(ConfigError, match=r"time/\*"):
+        list_tool(LISTED, "time/now", "hide")
+    with pytest.raises(ConfigError, match=r"time/\*"):
+        list_tool(LISTED, "time/now", "auto")
+    over = LISTED.replace("pins", "hide")
+    assert tomllib.loads(list_tool(over, "time/now", "pin"))["expose"]["pins"] == ["time/now"], "a pin comes first"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[servers.a]\ncommand = 'x'\n",
+        "expose = {mode = 'all'}\n",
+        "expose.mode = 'all'\n",
+        "[expose.clients.'a*']\nmode = 'all'\n[servers.a]\ncommand = 'x'\n",
+        "[expose]\r\npins = []\r\n",
+        "[servers.a]\nurl = 'x'\n[expose.clients.b]\nmode = 'all'\n[servers.c]\nurl = 'x'\n[expose]\nmap = true\n",
+    ],
+)
+@pytest.mark.parametrize("tool", ["git/log", "git/[x]*", 'a/"b"\\c', "a/ä\n#"])
+def test_whatever_stands_in_the_file_the_tool_is_pinned_and_nothing_else_changes(text: str, tool: str) -> None:
+    before = tomllib.loads(text.replace("\r\n", "\n"))
+    after = tomllib.loads(list_tool(text, tool, "pin").replace("\r\n", "\n"))
+    (glob,) = after["expose"].pop("pins")
+    assert fnmatchcase(tool, glob)
+    before.get("expose", {}).pop("pins", None)
+    assert {**after, "expose": after["expose"] or {}} == {**before, "expose": before.get("expose", {})}

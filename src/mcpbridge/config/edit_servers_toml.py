@@ -5,6 +5,8 @@ The result is only text. Whoever writes it to the file checks it before (`write_
 
 import tomllib
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from glob import escape
 from typing import Any, Literal, cast
 
 from mcpbridge.base.errors import ConfigError
@@ -176,6 +178,76 @@ def _holder(tokens: Any, name: str) -> int | None:
     """Which of the tokens is this holder's."""
     listed = cast("list[Mapping[str, Any]]", tokens or [])
     return next((at for at, token in enumerate(listed) if str(token.get("name")) == name), None)
+
+
+Listing = Literal["pin", "hide", "auto"]
+"""Whether a tool is listed: in any case, never, or as the mode decides."""
+
+_LISTS: Mapping[Listing, str] = {"pin": "pins", "hide": "hide"}
+
+
+def list_tool(text: str, tool: str, listing: Listing) -> str:
+    """The text in which `[expose]` pins the tool with this id, hides it, or does neither.
+
+    Raises:
+        ConfigError: the text is no TOML, or a glob of `[expose]` pins or hides it together with others.
+    """
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    document, wanted = _parsed(text), _lists(text)
+    for key, globs in wanted.items():
+        _change_globs(key, globs, tool, listing)
+    expose: Any = document.get("expose")
+    try:
+        for key, globs in wanted.items():
+            held: Any = expose.get(key) if expose is not None else None
+            if held is None:
+                if not globs:
+                    continue
+                if expose is None:
+                    document["expose"] = expose = tomlkit.table()
+                expose[key] = held = tomlkit.array()
+            for one in [str(one) for one in held if str(one) not in globs]:
+                held.remove(one)
+            for one in [one for one in globs if one not in held]:
+                held.append(one)
+        after = _ended(tomlkit.dumps(document))
+    except (TOMLKitError, ValueError, TypeError) as error:
+        raise ConfigError(f"cannot be written as TOML: {error}", key="expose") from error
+    if _lists(after) != wanted or _without_lists(after) != _without_lists(text):
+        raise ConfigError("cannot be written as TOML as it is", key="expose")
+    return after
+
+
+def _change_globs(key: str, globs: list[str], tool: str, listing: Listing) -> None:
+    exact = escape(tool)
+    if key == _LISTS.get(listing):
+        if not any(fnmatchcase(tool, glob) for glob in globs):
+            globs.append(exact)
+        return
+    globs[:] = [glob for glob in globs if glob not in (exact, tool)]
+    if (key, listing) == ("hide", "pin"):
+        return  # a pin comes before what hides
+    for glob in globs:
+        if fnmatchcase(tool, glob):
+            hint = "Change the list in the file: it is about other tools, too."
+            raise ConfigError(f"`{glob}` is about {tool} as well", key=f"expose.{key}", hint=hint)
+
+
+def _lists(text: str) -> dict[str, list[str]]:
+    expose = _plain(text).get("expose", {})
+    return {key: [str(glob) for glob in expose.get(key, ())] for key in _LISTS.values()}
+
+
+def _without_lists(text: str) -> dict[str, Any]:
+    document = _plain(text)
+    expose = {key: value for key, value in document.pop("expose", {}).items() if key not in _LISTS.values()}
+    return {**document, **({"expose": expose} if expose else {})}
+
+
+def _plain(text: str) -> dict[str, Any]:
+    return tomllib.loads(text.replace("\r\n", "\n"))
 
 
 def _parsed(text: str) -> Any:

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from mcpbridge.app.console.guard import PREFIX, Visitor
+from mcpbridge.app.console.hand_calls import HandCalls
 from mcpbridge.app.console.live import LiveFeed
 from mcpbridge.app.console.shown_text import (
     LONGEST,
@@ -71,7 +72,14 @@ class ConsoleContext:
         self._facts = facts
         self._status: tuple[float, Mapping[str, Any]] | None = None
         self.live = LiveFeed(bridge, self.forget_status)
+        self.hand_calls = HandCalls(bridge)
+        """What is tried from forms."""
         self.started = time.time()
+
+    def end(self) -> None:
+        """The bridge stops: streams and calls of pages end."""
+        self.live.end()
+        self.hand_calls.end()
 
     @cached_property
     def _templates(self) -> Environment:

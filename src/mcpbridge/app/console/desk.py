@@ -66,7 +66,7 @@ class ConsoleDesk:
             yield
             context: ConsoleContext | None = self.__dict__.get("_context")
             if context is not None:
-                context.live.end()
+                context.end()
 
     async def link(self, _: Document) -> Document:
         """Answer `console`: a one-time link for a browser on this machine."""

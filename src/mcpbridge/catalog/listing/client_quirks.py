@@ -17,6 +17,8 @@ class Traits(Struct, frozen=True):
     """Globs on `clientInfo.name`, in lower case."""
     title: str = ""
     """What people call it."""
+    naming: str = ""
+    """What its model sees of a name, with `{server}` and `{tool}` in it; empty: that is not known."""
     searches: bool = False
     """It keeps long lists from its model by itself and finds tools in them, so the whole list costs nothing."""
     max_tools: int = 0
@@ -39,6 +41,7 @@ TRAITS = (
     Traits(
         ("claude-code", "claude-code/*"),
         "Claude Code",
+        "mcp__{server}__{tool}",
         searches=True,
         name_length=128 - len("mcp__mcpbridge__"),
         description_length=4096,
@@ -48,18 +51,29 @@ TRAITS = (
     # Chooses connectors' tools itself; a name behind the server's has 64 characters in older API revisions.
     Traits(("claude-ai", "claude desktop*"), "Claude Desktop"),
     # mcp__SERVER is a namespace of its own; the sum is at most 128, longer names are cut and get a hash.
-    Traits(("codex-mcp-client", "codex*"), "Codex", name_length=128 - len("mcp__mcpbridge__")),
+    Traits(("codex-mcp-client", "codex*"), "Codex", "mcp__{server}__{tool}", name_length=128 - len("mcp__mcpbridge__")),
     # mcp_SERVER_TOOL, 63 characters, cut in the middle; names that are then the same overwrite each other.
-    Traits(("gemini-cli*", "gemini-cli-mcp-client*"), "Gemini CLI", name_length=63 - len("mcp_mcpbridge_")),
+    Traits(
+        ("gemini-cli*", "gemini-cli-mcp-client*"),
+        "Gemini CLI",
+        "mcp_{server}_{tool}",
+        name_length=63 - len("mcp_mcpbridge_"),
+    ),
     # Server and tool together have 60 characters; 80 tools, and since January 2026 definitions in files.
     Traits(("cursor*",), "Cursor", max_tools=80, name_length=60 - len("mcpbridge") - 1),
     # mcp_SERVER_TOOL, 64 characters; 128 tools a request.
-    Traits(("visual studio code*", "vscode*"), "VS Code", max_tools=128, name_length=64 - len("mcp_mcpbridge_")),
+    Traits(
+        ("visual studio code*", "vscode*"),
+        "VS Code",
+        "mcp_{server}_{tool}",
+        max_tools=128,
+        name_length=64 - len("mcp_mcpbridge_"),
+    ),
     Traits(("windsurf*", "cascade*"), "Windsurf", max_tools=100),
     # SERVER__TOOL, 64 characters; longer ones get a hash.
-    Traits(("cline*", "roo*"), "Cline, Roo Code", name_length=64 - len("mcpbridge__")),
+    Traits(("cline*", "roo*"), "Cline, Roo Code", "{server}__{tool}", name_length=64 - len("mcpbridge__")),
     # TOOL_mcp_SERVER, 64 characters.
-    Traits(("@librechat*", "librechat*"), "LibreChat", name_length=64 - len("_mcp_mcpbridge")),
+    Traits(("@librechat*", "librechat*"), "LibreChat", "{tool}_mcp_{server}", name_length=64 - len("_mcp_mcpbridge")),
     # People and programs that look at everything.
     Traits(("mcp-inspector*", "inspector-client*", "modelcontextprotocol/inspector*"), "MCP Inspector", searches=True),
 )
