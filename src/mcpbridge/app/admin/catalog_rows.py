@@ -58,8 +58,10 @@ class RowPage(Struct, frozen=True):
 def catalog_page(
     bridge: Bridge, kind: RowKind, *, server: str = "", contains: str = "", start: int = 0, limit: int, count: Counter
 ) -> RowPage:
-    """The rows from `start` on: of one server, or with a text in their names, if that is asked for."""
-    bridge.catalog.flush()
+    """The rows from `start` on: of one server, or with a text in their names, if that is asked for.
+
+    Of the last catalog (see `Catalog.flush`). May be called in a thread.
+    """
     snapshot = bridge.catalog.snapshot
     found = list(_entries(bridge, snapshot, kind))
     servers = sorted({one[0] for one in found})

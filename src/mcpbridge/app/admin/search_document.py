@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import anyio.to_thread
+
 from mcpbridge.catalog.search.duplicates import Ability
 from mcpbridge.catalog.search.find import Finding, find
 from mcpbridge.catalog.search.lexical.bm25 import server_fields, tool_fields
@@ -22,7 +24,8 @@ async def search_document(
 ) -> dict[str, Any]:
     """`fits`, and the `tools`, best first; where none seems to fit, the `nearest` instead.
 
-    `explains`: each tool says `why` it has its score.
+    `explains`: each tool says `why` it has its score, and `text` is what `find_tools` answers. Unlike a call of that
+    tool, this leaves no note that somebody searched.
 
     Raises:
         SearchFailed: tools cannot be searched now.
@@ -35,12 +38,19 @@ async def search_document(
     ranker = await seen.ranker(query)
     found = find(query, limit, seen, ranker, adjust=adjust)
     tools = [_entry(found, ability, detail) for ability in found.named[:limit]]
+    document: dict[str, Any] = {"fits": found.fits, "tools": tools if found.fits else []}
+    if not found.fits:
+        document["nearest"] = tools
     if explains:
-        explained = ranker.explain(query, found.looked_for, among=seen.by_id)
+        from mcpbridge.catalog.search.answers import answer_to_search
+
+        explained = await anyio.to_thread.run_sync(partial(ranker.explain, query, found.looked_for, among=seen.by_id))
         for entry in tools:
             ref = seen.by_id.get(entry["id"])
             entry["why"] = _why(bridge, entry, explained.get(entry["id"]), ref if isinstance(ref, ToolRef) else None)
-    return {"fits": found.fits, "tools": tools if found.fits else [], **({} if found.fits else {"nearest": tools})}
+        tokens = bridge.settings.search.tokens
+        document["text"] = answer_to_search(found, limit, "" if found.fits else seen.map, tokens=tokens)
+    return document
 
 
 def _entry(found: Finding, ability: Ability, detail: str) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from mcpbridge.app.console.guard import PREFIX, Guard, Visitor, cookie_header
 from mcpbridge.app.console.pages import (
     approvals,
     calls,
-    catalog,
     overview,
     results,
     savings,
@@ -26,6 +25,7 @@ from mcpbridge.app.console.pages import (
     settings,
     timeline,
 )
+from mcpbridge.app.console.pages.catalog import catalog_list, tool_page, try_tool
 from mcpbridge.downstream.http.app import App
 
 _PAGES = (
@@ -33,7 +33,9 @@ _PAGES = (
     calls,
     sessions,
     timeline,
-    catalog,
+    catalog_list,
+    tool_page,
+    try_tool,
     approvals,
     results,
     servers,

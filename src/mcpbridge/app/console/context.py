@@ -95,6 +95,7 @@ class ConsoleContext:
             "text": _text,
             "pretty": _pretty,
             "source": escape,
+            "json_text": _json_text,
             "when": shown_time,
             "seconds": shown_seconds,
             "bytes": shown_bytes,
@@ -146,6 +147,11 @@ def _text(value: object, limit: int = LONGEST) -> Markup:
 def _pretty(value: bytes | str | object) -> Markup:
     """JSON with indents, whole: forms send it back."""
     return escape(pretty_json(value))
+
+
+def _json_text(value: bytes | str | object, limit: int = LONGEST) -> Markup:
+    """JSON with indents, to be read: of at most so many characters."""
+    return escape(shown(pretty_json(value), limit))
 
 
 def _inert(value: object) -> object:

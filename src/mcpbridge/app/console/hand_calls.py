@@ -28,6 +28,7 @@ State = Literal["running", "done", "failed", "cancelled"]
 MOST_RUNNING = 16
 """Calls of all visitors that run at a time."""
 _MOST_KEPT = 32
+_END_SECONDS = 5.0
 _NEWS = 100
 """Messages of one call that are kept, the last ones."""
 
@@ -137,6 +138,11 @@ class HandCalls:
         """Withdraw the call, also at its server."""
         if call.task is not None and call.state == "running":
             call.task.cancel()
+
+    async def ended(self, call: HandCall) -> None:
+        """Wait for the end of a call that was withdrawn; a few seconds at most."""
+        if call.task is not None:
+            await asyncio.wait({call.task}, timeout=_END_SECONDS)
 
     def end(self) -> None:
         """The bridge stops, and with it all calls."""

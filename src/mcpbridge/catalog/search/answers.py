@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct, field
 
 from mcpbridge.catalog.search.duplicates import Ability, apart
-from mcpbridge.catalog.search.find import ReadDefinition
+from mcpbridge.catalog.search.find import FURTHER, Finding, ReadDefinition
 from mcpbridge.catalog.signatures.signature import MARK, Signature, signature
 from mcpbridge.catalog.signatures.types import FORMS, Form
 from mcpbridge.core.call_options import Hints
@@ -48,6 +48,8 @@ _LEGEND = f"{MARK} = left out; describe_tools shows all."
 _DOUBTFUL = 3
 _DROPPED_TOKENS = 20
 """Tokens for saying that there was no room for all."""
+_FITS = 0.6
+"""Share of the best score from which tools beyond the limit count as fitting too."""
 _EVEN = 16
 """How evenly lines are shortened: the larger, the less it counts that one stands further down."""
 
@@ -89,6 +91,17 @@ def answer(
         notes.append(_LEGEND)
     told = [*texts, *([f"Apart: {siblings}"] if siblings else []), *([" ".join(notes)] if notes else [])]
     return defused("\n".join(told))
+
+
+def answer_to_search(found: Finding, limit: int, map_: str, detail: Detail = "signatures", *, tokens: int = 500) -> str:
+    """What `find_tools` answers with what was found, of which it names at most `limit`. `map_`: what there is."""
+    if not found.fits:
+        return nothing_fits(list(found.tools.values()), map_, tokens=tokens)
+    hits, scores = found.hits, found.scores
+    further = found.abilities[limit:]
+    more = sum(scores[ability.id].score >= _FITS * hits[0].score for ability in further)
+    is_open = more > 0 and more == len(further) and len(hits) == limit + FURTHER
+    return answer(Found(found.abilities[:limit], found.tools, more, is_open), detail, tokens=tokens)
 
 
 def nothing_fits(

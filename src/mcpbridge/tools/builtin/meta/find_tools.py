@@ -15,14 +15,10 @@ from mcpbridge.tools.builtin.builtin import UNTREATED
 from mcpbridge.tools.builtin.meta.definitions import FIND_TOOLS, Refused, arguments_of, text_result
 
 if TYPE_CHECKING:  # loaded with the first call
-    from mcpbridge.catalog.search.answers import Detail
-    from mcpbridge.catalog.search.find import Finding
     from mcpbridge.catalog.search.ranker import Hit
     from mcpbridge.catalog.search.usage_feedback import Feedback
 
 
-_FITS = 0.6
-"""Share of the best score from which tools beyond the limit count as fitting too."""
 _LIMIT_NAMES = ("limit", "top_k", "k", "n", "count", "max_results", "maxResults")
 _QUERY_NAMES = ("query", "q", "search", "text", "task")
 _DETAILS = ("names", "signatures", "schemas")
@@ -52,7 +48,7 @@ class FindTools:
 
     async def run(self, call: Call) -> Body:
         """See `Builtin`."""
-        from mcpbridge.catalog.search.answers import MOST, nothing_fits
+        from mcpbridge.catalog.search.answers import MOST, answer_to_search
         from mcpbridge.catalog.search.find import find
 
         try:
@@ -72,27 +68,16 @@ class FindTools:
             query, limit, visible, await visible.ranker(query), adjust=partial(self._adjusted, principal, query)
         )
         call.note("found", len(found.hits))
-        if not found.fits:
-            return text_result(nothing_fits(list(found.tools.values()), visible.map, tokens=self._tokens))
-        shown = [ability.id for ability in found.abilities[:limit]]
-        if self._feedback is not None:
+        shown = [ability.id for ability in found.abilities[:limit]] if found.fits else []
+        if shown and self._feedback is not None:
             self._feedback.searched(principal, query, shown)
-        if self._on_result is not None:
+        if shown and self._on_result is not None:
             self._on_result(call, shown)
-        return text_result(self._answer(found, limit, cast("Any", detail)))
+        map_ = "" if found.fits else visible.map
+        return text_result(answer_to_search(found, limit, map_, cast("Any", detail), tokens=self._tokens))
 
     def _adjusted(self, principal: str, query: str, hits: "list[Hit]") -> "list[Hit]":
         return hits if self._feedback is None else self._feedback.adjust(principal, query, hits)
-
-    def _answer(self, found: "Finding", limit: int, detail: "Detail") -> str:
-        from mcpbridge.catalog.search.answers import Found, answer
-        from mcpbridge.catalog.search.find import FURTHER
-
-        hits, scores = found.hits, found.scores
-        further = found.abilities[limit:]
-        more = sum(scores[ability.id].score >= _FITS * hits[0].score for ability in further)
-        is_open = more > 0 and more == len(further) and len(hits) == limit + FURTHER
-        return answer(Found(found.abilities[:limit], found.tools, more, is_open), detail, tokens=self._tokens)
 
 
 def _query(value: object) -> str:
