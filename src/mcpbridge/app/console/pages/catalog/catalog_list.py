@@ -74,8 +74,8 @@ class _Lists:
 
     async def page(self, request: Request) -> Response:
         asked = _asked(request)
-        found = await self._search(asked)
-        return self._console.page(request, "catalog/list.html", **await self._rows(asked), **found)
+        values = {**await self._rows(asked), **await self._search(asked)}
+        return self._console.page(request, "catalog/list.html", **values)
 
     async def rows(self, request: Request) -> Response:
         return self._console.part(request, "catalog/rows.html", **await self._rows(_asked(request)))
