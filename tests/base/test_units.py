@@ -9,6 +9,7 @@ from mcpbridge.base.units import (
     MAX_SECONDS,
     Rate,
     parse_bytes,
+    parse_moment,
     parse_rate,
     parse_seconds,
     show_bytes,
@@ -164,3 +165,27 @@ def test_a_rate_that_is_shown_reads_back_the_same(times: int, microseconds: int)
 )
 def test_a_size_is_shown_in_the_largest_unit_that_is_exact(size: int, text: str) -> None:
     assert show_bytes(size) == text
+
+
+NOW = 1_785_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("1h", NOW - 3600),
+        (" 30 s ", NOW - 30),
+        ("0", NOW),
+        ("2026-07-28T12:00:00Z", 1_785_240_000),
+        ("2026-07-28T14:00:00+02:00", 1_785_240_000),
+        ("1970-01-01T00:00:00Z", 0),
+    ],
+)
+def test_a_moment_is_a_span_before_now_or_a_point_in_time(text: str, moment: float) -> None:
+    assert parse_moment(text, NOW) == moment
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "-1h", "2026-13-01", "9999-12-31T23:59:59.999999-23:59", "1e9"])
+def test_what_is_no_moment_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="expected a time span"):
+        parse_moment(text, NOW)

@@ -1,4 +1,4 @@
-"""Seconds and bytes as people write them: "30s", "1.5 min", "2 MiB", or a plain number.
+"""Seconds, moments and bytes as people write them: "30s", "1.5 min", "2026-07-28T12:00", "2 MiB", or a plain number.
 
 Reading and showing only. In the code a `Seconds` is a float and a `Bytes` an int, so arithmetic needs no wrapper.
 """
@@ -6,6 +6,7 @@ Reading and showing only. In the code a `Seconds` is a float and a `Bytes` an in
 import math
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated, NamedTuple
 
 from pydantic import BeforeValidator, WithJsonSchema
@@ -46,6 +47,23 @@ def parse_seconds(value: object) -> float:
     if seconds > MAX_SECONDS:
         raise ValueError("longer than ten years")
     return seconds
+
+
+def parse_moment(text: str, now: float) -> float:
+    """Seconds since 1970, from a time span before `now` or a point in time; without a time zone it is the machine's.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    try:
+        return now - parse_seconds(text)
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text.strip()).astimezone().timestamp()
+    except (ValueError, OverflowError, OSError):
+        expected = 'expected a time span such as "1h", or a time such as 2026-07-28T12:00'
+        raise ValueError(expected) from None
 
 
 def parse_bytes(value: object) -> int:

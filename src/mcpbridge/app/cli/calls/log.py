@@ -20,7 +20,7 @@ from mcpbridge.app.cli.options import config_option
 from mcpbridge.app.cli.output import first_line, note, print_json_line, print_table, print_text, size_text, visible
 from mcpbridge.app.exit_codes import OK, UNREACHABLE
 from mcpbridge.base.masking.known_values import Redactor
-from mcpbridge.base.units import parse_seconds, show_seconds
+from mcpbridge.base.units import parse_moment, show_seconds
 from mcpbridge.config.load import Loaded
 from mcpbridge.storage.call_log.format import Outcome
 from mcpbridge.storage.call_log.reader import INTERRUPTED, RUNNING, Filter, Row, read_calls, read_running
@@ -109,14 +109,9 @@ _HOW_TO = "To log them, set in the configuration:\n\n    [call_log]\n    enabled
 def _moment(text: str) -> float:
     """Seconds since 1970, from a span before now or a point in time."""
     try:
-        return time() - parse_seconds(text)
-    except ValueError:
-        pass
-    try:
-        return datetime.fromisoformat(text).astimezone().timestamp()
-    except ValueError:
-        expected = 'expected a time span such as "1h", or a time such as 2026-07-28T12:00'
-        raise click.BadParameter(expected, param_hint="--since") from None
+        return parse_moment(text, time())
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--since") from None
 
 
 def _tell_of_absence(path: Path, *, is_logged: bool) -> None:
