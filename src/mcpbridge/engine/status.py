@@ -99,10 +99,12 @@ def _dropped(snapshot: Snapshot) -> list[dict[str, Any]]:
 
 def _server_status(upstream: Upstream, snapshot: Snapshot, metrics: Metrics | None) -> dict[str, Any]:
     transport, is_idle = upstream.transport, upstream.status.state == "idle"
+    is_ready = upstream.status.state == "ready"
     protocol = upstream.version if upstream.session is not None or is_idle else ""
     status: dict[str, Any] = {
         "name": upstream.name,
         "state": upstream.status.state,
+        **({"uptime_s": round(time.monotonic() - upstream.connection.since, 1)} if is_ready else {}),
         "reason": upstream.connection.state_text if upstream.status.reason else "",
         "cause": upstream.status.reason,
         "transport": transport.kind,

@@ -16,21 +16,23 @@ from mcpbridge.app.console.context import STATIC, ConsoleContext, form_of
 from mcpbridge.app.console.guard import PREFIX, Guard, Visitor, cookie_header
 from mcpbridge.app.console.pages import (
     approvals,
-    calls,
     overview,
     results,
     savings,
     servers,
-    sessions,
     settings,
-    timeline,
 )
+from mcpbridge.app.console.pages.calls import again, call_list, call_page, export, sessions, timeline
 from mcpbridge.app.console.pages.catalog import catalog_list, tool_page, try_tool
+from mcpbridge.base.errors import BridgeError
 from mcpbridge.downstream.http.app import App
 
 _PAGES = (
     overview,
-    calls,
+    call_list,
+    export,
+    call_page,  # after those with fixed paths
+    again,
     sessions,
     timeline,
     catalog_list,
@@ -50,7 +52,7 @@ def make_console(console: ConsoleContext, cookie: str) -> App:
     own = [route for page in _PAGES for route in page.routes(console)]
     app = Starlette(
         routes=[Mount(PREFIX, routes=[*own, *_entrance(console, cookie), *_files(console)])],
-        exception_handlers={HTTPException: _http_error(console)},
+        exception_handlers={HTTPException: _http_error(console), BridgeError: _bridge_error(console)},
     )
     app.router.redirect_slashes = False
     return Guard(app, console.sign_ins, cookie)
@@ -114,6 +116,18 @@ def _files(console: ConsoleContext) -> Sequence[BaseRoute]:
         Route("/parts/banner", banner, methods=["GET"]),
         Mount("/static", StaticFiles(directory=STATIC), name="static"),
     ]
+
+
+def _bridge_error(console: ConsoleContext):
+    def answer(request: Request, error: Exception) -> Response:
+        """What the bridge could not do, such as reading the call log from a disk that is broken."""
+        assert isinstance(error, BridgeError)
+        problem = console.redact(error.full_message())
+        if "hx-request" in request.headers:
+            return console.message(request, problem, "bad", 503)
+        return console.page(request, "error.html", 503, problem=problem, code=503)
+
+    return answer
 
 
 def _http_error(console: ConsoleContext):

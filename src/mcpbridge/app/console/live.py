@@ -1,8 +1,8 @@
 """What open pages hear while they are shown: one stream of events for each browser, and one look for all streams.
 
 Calls are not listened to one by one, so a page that is open costs a call nothing: twice a second it is looked whether
-the counts of calls, the states of servers, the list of tools or the waiting approvals changed, and a change is
-announced by its topic. The page then asks for the part that shows it.
+the counts of calls, the calls that run, the states of servers, the list of tools or the waiting approvals changed, and
+a change is announced by its topic. The page then asks for the part that shows it.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ LOOK_EVERY = 0.5
 _QUIET = 15.0
 """Seconds of silence after which a comment is sent, so that a dead connection is noticed."""
 
-TOPICS = ("calls", "servers", "catalog", "approvals", "clients", "config")
+TOPICS = ("calls", "running", "servers", "catalog", "approvals", "clients", "config", "doctor")
 
 
 class LiveFeed:
@@ -112,6 +112,7 @@ class LiveFeed:
         pool = bridge.pool.upstreams
         return {
             "calls": bridge.metrics.total_calls(),
+            "running": [(one.uid, one.stage) for one in bridge.running_calls()],
             "servers": tuple(
                 (name, one.status.state, one.status.reason, one.restarts, id(one.session))
                 for name, one in list(pool.items())

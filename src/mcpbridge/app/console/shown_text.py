@@ -59,6 +59,11 @@ def pretty_json(data: bytes | str | object) -> str:
         except (ValueError, RecursionError):
             return data.decode("utf-8", "replace") if isinstance(data, bytes) else data
     text = json.dumps(data, indent=2, ensure_ascii=False)
+    return escape_unseen(text)
+
+
+def escape_unseen(text: str) -> str:
+    """The same JSON, with what cannot be seen in its strings escaped by its number."""
     return _UNSEEN.sub(lambda match: json.dumps(match.group())[1:-1], text)
 
 

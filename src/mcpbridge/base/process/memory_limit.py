@@ -38,10 +38,12 @@ async def exceeded(process: ServerProcess, limit: int) -> str:
 
 
 async def memory_of(process: ServerProcess) -> int | None:
-    """Bytes that a server holds now, with all that it started; None where the system does not say."""
-    asked = {process.cookie: (process.pid, 0)}  # of all that is more than nothing the exact number is told
-    found = await asyncio.get_running_loop().run_in_executor(sweeper, _measured, asked)
-    return found[process.cookie] or None
+    """Bytes that a server holds now, with all that it started; None where the system does not say.
+
+    Several that are asked about side by side are measured together. Cancelling is safe.
+    """
+    look = _looks.setdefault(asyncio.get_running_loop(), _Looks())
+    return await look.held(process, 0) or None  # of all that is more than nothing the exact number is told
 
 
 class _Looks:

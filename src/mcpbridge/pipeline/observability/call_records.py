@@ -1,8 +1,11 @@
 """Make the record of a call, as the call log and listeners of events get it."""
 
+import re
+
 from msgspec import Raw
 
-from mcpbridge.core.context import run_of
+from mcpbridge.base.errors import BridgeError, UpstreamAnswered
+from mcpbridge.core.context import run_of, text_in
 from mcpbridge.core.model import Call
 from mcpbridge.core.recording import RunningCall, new_uid, uid_text
 from mcpbridge.protocol.body import LARGE
@@ -49,7 +52,7 @@ def record_of(
         arguments=arguments,
         result=result if size > LARGE else bytes(result),
         keeps_content=keeps_content,
-        facts=call.facts,
+        facts=_facts(call),
         sent=len(arguments),
         received=size,
         running=call.running or (recorded.running if recorded is not None else 0),
@@ -62,6 +65,36 @@ def record_of(
         original_size=original,
         original_tokens=estimated_tokens(original) if original else 0,
     )
+
+
+TRACE = "trace"
+"""The fact that names the trace of a call, in hexadecimal: the bridge's own if calls are traced, else the client's."""
+MESSAGE = "message"
+"""The fact that says why a call failed, where its content may be kept."""
+_LONGEST_MESSAGE = 2000
+_PARENT = "traceparent"
+_TRACE_ID = re.compile("[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+def trace_id(traceparent: str) -> str:
+    """The id in a `traceparent` (W3C Trace Context, 3.2); empty: it is none."""
+    found = _TRACE_ID.match(traceparent)
+    return found[1] if found else ""
+
+
+def message_of(error: BaseException) -> str:
+    """What a call that failed says to people: the message of our own errors, what a server answered, or nothing."""
+    if isinstance(error, UpstreamAnswered):
+        return error.error.decode("utf-8", "replace")[:_LONGEST_MESSAGE]
+    return error.full_message()[:_LONGEST_MESSAGE] if isinstance(error, BridgeError) else ""
+
+
+def _facts(call: Call) -> dict[str, object] | None:
+    facts, meta = call.facts, call.meta
+    if meta is None or (facts is not None and TRACE in facts):
+        return facts
+    trace = trace_id(text_in(meta, _PARENT))
+    return {**(facts or {}), TRACE: trace} if trace else facts
 
 
 def parent_of(call: Call) -> int:

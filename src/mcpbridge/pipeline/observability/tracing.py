@@ -16,6 +16,7 @@ from msgspec import Raw, Struct
 from mcpbridge.base.errors import UpstreamAnswered
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.model import Call, CallHandler, Tool
+from mcpbridge.pipeline.observability.call_records import TRACE, trace_id
 from mcpbridge.pipeline.observability.metrics import BUCKETS, KNOWN_METHODS, OTHER, TOOL_ERROR, error_name, says_error
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
@@ -126,6 +127,8 @@ class TraceReceived(_Traced):
             attributes["mcp.protocol.version"] = call.caller.version
         name = _span_name(call, shown)
         call.trace = self._otel.start(name, attributes, carried=_carried(call.meta), parent=None, is_client=False)
+        if trace := trace_id(self._otel.carry(call.trace).get(_PARENT, "")):
+            call.note(TRACE, trace)
         return await self._traced(call, proceed, call.trace, attributes)
 
 

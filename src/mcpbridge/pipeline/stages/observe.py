@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.events import EventBus
 from mcpbridge.core.model import Call, CallHandler, Tool
-from mcpbridge.pipeline.observability.call_records import arguments_of, record_of
+from mcpbridge.pipeline.observability.call_records import MESSAGE, arguments_of, message_of, record_of
 from mcpbridge.pipeline.observability.metrics import (
     KNOWN_METHODS,
     OTHER,
@@ -164,6 +164,8 @@ class _Observe:
         else:
             asked = self._keeps_content
             keeps_content = bool(asked) if recorder is None else recorder.keeps_content(call, asked)
+        if error is not None and keeps_content and (message := message_of(error)):
+            call.note(MESSAGE, message)
         record = record_of(
             call,
             at=time.time() - seconds,

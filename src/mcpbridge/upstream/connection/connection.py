@@ -11,6 +11,7 @@ The owner task in `supervisor` moves it on. Everybody else reads it, waits for a
 
 import asyncio
 import random
+import time
 import warnings
 from collections.abc import Callable
 
@@ -68,6 +69,8 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._backoff = RestartBackoff()
         self.status = _at_first(settings)
+        self.since = time.monotonic()
+        """When it came to be in this state, on `time.monotonic`."""
         self.session: UpstreamSession | None = None
         """The session, while it is ready for calls."""
         self.peer: Peer | None = None
@@ -252,6 +255,8 @@ class Connection:
 
     def step(self, status: Status) -> None:
         """It stands elsewhere now; whoever waits for that is told."""
+        if status.state != self.status.state:
+            self.since = time.monotonic()
         self.status = replace(status, reason=self._redact(status.reason)) if status.reason else status
         stepped, self._stepped = self._stepped, asyncio.Event()
         stepped.set()

@@ -10,7 +10,7 @@ import warnings
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from time import perf_counter
+from time import perf_counter, time
 
 import anyio
 
@@ -30,6 +30,8 @@ log = get_logger("mcpbridge.stdio")
 
 _KEPT_LINES = 50
 _KEPT_LINE_LENGTH = 1000
+_REMEMBERED_LINES = 200
+"""Lines on stderr that are remembered with their times, also those of a process that is gone."""
 _LONGEST_LINE = 64 << 10
 """Bytes of a line on stderr that are waited for; what follows them until the next line is dropped."""
 _NOISE_LENGTH = 200
@@ -70,6 +72,8 @@ class StdioTransport:
         self._redact = redact
         self._line_masker = LineMasker(redact)
         self._stderr: deque[str] = deque(maxlen=_KEPT_LINES)
+        self._written: deque[tuple[float, str]] = deque(maxlen=_REMEMBERED_LINES)
+        """The same of earlier processes too, with when each line came, in seconds since 1970."""
         self._noise = ""
         self.pid: int | None = None
         """Process id of the running server."""
@@ -79,6 +83,10 @@ class StdioTransport:
     def stderr_lines(self) -> list[str]:
         """The last lines the server wrote to standard error, oldest first, secrets masked."""
         return list(self._stderr)
+
+    def stderr_between(self, since: float, until: float) -> list[tuple[float, str]]:
+        """Lines that came from `since` to `until` in seconds since 1970, with when; of those that are remembered."""
+        return [(at, line) for at, line in self._written if since <= at <= until]
 
     @property
     def noise(self) -> str:
@@ -130,6 +138,7 @@ class StdioTransport:
     def _keep_stderr(self, line: str) -> None:
         line = self._line_masker(line)[:_KEPT_LINE_LENGTH]  # in this order: half a secret would be known as none
         self._stderr.append(line)
+        self._written.append((time(), line))
         log.debug("server wrote to stderr", upstream=self._name, line=line)
 
     def _keep_noise(self, text: str) -> None:

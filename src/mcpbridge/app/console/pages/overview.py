@@ -1,52 +1,179 @@
-"""The overview: servers as cards, who is connected, what waits for a person, what was saved today."""
+"""The overview: servers as cards, who is connected, what waits for a person, what was saved today, and the doctor."""
 
+import asyncio
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Generic, TypeVar, cast
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from mcpbridge.app.admin.stats import accounts_of
+from mcpbridge.app.console.call_history import CallHistory
 from mcpbridge.app.console.context import ConsoleContext
+from mcpbridge.app.console.doctor_findings import DoctorFindings
+from mcpbridge.app.console.guard import PREFIX
+from mcpbridge.app.console.pages.sparkline import polyline
+from mcpbridge.base.errors import StoreFailed
+from mcpbridge.pipeline.observability.metrics import Durations
+
+T = TypeVar("T")
+
+_MINUTES = 60
+"""Minutes that the small charts and the rates are of."""
+_HISTORY_FRESH = 15.0
+"""Seconds for which one reading of the call log serves all pages; it gets new sums once a minute."""
+_MEMORY_FRESH = 10.0
+_SAVINGS_FRESH = 5.0
+_SHOWN = 10
+"""Waiting approvals, and open sessions, that are listed."""
 
 
 def routes(console: ConsoleContext) -> Sequence[BaseRoute]:
     """`/console/` and its parts."""
-
-    async def overview(request: Request) -> Response:
-        return console.page(request, "overview.html", **await _values(console))
-
-    async def cards(request: Request) -> Response:
-        return console.part(request, "parts/overview_cards.html", **await _values(console))
-
-    return [Route("/", overview, methods=["GET"]), Route("/parts/overview", cards, methods=["GET"])]
-
-
-async def _values(console: ConsoleContext) -> dict[str, Any]:
-    status = console.status()
-    accounts = await accounts_of(console.bridge.results.ledger, days=1, by=("day",))
-    return {
-        "state": status,
-        "servers": [_card(server, status) for server in status["servers"]],
-        "clients": _clients(status),
-        "savings": accounts["total"],
-        "now": time.time(),
-    }
+    overview = _Overview(console)
+    return [
+        Route("/", overview.page, methods=["GET"]),
+        Route("/parts/overview", overview.cards, methods=["GET"]),
+        Route("/parts/doctor", overview.doctor, methods=["GET"]),
+        Route("/doctor", overview.examine, methods=["POST"]),
+    ]
 
 
-def _card(server: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
-    calls = server.get("calls", 0)
+class _Fresh(Generic[T]):
+    """A value that is computed again when it is older than so many seconds; pages that ask meanwhile share it."""
+
+    def __init__(self, seconds: float, compute: Callable[[], Awaitable[T]]) -> None:
+        self._seconds, self._compute = seconds, compute
+        self._lock = asyncio.Lock()
+        self._known: tuple[float, T] | None = None
+
+    async def __call__(self) -> T:
+        """The value."""
+        async with self._lock:
+            if self._known is None or time.monotonic() - self._known[0] > self._seconds:
+                self._known = time.monotonic(), await self._compute()
+            return self._known[1]
+
+
+class _Overview:
+    def __init__(self, console: ConsoleContext) -> None:
+        self._console, self._history = console, CallHistory(console.bridge)
+        self._findings = DoctorFindings(
+            console.bridge, console.redact, changed=partial(console.live.announce, "doctor")
+        )
+        self._rates = _Fresh(_HISTORY_FRESH, self._read_rates)
+        self._memory = _Fresh(_MEMORY_FRESH, self._measure)
+        self._savings = _Fresh(_SAVINGS_FRESH, self._read_savings)
+
+    async def page(self, request: Request) -> Response:
+        """The whole page."""
+        return self._console.page(request, "overview.html", **await self._values(), doctor=self._findings)
+
+    async def cards(self, request: Request) -> Response:
+        """All but the doctor, again."""
+        return self._console.part(request, "parts/overview_cards.html", **await self._values())
+
+    async def doctor(self, request: Request) -> Response:
+        """What the doctor found."""
+        return self._console.part(request, "parts/doctor.html", doctor=self._findings)
+
+    async def examine(self, request: Request) -> Response:
+        """Have the doctor look again; it goes on behind the page."""
+        self._findings.examine()
+        if "hx-request" in request.headers:
+            return self._console.part(request, "parts/doctor.html", doctor=self._findings)
+        return RedirectResponse(f"{PREFIX}/#doctor", 303)
+
+    async def _values(self) -> dict[str, Any]:
+        status, bridge = self._console.status(), self._console.bridge
+        waiting = await bridge.approvals.pending()
+        rates, memory = await self._rates(), await self._memory()
+        daemon = cast("Mapping[str, Any]", status.get("daemon") or {})
+        sessions: Sequence[Mapping[str, Any]] = ()
+        if not daemon.get("clients"):
+            found = await self._history.sessions(limit=_SHOWN)
+            sessions = [one for one in found if "ended" not in one]
+        return {
+            "state": status,
+            "servers": [_card(server, rates.get(server["name"]), memory, status) for server in status["servers"]],
+            "clients": list(daemon.get("clients") or ()),
+            "sessions": sessions,
+            "savings": await self._savings(),
+            "approvals": [one.request for one in waiting[:_SHOWN]],
+            "approvals_total": len(waiting),
+            "running": len(bridge.running_calls()),
+            "now": time.time(),
+        }
+
+    async def _read_rates(self) -> Mapping[str, "_Rates"]:
+        """By server, what was counted of the last minutes."""
+        since = time.time() - _MINUTES * 60
+        try:
+            rows = await self._history.minutes(since, by=("server",))
+        except StoreFailed:
+            return {}  # the banner says what is wrong with the disk
+        rates: dict[str, _Rates] = {}
+        for row in rows:
+            rates.setdefault(row["server"], _Rates(since)).include(row)
+        return rates
+
+    async def _measure(self) -> Mapping[str, int]:
+        """By server, bytes that its processes hold."""
+        upstreams = [one for one in self._console.bridge.pool.everyone() if hasattr(one.transport, "memory")]
+        found = await asyncio.gather(*(cast("Any", one.transport).memory() for one in upstreams))
+        held: dict[str, int] = {}
+        for upstream, size in zip(upstreams, found, strict=True):
+            held[upstream.name] = held.get(upstream.name, 0) + (size or 0)
+        return held
+
+    async def _read_savings(self) -> Mapping[str, Any]:
+        accounts = await accounts_of(self._console.bridge.results.ledger, days=1, by=("day",))
+        return accounts["total"]
+
+
+class _Rates:
+    """What was counted of one server, minute by minute."""
+
+    def __init__(self, since: float) -> None:
+        self._first = int(since // 60) + 1
+        self.calls = [0] * _MINUTES
+        self.errors = 0
+        self.durations = Durations()
+
+    def include(self, row: Mapping[str, Any]) -> None:
+        """Add the sums of one minute."""
+        place = int(row["at"] // 60) - self._first
+        if 0 <= place < _MINUTES:
+            self.calls[place] += row["calls"]
+        self.errors += row["errors"]
+        for number, count in enumerate(row["buckets"][: len(self.durations.buckets)]):
+            self.durations.buckets[number] += count
+
+    @property
+    def total(self) -> int:
+        """Calls in all."""
+        return sum(self.calls)
+
+
+_TONES = {"ready": "good", "idle": "good", "starting": "info", "disabled": "off", "stopped": "off", "waiting": "info"}
+
+
+def _card(
+    server: Mapping[str, Any], rates: _Rates | None, memory: Mapping[str, int], status: Mapping[str, Any]
+) -> dict[str, Any]:
+    """One server. Rate and latency are of the last hour, where it is recorded and anything was called."""
+    is_recent = rates is not None and rates.total > 0
     minutes = max(status["uptime_s"] / 60, 1 / 60)
     return {
         **server,
-        "tone": {"ready": "good", "idle": "good", "starting": "info", "disabled": "off"}.get(server["state"], "bad"),
-        "per_minute": calls / minutes,
-        "latency": server.get("latency") or {},
+        "tone": _TONES.get(server["state"], "bad"),
+        "per_minute": rates.total / min(_MINUTES, max(minutes, 1)) if rates else server.get("calls", 0) / minutes,
+        "latency": rates.durations.summary() if rates and is_recent else server.get("latency") or {},
+        "is_recent": is_recent,
+        "memory": memory.get(server["name"]) or None,
+        "spark": polyline(rates.calls) if rates and is_recent else "",
+        "busiest": max(rates.calls) if rates else 0,
     }
-
-
-def _clients(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    daemon = cast("Mapping[str, Any]", status.get("daemon") or {})
-    return list(daemon.get("clients") or [])

@@ -1,0 +1,177 @@
+"""The list of calls: newest first, filtered by its address, with those that run on top of it."""
+
+import fnmatch
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from mcpbridge.app.console.call_history import COUNTED, CallHistory
+from mcpbridge.app.console.context import ConsoleContext
+from mcpbridge.app.console.guard import PREFIX
+from mcpbridge.app.console.pages.calls.filters import BOXED, NAMES, OUTCOMES, CallFilters, number_of, read_filters
+from mcpbridge.app.console.shown_text import shown_time
+from mcpbridge.core.recording import RunningCall
+from mcpbridge.storage.call_log.reader import Filter
+
+ROWS = 50
+"""Calls of one page."""
+_RUNNING = 50
+"""Calls under way that are shown."""
+_OFFERED = 200
+"""Names that a box proposes."""
+_SETTLED = 2.0
+"""Seconds after which a call that another process has begun is shown as such."""
+_REMEMBERED = 32
+"""Lists that are remembered as they were rendered: pages with the same filters get the same."""
+
+
+def routes(console: ConsoleContext) -> Sequence[BaseRoute]:
+    """`/console/calls`, its parts, and cancelling."""
+    pages = _CallList(console)
+    return [
+        Route("/calls", pages.listed, methods=["GET"]),
+        Route("/calls/list", pages.newer, methods=["GET"]),
+        Route("/calls/running", pages.running, methods=["GET"]),
+        Route("/calls/{uid}/cancel", pages.cancel, methods=["POST"]),
+    ]
+
+
+class _CallList:
+    def __init__(self, console: ConsoleContext) -> None:
+        self._console = console
+        self._history = CallHistory(console.bridge)
+        self._rendered: dict[str, tuple[int, bytes]] = {}
+        """By filters, the number of the newest call, and the list."""
+
+    async def listed(self, request: Request) -> Response:
+        """The page; for a form that was changed only the list, whose address the browser then shows."""
+        filters = read_filters(request.query_params, time.time())
+        is_part = "hx-request" in request.headers
+        asked = [(key, value) for key, value in request.query_params.multi_items() if key in NAMES]
+        if not is_part and any(not value.strip() for _, value in asked):
+            return RedirectResponse(_address(filters), 303)  # a form sends all its boxes
+        before = number_of(request.query_params, "before")
+        values = await self._values(filters, before, is_live=request.query_params.get("live") != "off")
+        is_counted = not before and not filters.which.text  # a text would be looked for in all of them
+        values["total"] = await self._history.count(filters.which) if is_counted else None
+        if is_part:
+            answer = self._console.part(request, "calls/found.html", **values)
+            answer.headers["hx-push-url"] = _address(filters)
+            return answer
+        offers = self._offers()
+        running = await self._running(filters)
+        return self._console.page(request, "calls/calls.html", **values, **running, **offers)
+
+    async def newer(self, request: Request) -> Response:
+        """The list again if there are calls that came after a number; else nothing, and the page stays as it is."""
+        filters = read_filters(request.query_params, time.time())
+        after = number_of(request.query_params, "after")
+        newest = await self._history.page(filters.which, limit=1, after=after)
+        if not newest.rows:
+            return Response(status_code=204)
+        key, number = filters.query(), newest.rows[0]["id"]
+        known = self._rendered.pop(key, None)
+        if known is None or known[0] != number:
+            values = await self._values(filters, 0, is_live=True)
+            body = self._console.part(request, "calls/list.html", **values).body
+            known = number, bytes(body)
+        self._rendered[key] = known
+        while len(self._rendered) > _REMEMBERED:
+            del self._rendered[next(iter(self._rendered))]
+        return HTMLResponse(known[1])
+
+    async def running(self, request: Request) -> Response:
+        """The calls under way."""
+        filters = read_filters(request.query_params, time.time())
+        return self._console.part(request, "calls/running.html", filters=filters, **await self._running(filters))
+
+    async def cancel(self, request: Request) -> Response:
+        """Cancel a call under way; its client gets an error that says so."""
+        uid, visitor = request.path_params["uid"], request.state.visitor
+        is_done = self._console.bridge.cancel_call(uid, visitor.visit.by)
+        self._console.live.announce("running", "calls")
+        if "hx-request" not in request.headers:
+            return RedirectResponse(f"{PREFIX}/calls", 303)
+        if is_done:
+            return self._console.message(request, "The call is cancelled; its server was asked to stop.")
+        return self._console.message(request, "This call is over already.", "info", 404)
+
+    async def _values(self, filters: CallFilters, before: int, *, is_live: bool) -> dict[str, Any]:
+        page = await self._history.page(filters.which, limit=ROWS, before=before)
+        is_first = not before
+        return {
+            "filters": filters,
+            "rows": page.rows,
+            "most": COUNTED,
+            "after": page.after,
+            "older": _address(filters, before=page.before) if page.before else "",
+            "newest": "" if is_first else _address(filters),
+            "is_live": is_live and is_first,
+            "toggle": _address(filters, **({"live": "off"} if is_live else {})),
+            "history": self._history,
+        }
+
+    async def _running(self, filters: CallFilters) -> dict[str, Any]:
+        own = [call for call in self._console.bridge.running_calls() if _fits(call, filters.which)]
+        known = {call.uid for call in own}
+        # A row of a call of this bridge stays for a moment after it is over.
+        settled = shown_time(time.time() - _SETTLED)
+        rows = await self._history.running(filters.which, limit=_RUNNING)
+        others = [row for row in rows if row.get("uid") not in known and row["at"] < settled]
+        return {
+            "now": time.time(),
+            "running": [{**_as_row(call), "is_ours": True} for call in own[:_RUNNING]],
+            "elsewhere": others,
+            "more_running": max(0, len(own) - _RUNNING),
+        }
+
+    def _offers(self) -> dict[str, Any]:
+        """What the boxes propose."""
+        series = list(self._console.bridge.metrics)
+        servers = sorted({one.server for one in series} | {one["name"] for one in self._console.status()["servers"]})
+        clients = sorted({one.client for one in series if one.client})
+        hidden = [name for name in NAMES if name not in BOXED]
+        return {"servers": servers[:_OFFERED], "clients": clients[:_OFFERED], "outcomes": OUTCOMES, "hidden": hidden}
+
+
+def _address(filters: CallFilters, **more: object) -> str:
+    query = "&".join(filter(None, (filters.query(), urlencode(more))))
+    return f"{PREFIX}/calls" + (f"?{query}" if query else "")
+
+
+def _fits(call: RunningCall, which: Filter) -> bool:
+    """Whether a call under way is one of those that are wanted; what only ended calls have does not count."""
+    own = call.tool.partition("/")[2]
+    pairs = (
+        (which.server, (call.server,)),
+        (which.tool, (call.tool, own)),
+        (which.client, (call.client,)),
+        (which.principal, (call.principal,)),
+        (which.session, (call.session,)),
+        (which.method, (call.method,)),
+    )
+    return all(any(map(_matcher(wanted), values)) for wanted, values in pairs if wanted is not None)
+
+
+def _matcher(pattern: str) -> Callable[[str], bool]:
+    return lambda value: fnmatch.fnmatchcase(value, pattern)
+
+
+def _as_row(call: RunningCall) -> Mapping[str, Any]:
+    return {
+        "uid": call.uid,
+        "method": call.method,
+        "server": call.server,
+        "tool": call.tool,
+        "client": call.client,
+        "principal": call.principal,
+        "session": call.session,
+        "since": call.since,
+        "stage": call.stage,
+        **({"parent": call.parent} if call.parent else {}),
+    }
