@@ -199,6 +199,45 @@ async def test_a_call_that_finds_every_session_asking_waits_until_one_may_give_w
             await end(call, *held)
 
 
+async def test_of_two_calls_that_wait_for_a_session_the_second_is_not_left_behind_the_first(impatient: None) -> None:
+    """Both see that a session is free: the later one must not wait for the person that the other one asks."""
+    transport = silent()
+    pool = pool_of({"up": transport}, up={"max_instances": 1, "queue_timeout": 60})
+    people = [Someone(form=True) for _ in range(4)]
+
+    def lines() -> list[Line]:
+        return [line for line in transport.lines if line.asked("tools/call")]
+
+    async def is_asked(someone: Someone, line: Line) -> None:
+        ask(line, "q")
+        while not someone.asked:
+            await asyncio.sleep(0)
+
+    with anyio.fail_after(30):
+        async with pool.running():
+            calls: list[asyncio.Task[Body]] = []
+            for times, someone in enumerate(people[:2], 1):
+                calls.append(begin(pool, someone))
+                await transport.hears("tools/call", times=times)
+                await is_asked(someone, lines()[-1])
+            waiting = [begin(pool, someone) for someone in people[2:]]
+            await anyio.sleep(0.05)  # both are among those that look again
+            first = lines()[0]
+            finish(first)
+            await calls[0]
+            await transport.hears("tools/call", times=3)
+            third = first if len(first.asked("tools/call")) == 2 else lines()[-1]
+            ask(third, "q3")
+            while not (people[2].asked or people[3].asked):
+                await asyncio.sleep(0)
+            finish(lines()[1])
+            await calls[1]
+            try:
+                await transport.hears("tools/call", times=4)
+            finally:
+                await end(*waiting)
+
+
 async def test_a_call_waits_for_a_server_that_starts_no_longer_than_its_own_time() -> None:
     """Which session is the right one shows only once the server is up: that wait is the call's, too."""
     pool = pool_of({"up": ScriptedTransport({"initialize": SILENCE})}, up={"call_timeout": 0.2, "queue_timeout": 600})

@@ -110,18 +110,21 @@ class InstanceChooser:
     async def _another(self, upstream: Upstream, base: Upstream, client: Elicitor) -> Upstream:
         """One more instance; or where there are as many as there may be, one whose call gives way to this one.
 
-        A call that waits for a person gives way only after a while, so it is tried again as long as one may wait for a
-        place. Without such a call, or after that, this call waits for its turn on the instance it has.
+        A call that waits for a person gives way only after a while, and another call may be first where one did. So it
+        is tried again as long as one may wait for a place. After that, or while no person is waited for anywhere, this
+        call waits for its turn on the instance it has.
         """
         clock = asyncio.get_running_loop().time
         until = clock() + base.settings.queue_timeout
         while (chosen := self._on_demand.of_the_kind(base, client)) is None:
+            everywhere = (upstream, *(instance.upstream for instance in self._on_demand.of(base.name)))
+            is_somebody_asked = any(one.connection.is_asking for one in everywhere)
+            if not upstream.requests.is_held_from(client) or not is_somebody_asked or clock() >= until:
+                return upstream
             if client.give_way(base.name):
                 await anyio.sleep(YIELD_SECONDS)
-                return self._on_demand.of_the_kind(base, client) or upstream
-            if clock() >= until or not upstream.connection.is_asking:
-                return upstream
-            await upstream.requests.call_ended(min(FREE_SECONDS, until - clock()))
+            else:
+                await upstream.requests.call_ended(min(FREE_SECONDS, until - clock()))
         return chosen
 
     @staticmethod
