@@ -141,7 +141,7 @@ class UpstreamRequests:
             except BaseException as error:
                 self._judge(breaker, error, call, is_probe)
                 if self._relisting.is_due and isinstance(error, UpstreamAnswered):
-                    await self._relisting.in_force()
+                    await self._relisting.in_force(is_of_call=True)
                 if not self._may_go_again(session, error):
                     if (explained := self._with_reason(error)) is not error:
                         raise explained from error
@@ -154,7 +154,7 @@ class UpstreamRequests:
                 if declared.learns_of is not None and call.method == "tools/call":
                     declared.history.passed(declared.learns_of)
                 if self._relisting.is_due:
-                    await self._relisting.in_force()
+                    await self._relisting.in_force(is_of_call=True)
                 # Looked at here, and in no function of our own: every call would pay for one more.
                 if len(result) > WHOLE:
                     return without_secrets_if_failed(session.body_of(result), self._redact)

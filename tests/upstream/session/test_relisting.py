@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbridge.upstream.session import relisting as module
-from mcpbridge.upstream.session.relisting import BURST, LONGEST_PAUSE, PACE, RelistBrake
+from mcpbridge.upstream.session.relisting import BURST, CALL_COST, LONGEST_PAUSE, PACE, RelistBrake
 from support.in_process_bridge import BridgeToScripts, Ear, bridged
 from support.upstreams.scripted_upstream import LEGACY_SERVER, SILENCE, Refusal, ScriptedTransport
 
@@ -183,13 +183,31 @@ async def test_a_server_that_announces_changes_without_end_is_braked_and_nobody_
     async with bridged({"up": up}) as bridge:
         ear = await client_of(bridge)
         for _ in range(BURST):
-            await ear.ask("tools/call", {"name": "up__grow"})
+            up.grow()
+            await names(ear)
         assert bridge.pool.upstreams["up"].braked == ""
         for _ in range(3):
             assert not is_error(await ear.ask("tools/call", {"name": "up__grow"}))
         assert len(await names(ear)) == BURST + 1, "as of the last look"
         assert len(up.asked("tools/list")) == BURST + 1
         assert bridge.status()["servers"][0]["braked"] == "list changes"
+
+
+async def test_who_makes_changes_by_calls_has_each_of_them_four_times_as_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person has a server load one set of tools after another; it is no flood, but not without end either."""
+    monkeypatch.setattr(module, "MAX_WAIT", 3600.0)
+    monkeypatch.setattr(module, "PACE", 3600.0)
+    up = Growing()
+    async with bridged({"up": up}) as bridge:
+        ear = await client_of(bridge)
+        looks = round((BURST - 1) / CALL_COST)
+        for number in range(looks):
+            assert not is_error(await ear.ask("tools/call", {"name": "up__grow"}))
+            assert f"up__grown_{number + 1}" in await names(ear)
+            assert bridge.pool.upstreams["up"].braked == ""
+        for _ in range(3):
+            assert not is_error(await ear.ask("tools/call", {"name": "up__grow"}))
+        assert bridge.pool.upstreams["up"].braked == "list changes"
 
 
 def test_the_brake_lets_a_burst_through_and_then_one_look_at_a_time() -> None:

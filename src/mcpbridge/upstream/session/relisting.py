@@ -5,7 +5,8 @@ its answer is in force before that answer is passed on: the call waits for the n
 unknown names and requests for lists. Nobody waits longer than `MAX_WAIT`.
 
 A server that announces changes without end would have its lists read, and the catalog made anew, without end. So it has
-a brake: `BURST` lists at once, then one every `PACE` seconds. Nobody waits for a server under the brake.
+a brake: `BURST` lists at once, then one every `PACE` seconds. A list that a call has changed costs a part of that: who
+calls such a tool several times in a row is to have what it brings. Nobody waits for a server under the brake.
 """
 
 import asyncio
@@ -22,6 +23,8 @@ MAX_WAIT = 1.0
 """Seconds that anybody waits for a list that is due."""
 BURST = 8
 """Looks in a row that a server may cause at once."""
+CALL_COST = 0.25
+"""What a look costs that a call waits for; one that the server causes by itself costs 1."""
 PACE = 2.0
 """Seconds for which a server earns one more look."""
 COST_FACTOR = 10.0
@@ -48,9 +51,9 @@ class RelistBrake:
         self._is_on = credit < (BURST / 2 if self._is_on else 1)
         return self._is_on
 
-    def looked(self, now: float, seconds: float) -> None:
+    def looked(self, now: float, seconds: float, cost: float = 1) -> None:
         """A look that took so many seconds is over."""
-        self._credit, self._at, self._seconds = self._earned(now) - 1, now, seconds
+        self._credit, self._at, self._seconds = self._earned(now) - cost, now, seconds
 
     @property
     def _pace(self) -> float:
@@ -76,6 +79,8 @@ class Relisting:
         """Numbers of announcements: the last that came, the last that the present look sees, the last in force."""
         self._began = 0.0
         self._waiting = 0
+        self._is_of_call = self._is_look_of_call = False
+        """A call waits for what was announced, and for the present look."""
         self.is_due = False
         """Something that the server announced is not in force yet, and it is worth the wait."""
         self.is_braked = False
@@ -107,9 +112,13 @@ class Relisting:
 
     # -- for those who need the lists
 
-    async def in_force(self) -> None:
-        """Return when what was announced up to now is in force, or when that takes too long. Cancelling is safe."""
+    async def in_force(self, *, is_of_call: bool = False) -> None:
+        """Return when what was announced up to now is in force, or when that takes too long. Cancelling is safe.
+
+        `is_of_call`: a call of this server is over, during which that was announced.
+        """
         wanted = self._announced
+        self._is_of_call |= is_of_call
         self._waiting += 1
         self._hurry.set()
         try:
@@ -139,6 +148,7 @@ class Relisting:
             kinds = sorted(self._stale & set(listed))
             self._stale.clear()
             self._reading, self._began = self._announced, self._loop.time()
+            self._is_look_of_call, self._is_of_call = self._is_of_call, False
             if kinds:
                 return kinds
             self._now_in_force()
@@ -146,7 +156,7 @@ class Relisting:
     def finished(self) -> None:
         """The lists that `next_kinds` gave are in force now, or could not be had."""
         now = self._loop.time()
-        self._brake.looked(now, now - self._began)
+        self._brake.looked(now, now - self._began, CALL_COST if self._is_look_of_call else 1)
         self._now_in_force()
 
     # -- internals
