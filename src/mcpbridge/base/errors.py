@@ -305,10 +305,10 @@ class UpstreamHttpError(UpstreamError):
         elif status == 403:
             self.advice = "The server knows the credentials and refuses them this action."
         elif status == 429:
-            wait = f"in {retry_after:g} s" if retry_after is not None else "later"
+            wait = f"in {ceil(retry_after)} s" if retry_after is not None else "later"
             self.advice = f"The server limits the rate of calls. Try again {wait}."
         elif status == 503:
-            wait = f"in {retry_after:g} s" if retry_after is not None else "later"
+            wait = f"in {ceil(retry_after)} s" if retry_after is not None else "later"
             self.advice = f"The server cannot serve calls now. Try again {wait}."
         elif status >= 500:
             self.advice = "The fault is at the server. Check whether the action took effect before you repeat it."

@@ -233,18 +233,22 @@ def _redirect_text(response: httpx2.Response) -> str:
     return f"HTTP {status}: it redirects to {place}, which is not followed; set `url` to the new address"
 
 
+LONGEST_RETRY_AFTER = 86_400.0
+"""Seconds; a server that asks for more means: not today."""
+
+
 def seconds_to_wait(retry_after: str, now: datetime) -> float | None:
-    """The value of a `Retry-After` header in seconds; None when there is none that can be read."""
+    """The value of a `Retry-After` header in seconds, a day at most; None when there is none that can be read."""
     value = retry_after.strip()
     if value.isdecimal() and len(value) < 10:
-        return float(value)
+        return min(float(value), LONGEST_RETRY_AFTER)
     try:
         when = parsedate_to_datetime(value)
     except ValueError:
         return None
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)
-    return max(0.0, (when - now).total_seconds())
+    return min(max(0.0, (when - now).total_seconds()), LONGEST_RETRY_AFTER)
 
 
 def excerpt(body: bytes, redact: Callable[[str], str]) -> str:
