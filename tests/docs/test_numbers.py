@@ -272,7 +272,7 @@ SAID = {
         f"at most `router.max_tools` ({ROUTER.max_tools})",
         f"the first {request.LONGEST:,} characters count",
         f"longer than `timeout` ({ROUTER.timeout:g} s)",
-        f"not asked the same for {model_router.AGAIN:g} s then",
+        f"not asked the same again for {model_router.AGAIN:g} s",
         f"up to {model_router_prompt.LONGEST_REQUEST:,} characters of the request",
         f"of at most `max_index` ({ROUTER.max_index}) tools",
         f"the first sentence ({model_router_prompt.LONGEST_DESCRIPTION} characters)",
