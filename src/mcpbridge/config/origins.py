@@ -69,14 +69,14 @@ def _leaves(key: str, value: Any, redact: Callable[[str], str]) -> Iterator[Valu
 
 def _value(key: str, said: Any, value: Any, redact: Callable[[str], str]) -> Value:
     if said is None:
-        return Value(key, _shown(key, value, redact), "default")
+        return Value(key, _masked(key, value, redact), "default")
     references = [match.group() for match in _REFERENCE.finditer(str(said))]
     if references:
         return Value(key, MASK, "variable", ", ".join(dict.fromkeys(references)))
-    return Value(key, _shown(key, value, redact), "file")
+    return Value(key, _masked(key, value, redact), "file")
 
 
-def _shown(key: str, value: Any, redact: Callable[[str], str]) -> Any:
+def _masked(key: str, value: Any, redact: Callable[[str], str]) -> Any:
     if value in (None, "", [], {}) or isinstance(value, bool | int | float):
         return value
     if _PRIVATE.search(key):
@@ -84,7 +84,7 @@ def _shown(key: str, value: Any, redact: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, Mapping):
-        return {name: _shown(f"{key}.{name}", one, redact) for name, one in cast("Mapping[str, Any]", value).items()}
+        return {name: _masked(f"{key}.{name}", one, redact) for name, one in cast("Mapping[str, Any]", value).items()}
     if isinstance(value, list | tuple):
-        return [_shown(key, one, redact) for one in cast("list[Any]", value)]
+        return [_masked(key, one, redact) for one in cast("list[Any]", value)]
     return redact(str(value))

@@ -106,7 +106,7 @@ class ProgramRequests(EngineState):
         turn = new_run()
         most = asyncio.Semaphore(self.settings.calls.batch + self.settings.calls.max_queued)
 
-        async def made(params: Mapping[str, Any]) -> dict[str, Any]:
+        async def call_one(params: Mapping[str, Any]) -> dict[str, Any]:
             marked = {**params, "_meta": {**params.get("_meta", {}), TURN: turn}}
             try:
                 async with most:  # so that no member finds the queue of its own turn full
@@ -118,7 +118,7 @@ class ProgramRequests(EngineState):
                 return msgspec.json.decode(failed_call(text, type(error).__name__, modern=False))
 
         async with TaskGroup() as members:
-            tasks = [members.create_task(made(params)) for params in calls]
+            tasks = [members.create_task(call_one(params)) for params in calls]
         return [result_of(task.result()) for task in tasks]
 
 

@@ -17,7 +17,7 @@ from mcpbridge.app.cli.output import is_at_terminal, note, progress, visible
 from mcpbridge.app.cli.prompts import answer_beside_the_loop, ask_at_terminal
 from mcpbridge.app.cli.server_states import State
 from mcpbridge.app.cli.signals import ended_by_signals
-from mcpbridge.app.cli.tools.session import taken
+from mcpbridge.app.cli.tools.session import print_notes
 from mcpbridge.app.daemon.handshake import project_uri
 from mcpbridge.app.exit_codes import OK
 from mcpbridge.app.logging_setup import set_up_logs
@@ -152,7 +152,7 @@ def wanted_servers(bridge: Bridge) -> list[State]:
 
 def warn_of_absent(bridge: Bridge) -> None:
     """Say what is missing from what is shown, and end the command if nothing of what is configured works."""
-    taken(absent(bridge))
+    print_notes(absent(bridge))
 
 
 async def ask(bridge: Bridge, method: str, params: dict[str, Any]) -> dict[str, Any]:

@@ -65,13 +65,13 @@ def ended_by_signals(
     handler = handler if isinstance(handler, _Handler) else _Handler()
     last: asyncio.TimerHandle | None = None
 
-    def told(number: signal.Signals) -> None:
+    def on_signal(number: signal.Signals) -> None:
         nonlocal last
         last = loop.call_later(within, _give_up, within)
         tell(number)
 
     lost = handler.received[:1]
-    handler.tell = lambda number: loop.call_soon_threadsafe(told, number)
+    handler.tell = lambda number: loop.call_soon_threadsafe(on_signal, number)
     before = {number: signal.signal(number, handler) for number in _ending() if not _asks(hang_up, number)}
     if hang_up is not None and hasattr(signal, "SIGHUP"):
 
@@ -80,7 +80,7 @@ def ended_by_signals(
 
         before[signal.SIGHUP] = signal.signal(signal.SIGHUP, hung_up)
     for number in lost:
-        told(number)
+        on_signal(number)
     try:
         yield
     finally:

@@ -98,7 +98,7 @@ async def find(show: Show) -> str:
     show.screen.pair("first of them", first)
     expect(first.startswith(f"{show.cast.found.tool}("), f"{show.cast.found.tool} is not the first that is found")
     result = _succeeded(await show.bridge.call(show.cast.found))
-    show.screen.pair("call", _shown(show.cast.found))
+    show.screen.pair("call", _call_text(show.cast.found))
     answer = show.cast.answer(result)
     expect(answer, f"the answer is not in the result: {result}")
     show.screen.pair("answer", answer, "bold")
@@ -127,7 +127,7 @@ async def large_result(show: Show) -> str:
     )
     show.bill.facts.update(result_characters=len(original), preview_characters=len(preview))
     lines = preview.splitlines()
-    show.screen.pair("call", _shown(show.cast.large))
+    show.screen.pair("call", _call_text(show.cast.large))
     show.screen.pair("result", f"{len(original):,} characters of JSON, which arrive as {len(preview):,}:", "bold")
     show.screen.pair("", lines[1], "dim")
     show.screen.pair("", next((line for line in lines if line.startswith("state:")), lines[2]), "dim")
@@ -149,7 +149,7 @@ async def handed_on(show: Show) -> str:
         without=count_tokens(str(encode(whole.arguments), "utf-8")),
         through=count_tokens(str(encode(call.arguments), "utf-8")),
     )
-    show.screen.pair("call", _shown(call))
+    show.screen.pair("call", _call_text(call))
     show.screen.pair("result", said)
     show.screen.pair("on the disk", f"{len(written.encode()):,} bytes, the same as the kept ones")
     show.screen.pair("tokens", f"{item.without:,} if the model writes them, {item.through:,} by handle")
@@ -162,14 +162,14 @@ async def arguments(show: Show) -> str:
     _succeeded(mended)
     changes: list[Mapping[str, str]] = (mended.meta or {}).get("mcpbridge/coerced") or []
     expect(changes, "nothing was mended")
-    show.screen.pair("call", _shown(show.cast.mended))
+    show.screen.pair("call", _call_text(show.cast.mended))
     done = ", ".join(f"{one['what']} {one['from']} to {one['to']}" for one in changes)
     show.screen.pair("mended", done, "bold")
     refused = await show.bridge.call(show.cast.refused)
     said = text_of(refused)
     expect(refused.is_error, "a wrong argument was accepted")
     expect(show.cast.fix in said, f"the refusal does not say what fits: {said}")
-    show.screen.pair("call", _shown(show.cast.refused))
+    show.screen.pair("call", _call_text(show.cast.refused))
     for name, line in zip(("refused", "", ""), said.splitlines(), strict=False):
         show.screen.pair(name, line, "bold" if line.startswith("-") else "")
     return "What can only mean one thing is mended; the rest is refused with what fits."
@@ -178,7 +178,7 @@ async def arguments(show: Show) -> str:
 async def approval(show: Show) -> str:
     """A call that needs a yes."""
     expect(not show.cast.has_happened(), f"{show.cast.approved.tool} has been done before anybody was asked")
-    show.screen.pair("call", _shown(show.cast.approved))
+    show.screen.pair("call", _call_text(show.cast.approved))
     result = await show.bridge.call(show.cast.approved)
     said = text_of(result)
     expect(show.question.asked, "nobody was asked")
@@ -220,7 +220,7 @@ async def killed(show: Show) -> str:
         if is_early:
             os.kill(process or 0, signal.SIGKILL)
             at_kill, killed_at = len(steps), anyio.current_time()
-            show.screen.pair("call", f"{_shown(slow)}: under way, step {at_kill}")
+            show.screen.pair("call", f"{_call_text(slow)}: under way, step {at_kill}")
             show.screen.pair("kill -9", f"process {process}, the server {victim.server!r}", "bold red")
             again = await _answered_again(show, victim)
             back_after = anyio.current_time() - killed_at
@@ -228,7 +228,7 @@ async def killed(show: Show) -> str:
     new = (await show.bridge.state_of(victim.server)).get("pid")
     expect(new and new != process, f"the server {victim.server} is still the process {process}")
     expect(again == before, f"the server {victim.server} answers otherwise than before")
-    show.screen.pair("call", f"{_shown(victim)}: answered after {back_after:.1f} s, by process {new}", "bold")
+    show.screen.pair("call", f"{_call_text(victim)}: answered after {back_after:.1f} s, by process {new}", "bold")
     finished = _succeeded(results[0])
     expect(len(steps) > at_kill, "the call of the other server had ended before")
     show.screen.pair("first call", " ".join(finished.split()), "bold")
@@ -287,7 +287,7 @@ def _succeeded(result: CallToolResult) -> str:
     return said
 
 
-def _shown(call: ToolCall) -> str:
+def _call_text(call: ToolCall) -> str:
     """A call as a person reads it; references by the beginning of their handle."""
     parts: list[str] = []
     for name, value in call.arguments.items():

@@ -44,19 +44,19 @@ class Screen:
 
     def line(self, text: str, style: str = "") -> None:
         """One line."""
-        self._print(Text(f"  {self._shown(text)}", style))
+        self._print(Text(f"  {self._printable(text)}", style))
 
     def pair(self, name: str, text: str, style: str = "") -> None:
         """One line that begins with a name."""
-        self._print(Text.assemble((f"  {name:<15} ", "dim"), (self._shown(text), style)))
+        self._print(Text.assemble((f"  {name:<15} ", "dim"), (self._printable(text), style)))
 
     def happened(self, text: str) -> None:
         """The last line of a scene: what just happened."""
-        self._console.print(Text.assemble(("  ✓ ", "bold green"), (self._shown(text), "green")))
+        self._console.print(Text.assemble(("  ✓ ", "bold green"), (self._printable(text), "green")))
 
     def failed(self, text: str) -> None:
         """Why a scene does not hold."""
-        self._console.print(Text.assemble(("  ✗ ", "bold red"), (self._shown(text), "bold red")))
+        self._console.print(Text.assemble(("  ✗ ", "bold red"), (self._printable(text), "bold red")))
 
     def prompt(self, text: str) -> None:
         """A question; the cursor stays behind it."""
@@ -66,7 +66,7 @@ class Screen:
         """Go on in the next line."""
         self._console.print(Text(text))
 
-    def _shown(self, text: str) -> str:
+    def _printable(self, text: str) -> str:
         return printable(text.replace(self.root, "") if self.root else text)
 
     def _print(self, text: Text) -> None:

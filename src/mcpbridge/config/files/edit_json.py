@@ -147,7 +147,7 @@ class JsonEditor:
         root, style = scan(text), _Style(text)
         if root is None:
             lead = "" if text.strip("\ufeff") in ("", "\n", "\r\n") or text.endswith("\n") else style.newline
-            whole = style.shown(_nested([*spot.table, spot.name], value), "")
+            whole = style.to_json(_nested([*spot.table, spot.name], value), "")
             yield (Splice(len(text), len(text), f"{lead}{whole}{style.newline}"),)
             return
         style.learn(root)
@@ -160,7 +160,7 @@ class JsonEditor:
                 return
             at = member.node
             if at.value is None or depth == len(way) - 1:
-                yield (Splice(at.start, at.end, style.shown(inner, style.indent_at(member.start))),)
+                yield (Splice(at.start, at.end, style.to_json(inner, style.indent_at(member.start))),)
                 return
 
     def to_cut(self, text: str, spot: Spot) -> Edit:
@@ -207,7 +207,7 @@ class _Style:
         begin = self._text.rfind("\n", 0, at) + 1
         return max(begin, 1) if self._text.startswith("\ufeff") else begin
 
-    def shown(self, value: object, indent: str) -> str:
+    def to_json(self, value: object, indent: str) -> str:
         """A value; an object over several lines, whose closing brace is indented so."""
         items = dict(cast("Mapping[str, object]", value)) if isinstance(value, Mapping) else {}
         if not items or self.is_inline:
@@ -219,7 +219,7 @@ class _Style:
 
     def member(self, name: str, value: object, indent: str) -> str:
         """A member of an object whose members are indented so."""
-        return f"{_quoted(name)}:{self.gap}{self.shown(value, indent)}"
+        return f"{_quoted(name)}:{self.gap}{self.to_json(value, indent)}"
 
     def on_one_line(self, value: object) -> str:
         """A value without line ends."""
@@ -259,7 +259,7 @@ def _fill(text: str, at: Node, name: str, value: object, style: _Style, *, is_ro
     comments = list(COMMENT.finditer(text, begin, end))
     behind = comments[-1].end() if comments else begin
     if style.is_inline and not is_root:
-        return Splice(behind, end, f"{' ' if comments else ''}{_quoted(name)}:{style.gap}{style.shown(value, '')}")
+        return Splice(behind, end, f"{' ' if comments else ''}{_quoted(name)}:{style.gap}{style.to_json(value, '')}")
     own = style.indent_at(at.start)
     inner = own + style.unit
     return Splice(behind, end, f"{style.newline}{inner}{style.member(name, value, inner)}{style.newline}{own}")

@@ -110,7 +110,7 @@ class _Arguments:
         told: Any = [slip.to_json() for slip in slips]
         if not slips and call.continues and call.facts:
             told = call.facts.get("coerced")  # the same call is sent once more; it was mended the first time
-        return _telling(proceed, call, told) if told else proceed(call)
+        return _with_corrections(proceed, call, told) if told else proceed(call)
 
     def _settle(self, call: Call, raw: Raw | None) -> Sequence[Slip]:
         """Make the arguments of the call what the tool gets; returns what was mended.
@@ -192,7 +192,7 @@ async def _fail(error: ArgumentsRefused) -> Body:
     raise error
 
 
-async def _telling(proceed: CallHandler, call: Call, slips: Sequence[Mapping[str, str]]) -> Body:
+async def _with_corrections(proceed: CallHandler, call: Call, slips: Sequence[Mapping[str, str]]) -> Body:
     result = await proceed(call)
     call.original = call.original or result.data
     return mark_coerced(result, slips)

@@ -166,7 +166,7 @@ class LineReader:
                 self._read_on()
             return
         if self._large is not None:
-            self._oversized_head = self._large.taken(_ENDS_OF_OVERSIZED)
+            self._oversized_head = self._large.received(_ENDS_OF_OVERSIZED)
             self._large = None
             self._parts.clear()
             self._unread = 0
@@ -212,11 +212,11 @@ class LineReader:
         if large is None:
             return rest
         if unread > _READ_A_FEED:  # it is not much larger than what is read in one step
-            return large.taken() + rest
+            return large.received() + rest
         large.add(rest)
         frame = large.finish()
         if frame is None:
-            return large.taken()
+            return large.received()
         items.append(frame)
         return b""
 

@@ -109,7 +109,7 @@ class LargeMessage:
             self._write(piece)
 
     def finish(self) -> LargeFrame | None:
-        """The message, once all of it has come; None: it is refused, see `taken`."""
+        """The message, once all of it has come; None: it is refused, see `received`."""
         try:
             if self._is_refused or self._in_long_string or self._carry or self._stack:
                 return None
@@ -118,7 +118,7 @@ class LargeMessage:
         except (msgspec.DecodeError, RecursionError):
             return None
 
-    def taken(self, most: int = sys.maxsize) -> bytes:
+    def received(self, most: int = sys.maxsize) -> bytes:
         """The bytes so far, `most` of them, perhaps with repairs that reading them anew would make too."""
         head = self._out[: min(self._size, most)]
         return head if len(head) == most else b"".join([head, *self._beyond, self._carry])[:most]

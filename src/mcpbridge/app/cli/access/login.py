@@ -107,7 +107,7 @@ def _take_pasted(page: Page) -> None:
     note("if the browser is on another machine, paste the address it ends at, and press Enter")
     loop = asyncio.get_running_loop()
 
-    def taken(line: str) -> None:
+    def take_line(line: str) -> None:
         trouble = page.take(line)
         if trouble:
             note(f"{trouble}: {visible(line.strip())[:60]}")
@@ -116,7 +116,7 @@ def _take_pasted(page: Page) -> None:
         try:
             for line in sys.stdin:
                 if line.strip():
-                    loop.call_soon_threadsafe(taken, line)
+                    loop.call_soon_threadsafe(take_line, line)
         except (OSError, ValueError, RuntimeError):
             pass  # there is no input, or the sign-in is over
 

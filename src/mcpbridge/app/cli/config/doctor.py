@@ -53,11 +53,11 @@ def progress(servers: int) -> Generator[Callable[[Boot], None]]:
 
     with Console(stderr=True).status(_so_far(done, servers)) as status:
 
-        def told(boot: Boot) -> None:
+        def report_boot(boot: Boot) -> None:
             done.append(boot.server if boot.is_ready else f"{boot.server} (failed)")
             status.update(_so_far(done, servers))
 
-        yield told
+        yield report_boot
 
 
 def _so_far(done: Sequence[str], servers: int) -> str:
@@ -284,7 +284,7 @@ class _Options:
 
 async def _examine(loaded: Loaded, redact: Redactor, options: _Options) -> int:
     wanted = _wanted(loaded, options.servers)
-    with progress(0 if options.no_start else len(wanted)) as told:
+    with progress(0 if options.no_start else len(wanted)) as report_boot:
         examiner = Examiner(
             os.environ,
             home=Path.home(),
@@ -292,7 +292,7 @@ async def _examine(loaded: Loaded, redact: Redactor, options: _Options) -> int:
             project=_project(),
             redact=redact,
             seconds=options.timeout,
-            told=told,
+            told=report_boot,
         )
         if options.no_start:
             report = await examiner.ask(loaded, wanted, is_whole=not options.servers)
@@ -328,12 +328,12 @@ async def _mend(report: Report, examiner: Examiner, redact: Redactor, options: _
         ask = partial(click.confirm, "Change it?", default=True, err=True)
         return await to_thread.run_sync(ask, abandon_on_cancel=True)  # who interrupts it need not answer first
 
-    def told(outcome: Outcome) -> None:
+    def print_outcome(outcome: Outcome) -> None:
         if not options.as_json:
             print(outcome_as_text(outcome, lambda text: visible(redact(text))))
 
     repair = Repair(path, os.environ)
-    outcomes = await repair_all(fixable, repair, path, examiner, os.environ, agree=agree, told=told)
+    outcomes = await repair_all(fixable, repair, path, examiner, os.environ, agree=agree, told=print_outcome)
     if repair.backup is not None and not options.as_json:
         print(f"\nthe file as it was: {repair.backup}")
     return outcomes

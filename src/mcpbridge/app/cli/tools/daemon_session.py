@@ -19,7 +19,7 @@ from typing import Any, NoReturn, cast
 from mcpbridge.app.admin.control_client import SILENT, ask
 from mcpbridge.app.cli.failures import CommandFailed, fail, failure_code, failure_page
 from mcpbridge.app.cli.output import StatusLine, is_at_terminal, progress, visible
-from mcpbridge.app.cli.tools.session import taken
+from mcpbridge.app.cli.tools.session import print_notes
 from mcpbridge.app.exit_codes import TIMED_OUT, UNREACHABLE
 from mcpbridge.app.stdio_proxy.connections import GREETING_PATIENCE
 from mcpbridge.app.stdio_proxy.daemon_lock import connect, holder, socket_path
@@ -122,7 +122,7 @@ class DaemonSession:
                 advice = "It is of another release: `mcpbridge restart` brings the installed one."
             code = TIMED_OUT if document.get("code") == SILENT else UNREACHABLE
             fail(code, f"the daemon, process {self._pid}: {document['error']}", advice)
-        return taken(cast("Mapping[str, Any]", document))
+        return print_notes(cast("Mapping[str, Any]", document))
 
     async def request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """See `Session`."""

@@ -8,7 +8,7 @@ import anyio
 from mcpbridge.app.admin.tool_documents import absent, schema_of, tool_answers
 from mcpbridge.app.admin.tool_owner import OVER_ALL, owner_of
 from mcpbridge.app.cli import bridge_session
-from mcpbridge.app.cli.tools.session import Work, taken
+from mcpbridge.app.cli.tools.session import Work, print_notes
 from mcpbridge.app.daemon.handshake import project_uri
 from mcpbridge.base.errors import UnknownName
 from mcpbridge.base.masking.known_values import Redactor
@@ -26,7 +26,7 @@ class OwnSession:
 
     async def ask(self, do: str, **more: object) -> Mapping[str, Any]:
         """See `Session`."""
-        return taken(await self._answers[do](more))
+        return print_notes(await self._answers[do](more))
 
     async def request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """See `Session`."""
@@ -74,7 +74,7 @@ async def call_alone(tool: str, arguments: Mapping[str, Any], work: Work, loaded
         async with bridge_session.settle(loaded, redact, owner.servers) as bridge:
             if _is_there(bridge, tool):
                 return await work(OwnSession(bridge, redact))
-            taken(absent(bridge, only_servers=True))  # ends here if none of them is there
+            print_notes(absent(bridge, only_servers=True))  # ends here if none of them is there
     else:
         bare = tool.rpartition("/")[2].rpartition("__")[2]
         inner = str(arguments.get("name") or "") if bare == "call_tool" else ""

@@ -34,7 +34,7 @@ Work = Callable[[Session], Coroutine[Any, Any, int]]
 """What a command does; returns the exit code."""
 
 
-def taken(document: Mapping[str, Any]) -> Mapping[str, Any]:
+def print_notes(document: Mapping[str, Any]) -> Mapping[str, Any]:
     """The document, once its notes are printed.
 
     Raises:

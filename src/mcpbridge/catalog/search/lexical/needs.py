@@ -117,7 +117,7 @@ class Fits:
     def best(self, need: Need, depth: int, allowed: Mask | None) -> Best:
         """The best tools, best first, at most `depth`; only those that are allowed, unless None."""
         shape = self._shape
-        worded = self._words.amounts(self._telling(need))
+        worded = self._words.amounts(self._distinctive_words(need))
         near = self._near.products(need.vector, _MARKED) if self._near is not None else 0
         if allowed is not None:
             worded, near = worded & allowed.lanes, near & allowed.lanes
@@ -137,8 +137,8 @@ class Fits:
     def parts(self, need: Need, tools: Sequence[int], allowed: Mask | None) -> dict[int, FitParts]:
         """What the scores of some of the best tools for a need are made of. Slow; `best` does not need it."""
         shape = self._shape
-        telling = self._telling(need)
-        worded = self._words.amounts(telling)
+        distinctive = self._distinctive_words(need)
+        worded = self._words.amounts(distinctive)
         near = self._near.products(need.vector, _MARKED) if self._near is not None else 0
         if allowed is not None:
             worded, near = worded & allowed.lanes, near & allowed.lanes
@@ -152,7 +152,7 @@ class Fits:
         shares = self._words.shares(rarities, tools)
         found: dict[int, FitParts] = {}
         for tool in tools:
-            points = self._words.points(telling, tool)
+            points = self._words.points(distinctive, tool)
             unit = words[tool] * by_words / (sum(points.values()) or 1.0)
             found[tool] = FitParts(
                 {stem: amount * unit for stem, amount in points.items()},
@@ -170,7 +170,7 @@ class Fits:
         cells = self._shape.cells(self._near.products(vector))
         return {tool: cells[tool] / (NORM * NORM) for tool in tools}
 
-    def _telling(self, need: Need) -> Mapping[str, float]:
+    def _distinctive_words(self, need: Need) -> Mapping[str, float]:
         """The words of a need, without implied ones that so many tools have that they decide nothing."""
         rarity = self._words.rarity
         least = FAINT * max((weight * rarity(stem) for stem, weight in need.own.items()), default=0.0)
