@@ -6,7 +6,7 @@ up. Days are those of UTC.
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -149,9 +149,12 @@ class TokenLedger:
                 with anyio.CancelScope(shield=True):  # bounded by `flush`, and waits for one that is under way
                     await self.flush()
 
-    async def report(self, *, days: int = 7, by: Sequence[By] = ("tool",)) -> list[Account]:
+    async def report(
+        self, *, days: int = 7, by: Sequence[By] = ("tool",), servers: Collection[str] | None = None
+    ) -> list[Account]:
         """The sums of the last `days` days, today included, told apart by the parts `by`; of all processes.
 
+        `servers`: of these alone; the store may be shared by configurations that have others.
         What saved most comes first; where days are told apart, the oldest day.
         """
         first = datetime.fromtimestamp(self._clock(), UTC) - timedelta(days=min(max(1, days), MAX_DAYS) - 1)
@@ -166,7 +169,8 @@ class TokenLedger:
         places = [_PARTS.index(part) for part in by]
         sums: DailyCounts = {}
         for key, numbers in found.items():
-            if len(key) == len(_PARTS):  # else a damaged row
+            is_whole = len(key) == len(_PARTS)  # else a damaged row
+            if is_whole and (servers is None or key[_PARTS.index("server")] in servers):
                 add(sums, {tuple(key[place] for place in places): numbers})
         accounts = [_account(key, numbers) for key, numbers in sums.items()]
         day = by.index("day") if "day" in by else None

@@ -157,7 +157,9 @@ async def test_check_tells_of_every_server_on_one_line(place: Place) -> None:
     off = python_server("plain", disabled=True)
     finished = await place.run("check", "--config", str(place.config({**SERVERS, "gone": ABSENT, "off": off})))
     assert finished.code == 4
-    lines = {line.split()[1]: line for line in finished.out.splitlines()}
+    titles, *rows = finished.out.splitlines()
+    assert titles.split() == ["Result", "Server", "Transport", "Protocol", "Offers"]
+    lines = {line.split()[1]: line for line in rows}
     assert set(lines) == {"one", "rich", "gone"}
     assert lines["one"].startswith("ok ")
     assert "6 tools" in lines["one"]

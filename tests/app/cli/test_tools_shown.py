@@ -105,7 +105,8 @@ def test_a_check_of_an_unknown_name_tells_of_the_others_too(here: Callable[[str]
     run = here(ROOT)
     finished = run("check", "root", "rot")
     assert finished.code == 2
-    assert [line.split()[:2] for line in finished.out.splitlines()] == [["ok", "root"], ["FAILED", "rot"]]
+    rows = [line.split()[:2] for line in finished.out.splitlines()]
+    assert rows == [["Result", "Name"], ["ok", "root"], ["FAILED", "rot"]]
     assert "Unknown server or tool: rot" in finished.err
     as_json = run("check", "root", "rot", "--json")
     assert [(one["name"], one["kind"]) for one in json.loads(as_json.out)["checks"]] == [

@@ -651,7 +651,7 @@ def test_a_server_whose_secret_is_nowhere_else_is_not_taken_out(home: Home) -> N
     """After an `import` to variables the client's file is the only place that has the value."""
     text = json.dumps({"mcpServers": {"a": {"command": "a", "env": {"A_TOKEN": SECRET}}}}, indent=2)
     path = home.has("cursor", text)
-    assert home.run("import", "cursor", "--yes").code == 0
+    assert home.run("import", "cursor", "--secrets", "env", "--yes").code == 0
     done = home.run("install", "cursor", "--replace", "--secrets", "env", "--yes")
     assert "a stays in Cursor's file" in done.err
     assert "would lack ${A_TOKEN}" in done.err

@@ -1,7 +1,7 @@
 """What is counted of calls, the tokens of results, and kept results, as JSON: for commands and the HTTP API alike."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, get_args
 
@@ -53,13 +53,16 @@ BY: tuple[By, ...] = get_args(By)
 _NUMBERS = ("calls", "rewritten", "came", "shown", "stored", "recalled", "saved")
 
 
-async def accounts_of(ledger: TokenLedger, *, days: int = 7, by: Sequence[By] = ("tool",)) -> dict[str, Any]:
+async def accounts_of(
+    ledger: TokenLedger, *, days: int = 7, by: Sequence[By] = ("tool",), servers: Collection[str] | None = None
+) -> dict[str, Any]:
     """Tokens of the last so many days: a row of each day, server, tool or client as `by` says, and the sum of all.
 
+    `servers`: of these alone.
     All are estimates. `saved` is what clients were not sent, less what they asked for later; `saved_share` is what part
     of what came that is.
     """
-    accounts = await ledger.report(days=days, by=by)
+    accounts = await ledger.report(days=days, by=by, servers=servers)
     rows = [{**dict(zip(by, account.key, strict=True)), **_numbers([account])} for account in accounts]
     return {"days": days, "by": list(by), "estimated": True, "rows": rows, "total": _numbers(accounts)}
 

@@ -81,27 +81,40 @@ def print_text(text: str) -> None:
     print(text, end="" if text.endswith("\n") else "\n")
 
 
-def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, wraps: str = "") -> None:
-    """A table; on a terminal within its width, otherwise as aligned columns without titles or frame.
+WITHOUT_HEADER = "mcpbridge.without_header"
+"""What a command that runs with `--no-header` has in the `meta` of its context."""
 
+
+def print_table(
+    titles: Sequence[str], rows: Sequence[Sequence[str]], *, wraps: str = "", is_report: bool = False
+) -> None:
+    """A table with titles, unless `--no-header` was said; on a terminal within its width, otherwise in aligned columns.
+
+    `is_report`: a row is a sentence that says what was done, so that it needs no titles but on a terminal.
     Where a terminal is too narrow, the column titled `wraps` goes on in the next line; without one, the last is cut.
     """
+    import click  # every command has it already, and who imports this module may be none
+
+    context = click.get_current_context(silent=True)
+    has_header = context is None or not context.meta.get(WITHOUT_HEADER)
     cells = [[visible(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
-        _print_rich(titles, cells, wraps)
+        _print_rich(titles, cells, wraps, has_header=has_header)
         return
+    if has_header and not is_report:
+        cells.insert(0, list(titles))
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def _print_rich(titles: Sequence[str], rows: Sequence[Sequence[str]], wraps: str) -> None:
+def _print_rich(titles: Sequence[str], rows: Sequence[Sequence[str]], wraps: str, *, has_header: bool) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     gives_way = wraps or titles[-1]
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold", show_header=has_header)
     for title in titles:
         table.add_column(title, no_wrap=title != gives_way)
     for row in rows:

@@ -62,9 +62,9 @@ class Selection(Struct, frozen=True):
     """What should be said of it."""
 
     def value(self, query: Query) -> Any:
-        """All of it, `offset` and `limit` applied."""
+        """All of it, `offset` and `limit` applied; None if it is one value in which nothing was found."""
         if self.is_one:
-            return self.shape(self.rows[0])
+            return self.shape(self.rows[0]) if self.rows else None
         start = query.offset or 0
         return [self.shape(row) for row in self.rows[start : None if query.limit is None else start + query.limit]]
 

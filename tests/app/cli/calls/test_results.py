@@ -35,7 +35,7 @@ def test_what_was_kept_is_listed_with_what_is_known_of_it(alone: Run) -> None:
     )
     finished = alone("results")
     assert finished.code == 0
-    assert finished.out.split()[0] == handle
+    assert [line.split()[0] for line in finished.out.splitlines()] == ["Handle", handle]
     assert all(word in finished.out for word in ("sql/query", "JSON array of 300 objects", '{"q":"select 1"}'))
     assert json.loads(alone("results", "list", "--json").out)["results"] == [
         {

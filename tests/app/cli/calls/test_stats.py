@@ -92,7 +92,9 @@ def test_a_person_gets_a_table_with_its_sum_marked_as_estimates(alone: Run) -> N
     assert finished.code == 0
     head, *lines = finished.out.splitlines()
     assert head == "tokens of results, last 7 days (estimates)"
-    assert [line.split()[0] for line in lines] == ["sql/query", "web/fetch", "total"]
+    assert [line.split()[0] for line in lines] == ["Tool", "sql/query", "web/fetch", "total"]
+    bare = alone("stats", "--no-header").out.splitlines()
+    assert [line.split() for line in bare] == [line.split() for line in (head, *lines[1:])]
     assert lines[-1].split() == ["total", "7", "4", "13,100", "1,600", "500", "12,700", "11,000", "84%"]
 
 
@@ -105,6 +107,31 @@ def test_a_configuration_that_is_wrong_hides_nothing_unless_it_was_asked_for(alo
     assert "nonsense" in finished.err
     assert "sql/query" in finished.out
     assert alone("stats", "--config", str(config)).code == 2
+
+
+@pytest.mark.usefixtures("_counted")
+def test_a_project_is_shown_its_own(alone: Run, tmp_path: Path) -> None:
+    """Issue 18. The store may be that of all projects of a user."""
+    (tmp_path / "servers.toml").write_text('[servers.web]\ncommand = "web"\n[tools.today]\ncommand = ["date"]\n')
+    count("tools/today", calls=1, rewritten=1, came=50, shown=10, stored=40)
+    assert {row["tool"] for row in tokens(alone)["rows"]} == {"web/fetch", "tools/today"}
+    assert tokens(alone)["total"]["calls"] == 4
+    assert {row["tool"] for row in tokens(alone, "--all")["rows"]} == {"web/fetch", "tools/today", "sql/query"}
+    assert {row["client"] for row in tokens(alone, "--by", "client")["rows"]} == {"ear"}
+
+
+async def test_bridges_of_other_configurations_are_shown_only_with_all(place: Place) -> None:
+    other = place.folder / "other.toml"
+    other.write_text('[servers.mine]\ncommand = "mine"\n')
+    async with place.bridge({"up": python_server("plain")}) as client:
+        await client.initialize()
+        await client.call("up__echo", text="x")
+
+        async def bridges(*words: str) -> int:
+            finished = await place.run("stats", "--config", str(other), "--json", *words)
+            return len(json.loads(finished.out)["bridges"])
+
+        assert (await bridges(), await bridges("--all")) == (0, 1)
 
 
 def test_nothing_counted_is_said_with_how_results_are_configured(alone: Run) -> None:

@@ -68,7 +68,7 @@ def written(folder: Path) -> dict[str, Any]:
 def test_what_is_added_stands_in_the_file_and_the_rest_stays(
     here: Run, tmp_path: Path, words: str, section: str, table: dict[str, Any]
 ) -> None:
-    finished = here("add", *shlex.split(words))
+    finished = here("add", "--no-check", *shlex.split(words))
     assert (finished.code, finished.err) == (0, "")
     assert f"{section}.new is there" in finished.out
     text = (tmp_path / "servers.toml").read_text()
@@ -78,6 +78,33 @@ def test_what_is_added_stands_in_the_file_and_the_rest_stays(
     assert [path.read_text() for path in (tmp_path / "state").rglob("change-*.bak")] == [START]
     assert here("remove", "new" if section == "servers" else "tools/new").code == 0
     assert (tmp_path / "servers.toml").read_text().strip() == START.strip()
+
+
+async def test_who_adds_a_server_reads_whether_it_works(place: Place) -> None:
+    """Issue 18. One that does not is in the file all the same: a variable or a sign-in may be all that it lacks."""
+    config = ["--config", str(place.folder / "servers.toml")]
+    plain, begun = python_server("plain"), place.folder / "begun"
+    added = await place.run("add", "good", *config, "--", plain["command"], *plain["args"])
+    assert (added.code, added.out.splitlines()[1:], added.err) == (0, ["good works: 2025-11-25, 6 tools"], "")
+    failing = ["sh", "-c", f"touch {begun}; echo 'error: no licence' >&2; exit 3"]
+    added = await place.run("add", "bad", *config, "--", *failing)
+    assert (added.code, added.out.splitlines()[1:]) == (0, ["bad does not work: exit code 3: error: no licence"])
+    assert "`mcpbridge doctor bad` says what to do" in added.err
+    begun.unlink()
+    for words in (["--no-check"], ["--set", "disabled=true", "--replace"], ["--dry-run", "--replace"]):
+        added = await place.run("add", "other", *words, *config, "--", *failing)
+        assert (added.code, "works" in added.out + added.err, begun.exists()) == (0, False, False)
+    assert set(written(place.folder)["servers"]) == {"good", "bad", "other"}
+
+
+async def test_programs_read_it_too_and_of_tools_as_well(place: Place) -> None:
+    config = ["--config", str(place.folder / "servers.toml"), "--json"]
+    added = await place.run("add", "--tool", "gone", *config, "--", "no-such-program-here", "{path}")
+    told = json.loads(added.out)
+    assert (told["written"], told["check"]["ok"]) == (True, False)
+    assert "`no-such-program-here` is not installed" in told["check"]["detail"]
+    added = await place.run("add", "--tool", "root", "--set", "function=math:sqrt", *config)
+    assert json.loads(added.out)["check"]["ok"]
 
 
 @pytest.mark.parametrize(
@@ -142,13 +169,13 @@ def test_a_dry_run_shows_what_would_change(here: Run, tmp_path: Path) -> None:
 def test_files_that_are_not_ours_are_not_written(here: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = tmp_path / "mcp.json"
     other.write_text('{"mcpServers": {"a": {"command": "x"}}}')
-    finished = here("add", "new", "https://x.example", "--config", str(other))
+    finished = here("add", "new", "https://x.example", "--no-check", "--config", str(other))
     assert (finished.code, "of another program" in finished.err) == (2, True)
     (tmp_path / "servers.toml").write_text("[broken")
     assert here("add", "new", "https://x.example").code == 2
     assert (tmp_path / "servers.toml").read_text() == "[broken"
     monkeypatch.setenv("MCPBRIDGE_CONFIG", str(tmp_path / "deep" / "servers.toml"))
-    assert here("add", "new", "https://x.example").code == 0
+    assert here("add", "new", "https://x.example", "--no-check").code == 0
     made = tmp_path / "deep" / "servers.toml"
     assert made.stat().st_mode & 0o777 == 0o600
     link = tmp_path / "link.toml"

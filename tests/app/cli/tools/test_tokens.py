@@ -77,11 +77,13 @@ def test_what_is_counted_is_what_a_model_sees(capsys: pytest.CaptureFixture[str]
 def test_a_person_gets_a_table_and_the_tools_that_cost_most(capsys: pytest.CaptureFixture[str], config: str) -> None:
     lines = told(capsys, config, "--tools", "2").splitlines()
     assert lines[0] == "tokens of tools in a model's context (estimates)"
-    assert {line.split()[0] for line in lines[1:3]} == {"plain", "pages"}
-    assert lines[3].startswith("total")
-    assert "%)" in lines[3]
-    assert lines[5].startswith("tools that cost most (2 of ")
-    assert lines[6].startswith("plain/")
+    assert lines[1].split()[:3] == ["Server", "Tools", "Sent"]
+    assert {line.split()[0] for line in lines[2:4]} == {"plain", "pages"}
+    assert lines[4].startswith("total")
+    assert "%)" in lines[4]
+    assert lines[6].startswith("tools that cost most (2 of ")
+    assert lines[7].startswith("Tool ")
+    assert lines[8].startswith("plain/")
     assert "stand for all" in lines[-1]
 
 

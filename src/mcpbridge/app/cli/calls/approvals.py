@@ -12,7 +12,7 @@ from mcpbridge.app.admin.control_client import ask, sockets
 from mcpbridge.app.admin.errors import Problem
 from mcpbridge.app.cli.calls.store import KeptApprovals
 from mcpbridge.app.cli.failures import CommandFailed, fail
-from mcpbridge.app.cli.options import as_json_option, config_option
+from mcpbridge.app.cli.options import as_json_option, config_option, header_option
 from mcpbridge.app.cli.output import first_line, note, print_json, print_table, visible
 from mcpbridge.app.exit_codes import DECIDED, OK, TOOL_ERROR, UNREACHABLE, USAGE
 from mcpbridge.base.directories import runtime_directory
@@ -106,6 +106,7 @@ def _user() -> str:
 @click.command("approvals")
 @config_option
 @as_json_option
+@header_option
 def approvals_command(*, config: str | None, as_json: bool) -> int:
     """List the calls that wait for approval, and those that gave up but can still be approved.
 

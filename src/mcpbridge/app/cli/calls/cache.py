@@ -8,7 +8,7 @@ import click
 
 from mcpbridge.app.admin.control_client import ask_all
 from mcpbridge.app.cli.failures import fail
-from mcpbridge.app.cli.options import as_json_option
+from mcpbridge.app.cli.options import as_json_option, header_option
 from mcpbridge.app.cli.output import first_line, note, print_json, print_table, size_text
 from mcpbridge.app.exit_codes import OK, UNREACHABLE, USAGE
 from mcpbridge.base.directories import runtime_directory
@@ -17,6 +17,7 @@ from mcpbridge.base.directories import runtime_directory
 @click.group("cache", invoke_without_command=True)
 @as_json_option
 @click.pass_context
+@header_option
 def cache_command(context: click.Context, *, as_json: bool) -> int:
     """Show what running bridges keep of results of tools with `cache`. Exit code 4 if no bridge is running."""
     if context.invoked_subcommand is not None:

@@ -16,7 +16,7 @@ import click
 from mcpbridge.app.cli.bridge_session import run
 from mcpbridge.app.cli.config.config_path import load_only_to_look
 from mcpbridge.app.cli.failures import fail
-from mcpbridge.app.cli.options import config_option
+from mcpbridge.app.cli.options import config_option, header_option
 from mcpbridge.app.cli.output import first_line, note, print_json_line, print_table, print_text, size_text, visible
 from mcpbridge.app.exit_codes import OK, UNREACHABLE
 from mcpbridge.base.masking.known_values import Redactor
@@ -50,6 +50,7 @@ Read = Callable[[int, int], list[Row]]
 @click.option("--events", is_flag=True, help="What happened beside calls: approvals, sessions, servers.")
 @click.option("--content", is_flag=True, help="Show arguments and results, where they were kept (`log_content`).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@header_option
 def log_command(
     *,
     config: str | None,

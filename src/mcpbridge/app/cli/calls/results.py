@@ -15,7 +15,7 @@ from mcpbridge.app.cli.bridge_session import run
 from mcpbridge.app.cli.calls.store import absence, result_stores
 from mcpbridge.app.cli.config.config_path import load_or_default
 from mcpbridge.app.cli.failures import fail
-from mcpbridge.app.cli.options import as_json_option, config_option
+from mcpbridge.app.cli.options import as_json_option, config_option, header_option
 from mcpbridge.app.cli.output import first_line, note, print_json, print_table, print_text
 from mcpbridge.app.exit_codes import OK, TOOL_ERROR, USAGE
 from mcpbridge.base.masking.known_values import Redactor
@@ -41,6 +41,7 @@ limit_option = click.option("-n", "--limit", type=click.IntRange(1), default=50,
 @config_option
 @as_json_option
 @click.pass_context
+@header_option
 def results_command(context: click.Context, **options: Any) -> int:
     """Show the large results that were kept, the newest first; they are in the store, so no bridge has to run."""
     return OK if context.invoked_subcommand is not None else _list(**options)

@@ -1,27 +1,29 @@
 """`mcpbridge stats`: what running bridges have counted of calls, and the tokens that results cost and saved."""
 
-import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import click
 
-from mcpbridge.app.admin.control_client import Document, ask_all
+from mcpbridge.app.admin.control_client import LONGEST_WAIT, SILENT, Document
 from mcpbridge.app.admin.stats import BY, accounts_of
 from mcpbridge.app.cli.bridge_session import run
 from mcpbridge.app.cli.calls.store import absence, result_stores
 from mcpbridge.app.cli.config.config_path import load_or_default
 from mcpbridge.app.cli.failures import fail
-from mcpbridge.app.cli.options import as_json_option, config_option
+from mcpbridge.app.cli.options import as_json_option, config_option, header_option
 from mcpbridge.app.cli.output import note, print_json, print_table, size_text
+from mcpbridge.app.cli.running_bridges import survey
 from mcpbridge.app.exit_codes import OK, UNREACHABLE
-from mcpbridge.base.directories import runtime_directory
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded
 from mcpbridge.config.schema import Settings
+from mcpbridge.core.model import OWN
 from mcpbridge.results.token_ledger import By
 from mcpbridge.storage.store import MAX_DAYS
+from mcpbridge.tools.settings import pack_name
 
 _TITLES = ["Calls", "Rewritten", "Came", "Shown", "Recalled", "Stored", "Saved", "%"]
 _COUNTS = ("calls", "rewritten", "came", "shown", "recalled", "stored", "saved")
@@ -55,20 +57,26 @@ _HOW = (
 @click.command("stats")
 @click.option("--days", type=click.IntRange(1, MAX_DAYS), metavar="N", help=f"Tokens of N days (default: {_DAYS}).")
 @click.option("--by", type=click.Choice(BY), multiple=True, help="Tokens by this (default: tool); can be repeated.")
+@click.option("--all", "shows_all", is_flag=True, help="Of all configurations, not only of the one in use here.")
 @config_option
 @as_json_option
-def stats_command(*, days: int | None, by: Sequence[By], config: str | None, as_json: bool) -> int:
+@header_option
+def stats_command(*, days: int | None, by: Sequence[By], shows_all: bool, config: str | None, as_json: bool) -> int:
     """Show calls of running bridges since they started, and the tokens of results of the last days.
 
+    Where a configuration is in use (./servers.toml of a project, say), it is about its bridges and servers alone.
     With --days or --by, the tokens alone; they are in the store, so no bridge has to run. Latencies are estimated from
     a histogram, tokens from texts. Exit code 4: no bridge runs, and nothing was counted.
     """
     is_about_tokens = days is not None or bool(by)
 
     async def show(loaded: Loaded, redact: Redactor) -> int:
-        bridges = ask_all(runtime_directory(os.environ), {"do": "stats"})  # which write down what they have counted
-        async with result_stores(loaded.settings, redact) as stores:
-            tokens = await accounts_of(stores.ledger, days=days or _DAYS, by=by or ("tool",))
+        settings = loaded.settings
+        source = None if shows_all else settings.source
+        bridges = _bridges_of(source)
+        async with result_stores(settings, redact) as stores:
+            servers = None if source is None else _servers_of(settings)
+            tokens = await accounts_of(stores.ledger, days=days or _DAYS, by=by or ("tool",), servers=servers)
         if as_json:
             print_json("stats/1", {**({} if is_about_tokens else {"bridges": bridges}), "tokens": tokens})
             return OK if bridges or tokens["rows"] else UNREACHABLE
@@ -83,6 +91,18 @@ def stats_command(*, days: int | None, by: Sequence[By], config: str | None, as_
         return OK
 
     return run(show, config, as_json=as_json, load=_loaded)
+
+
+def _bridges_of(config: str | None) -> list[Document]:
+    """What the running bridges with this configuration, or with any, have counted; they write it down, too."""
+    around = survey(None if config is None else Path(config).resolve())
+    silent: list[Document] = [{"pid": pid, "code": SILENT, "error": "it does not answer"} for pid in around.silent]
+    return [*around.ask("stats", patience=LONGEST_WAIT), *silent]
+
+
+def _servers_of(settings: Settings) -> set[str]:
+    """All that tools of this configuration can be of."""
+    return {*settings.servers, *settings.tools, *map(pack_name, settings.packs), *OWN}
 
 
 def _loaded(config: str | None) -> Loaded:

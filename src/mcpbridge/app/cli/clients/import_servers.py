@@ -16,7 +16,7 @@ import click
 
 from mcpbridge.app.cli.config.config_path import configuration_to_write
 from mcpbridge.app.cli.failures import fail, report
-from mcpbridge.app.cli.options import as_json_option, secrets_option
+from mcpbridge.app.cli.options import as_json_option, header_option, secrets_option
 from mcpbridge.app.cli.output import note, print_json, print_table, visible
 from mcpbridge.app.client_config.clients import CLIENTS, KnownClient, find_client
 from mcpbridge.app.client_config.discover.discover import find_all, find_in_file
@@ -174,6 +174,7 @@ def _short(path: str, home: Path) -> str:
 @click.option("--dry-run", is_flag=True, help="Show what would change, and write nothing.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @as_json_option
+@header_option
 def import_command(
     *,
     sources: tuple[str, ...],

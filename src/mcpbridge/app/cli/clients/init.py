@@ -97,7 +97,7 @@ def _take_over(
     migrate.show_plan(plan, around)
     if plan.written and not yes:
         rows = [[str(number), outcome.name, _origin(outcome.found)] for number, outcome in enumerate(plan.written, 1)]
-        print_table(["", "Server", "From"], rows)
+        print_table(["", "Server", "From"], rows, is_report=True)
         print_text(f"Those that you choose are written to {plan.path}{ABOUT_SECRETS[secrets_to]}")
         wanted = choose("Which of these shall mcpbridge serve?", plan.written)
         if len(wanted) < len(plan.written):
@@ -133,7 +133,7 @@ def _install(
         return [], OK
     if not yes:
         rows = [[str(number), target.client.title, str(target.shown)] for number, target in enumerate(targets, 1)]
-        print_table(["", "Client", "File"], rows)
+        print_table(["", "Client", "File"], rows, is_report=True)
         targets = choose("Into which of these shall it be installed?", targets)
     taken = {target: migrate.taken_from(plan, target) for target in targets}
     if replaces or not yes:

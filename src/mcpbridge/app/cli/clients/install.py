@@ -123,7 +123,7 @@ def show_changes(changes: Sequence[Change], *, dry_run: bool, json_format: str =
             print_text(f"{change.target.shown}: a line would change that holds more than the bridge")
     if changes and not dry_run:
         rows = [[WORDS[change.outcome], change.target.client.title, str(change.target.shown)] for change in changes]
-        print_table(["", "Client", "File"], rows)
+        print_table(["", "Client", "File"], rows, is_report=True)
     for change in changes:
         if dry_run and change.before == change.after:
             note(f"{change.target.client.title}: {WORDS[change.outcome]}; nothing to do")

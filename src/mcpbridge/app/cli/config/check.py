@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import click
 
 from mcpbridge.app.cli import bridge_session
 from mcpbridge.app.cli.failures import fail
-from mcpbridge.app.cli.options import as_json_option, config_option
+from mcpbridge.app.cli.options import as_json_option, config_option, header_option
 from mcpbridge.app.cli.output import note, print_json, print_table, visible
 from mcpbridge.app.cli.server_states import State, fault, is_ready, offers
 from mcpbridge.app.exit_codes import OK, UNREACHABLE, USAGE
@@ -27,6 +28,7 @@ _UNKNOWN = "unknown"
 @click.argument("names", nargs=-1)
 @config_option
 @as_json_option
+@header_option
 def check_command(*, names: tuple[str, ...], config: str | None, as_json: bool) -> int:
     """Check the configuration, connect to every server, look at every tool of [tools], and say how each one is.
 
@@ -62,11 +64,11 @@ def _print(
     servers: Sequence[State], tools: Sequence[State], inactive: Sequence[State], builtins: Sequence[str]
 ) -> None:
     if servers:
-        print_table(["", "Server", "Transport", "Protocol", "Offers"], list(map(_row, servers)), wraps="Offers")
+        print_table(["Result", "Server", "Transport", "Protocol", "Offers"], list(map(_row, servers)), wraps="Offers")
     if tools:
         if servers:
             print()
-        print_table(["", "Tool", "Found"], list(map(_check_row, tools)), wraps="Found")
+        print_table(["Result", "Tool", "Found"], list(map(_check_row, tools)), wraps="Found")
     lacking = {one["name"] for one in inactive}
     if own := [name for name in dict.fromkeys(builtins) if name not in lacking]:
         print(f"built-in: {', '.join(own)}")
@@ -85,10 +87,39 @@ async def _check_named(names: Sequence[str], loaded: Loaded, redact: Redactor, *
     if as_json:
         print_json("check-names/1", {"config": loaded.settings.source, "ok": is_well, "checks": checks})
     else:
-        print_table(["", "Name", "Found"], list(map(_check_row, checks)), wraps="Found")
+        print_table(["Result", "Name", "Found"], list(map(_check_row, checks)), wraps="Found")
     if unknown := [one for one in checks if one["kind"] == _UNKNOWN]:
         fail(USAGE, visible(" ".join(one["detail"] for one in unknown)))
     return OK if is_well else UNREACHABLE
+
+
+def try_out(name: str, config: str | None, *, is_tool: bool) -> dict[str, Any] | None:
+    """Whether one server, or one tool of [tools], works: it alone is started. None: it is switched off, or not tried.
+
+    What keeps it from being tried is reported.
+    """
+    found: list[dict[str, Any]] = []
+
+    async def look(loaded: Loaded, redact: Redactor) -> int:
+        settings = loaded.settings
+        added = settings.tools.get(name) if is_tool else settings.servers.get(name)
+        if added is None or added.disabled:
+            return OK
+        async with bridge_session.settle(loaded, redact, [] if is_tool else [name]) as bridge:
+            await bridge.startup.settled()
+            if is_tool:
+                with suppress(UnknownName):  # somebody switched it off over the API
+                    check = await bridge.health_checks.check(f"{TOOLS}/{name}")
+                    found.append({"ok": check.ok, "detail": redact(check.detail.removeprefix(f"backend {name}: "))})
+                return OK
+            for server in bridge_session.wanted_servers(bridge):  # none, if somebody switched it off over the API
+                is_well = is_ready(server)
+                detail = f"{server.get('protocol')}, {offers(server)}" if is_well else fault(server)
+                found.append({"ok": is_well, "detail": redact(detail)})
+        return OK
+
+    bridge_session.run(look, config)
+    return found[0] if found else None
 
 
 def _needed(names: Sequence[str], settings: Settings) -> list[str] | None:

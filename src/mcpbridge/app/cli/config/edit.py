@@ -14,7 +14,7 @@ from mcpbridge.app.cli.config.config_path import configuration_to_write
 from mcpbridge.app.cli.config.overlay import Wish, changes_over, describe_change, holds_against, how_to_undo
 from mcpbridge.app.cli.failures import CommandFailed, fail
 from mcpbridge.app.cli.options import as_json_option, config_option, dry_run_option
-from mcpbridge.app.cli.output import print_json, print_text, visible
+from mcpbridge.app.cli.output import note, print_json, print_text, visible
 from mcpbridge.app.cli.running_bridges import survey
 from mcpbridge.app.doctor.fix import difference
 from mcpbridge.app.exit_codes import OK, USAGE
@@ -62,10 +62,12 @@ def change(
     done: str,
     is_dry: bool,
     json_format: str,
+    try_out: Callable[[], Mapping[str, Any] | None] = lambda: None,
 ) -> None:
     """Change the configuration and say what was `done`. Running bridges take it in; a wrong change changes nothing.
 
-    `json_format`: of the document to print; empty: say it for people.
+    `json_format`: of the document to print; empty: say it for people. `try_out` says of what was changed whether it
+    works; it is asked once the change is written.
 
     Raises:
         ConfigError: the file, or what it would come to, is wrong, or it cannot be written.
@@ -76,7 +78,10 @@ def change(
     if change.loaded is not None and not is_dry:
         write(change, os.environ)
     heard = [] if is_dry or after == before else _reload_bridges(path)
-    _show(path, before, after, heard, done=done, is_dry=is_dry, json_format=json_format)
+    check = None if is_dry or after == before else try_out()
+    _show(path, before, after, heard, check, done=done, is_dry=is_dry, json_format=json_format)
+    if check is not None and not json_format:
+        _show_check(what, check)
     if not is_dry:
         _require_effect(named, what)
 
@@ -86,6 +91,7 @@ def _show(
     before: str,
     after: str,
     heard: Sequence[Mapping[str, object]],
+    check: Mapping[str, Any] | None,
     *,
     done: str,
     is_dry: bool,
@@ -99,6 +105,7 @@ def _show(
                 "changed": after != before,
                 "written": after != before and not is_dry,
                 "bridges": heard,
+                **({"check": check} if check is not None else {}),
             },
         )
         return
@@ -112,6 +119,14 @@ def _show(
         told_wrong = cast("Mapping[str, object]", one.get("config_error") or {})
         pid, wrong = one.get("pid"), one.get("error") or told_wrong.get("message")
         print_text(visible(f"process {pid}: {wrong}" if wrong else f"process {pid} has taken it in"))
+
+
+def _show_check(what: What, check: Mapping[str, Any]) -> None:
+    detail = f": {check['detail']}" if check["detail"] else ""
+    print_text(visible(f"{what.name} {'works' if check['ok'] else 'does not work'}{detail}"))
+    if not check["ok"]:
+        advice = f"; `mcpbridge doctor {what.name}` says what to do" if what.section == "servers" else ""
+        note(f"it is in the file all the same{advice}")
 
 
 def _require_effect(path: Path, what: What) -> None:
@@ -187,6 +202,7 @@ def _texts(value: object) -> list[str]:
 @click.option("--set", "keys", multiple=True, metavar="KEY=VALUE", help="Any key of its table, as TOML or text.")
 @click.option("--table", metavar="JSON", help="The whole table, as a JSON object.")
 @click.option("--replace", "may_replace", is_flag=True, help="Also in the place of one with this name.")
+@click.option("--no-check", is_flag=True, help="Do not start it to see whether it works.")
 @dry_run_option
 @config_option
 @as_json_option
@@ -200,11 +216,14 @@ def add_command(
     keys: tuple[str, ...],
     table: str | None,
     may_replace: bool,
+    no_check: bool,
     is_dry: bool,
     config: str | None,
     as_json: bool,
 ) -> int:
     """Put a server, or with --tool a tool, into servers.toml; comments stay. Running bridges take it in.
+
+    It is started once, alone, and you read whether it works. It stays in the file if not.
 
     \u0008
     mcpbridge add time -- uvx mcp-server-time
@@ -224,8 +243,15 @@ def add_command(
         done=f"{section}.{name} is there",
         is_dry=is_dry,
         json_format="add/1" if as_json else "",
+        try_out=lambda: None if no_check else _try_out(name, config, is_tool=is_tool),
     )
     return OK
+
+
+def _try_out(name: str, config: str | None, *, is_tool: bool) -> Mapping[str, Any] | None:
+    from mcpbridge.app.cli.config.check import try_out  # knows all settings, which takes a while to load
+
+    return try_out(name, config, is_tool=is_tool)
 
 
 def _table(

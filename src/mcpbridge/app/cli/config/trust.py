@@ -7,7 +7,7 @@ import click
 
 from mcpbridge.app.cli.config.config_path import describe_what_runs
 from mcpbridge.app.cli.failures import fail
-from mcpbridge.app.cli.options import as_json_option
+from mcpbridge.app.cli.options import as_json_option, header_option
 from mcpbridge.app.cli.output import print_json, print_table, print_text, visible
 from mcpbridge.app.exit_codes import OK, USAGE
 from mcpbridge.base.config_file import FILE_NAME
@@ -30,6 +30,7 @@ def _configuration(named: str | None) -> Path:
 @click.argument("path", required=False)
 @click.option("--list", "lists", is_flag=True, help="List the files that are trusted, and which of them changed since.")
 @as_json_option
+@header_option
 def trust_command(*, path: str | None, lists: bool, as_json: bool) -> int:
     """Trust a configuration of a working directory: PATH, or ./servers.toml.
 

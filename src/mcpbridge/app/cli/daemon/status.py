@@ -9,7 +9,7 @@ import click
 from mcpbridge.app.admin.control_client import SILENT, Document, ask_all
 from mcpbridge.app.cli.config.overlay import describe_change
 from mcpbridge.app.cli.failures import fail
-from mcpbridge.app.cli.options import as_json_option
+from mcpbridge.app.cli.options import as_json_option, header_option
 from mcpbridge.app.cli.output import print_json, print_table, visible
 from mcpbridge.app.cli.server_states import State, describe, offers
 from mcpbridge.app.exit_codes import OK, TIMED_OUT, UNREACHABLE
@@ -19,6 +19,7 @@ from mcpbridge.base.units import show_seconds
 
 @click.command("status")
 @as_json_option
+@header_option
 def status_command(*, as_json: bool) -> int:
     """Show the bridges that are running, and how their servers are.
 

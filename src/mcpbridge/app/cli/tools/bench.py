@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from mcpbridge.app.admin.tool_documents import answer_of_find_tools, require_server
 from mcpbridge.app.cli import bridge_session
 from mcpbridge.app.cli.failures import fail
-from mcpbridge.app.cli.options import as_json_option, config_option
+from mcpbridge.app.cli.options import as_json_option, config_option, header_option
 from mcpbridge.app.cli.output import first_line, note, print_json, print_table, progress
 from mcpbridge.app.cli.output import visible as printable
 from mcpbridge.app.exit_codes import OK, TOOL_ERROR, USAGE
@@ -361,6 +361,7 @@ def bench_command() -> None:
 @click.option("--misses", is_flag=True, help="Show the queries whose tools were not among those of an answer.")
 @config_option
 @as_json_option
+@header_option
 def routing(
     *, queries: str | None, limit: int | None, server: str | None, misses: bool, config: str | None, as_json: bool
 ) -> int:

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from mcpbridge.app.cli.options import as_json_option, config_option, standalone_option
+from mcpbridge.app.cli.options import as_json_option, config_option, header_option, standalone_option
 from mcpbridge.app.cli.output import first_line, print_json, print_table
 from mcpbridge.app.cli.tools.run_session import run
 from mcpbridge.app.cli.tools.session import Session
@@ -21,6 +21,7 @@ from mcpbridge.app.exit_codes import OK
 @click.option("--query", metavar="QUERY", help="Only tools for which this holds: `tag:nlp OR server:github`.")
 @click.option("--all", "everything", is_flag=True, help="List tools, resources, templates and prompts.")
 @standalone_option
+@header_option
 def list_command(
     *,
     config: str | None,

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from mcpbridge.app.cli.options import as_json_option, config_option, standalone_option
+from mcpbridge.app.cli.options import as_json_option, config_option, header_option, standalone_option
 from mcpbridge.app.cli.output import print_json, print_table
 from mcpbridge.app.cli.tools.run_session import run
 from mcpbridge.app.cli.tools.session import Session
@@ -25,6 +25,7 @@ _Cost = Mapping[str, Any]
     help="How tokens are counted (default: as `results.tokenizer` of the configuration says).",
 )
 @standalone_option
+@header_option
 def tokens_command(
     *,
     config: str | None,
