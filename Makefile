@@ -73,6 +73,7 @@ docs: .venv/.ready .venv-site/.ready ## write the generated pages anew, and buil
 	$(BIN)/python scripts/errors_reference.py
 	$(BIN)/python scripts/commands_reference.py
 	$(BIN)/python scripts/json_reference.py
+	$(BIN)/python scripts/completion_table.py
 	$(BIN)/python scripts/metrics_reference.py
 	PYTHONPATH=tests $(BIN)/python -m support.client_frames --write
 	$(BIN)/python scripts/site.py

@@ -28,6 +28,7 @@ import textwrap
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, get_args
 
@@ -176,11 +177,14 @@ def commands_in(text: str) -> Iterator[list[str]]:
     for line in text.splitlines():
         words = shlex.split(line, comments=True)
         if "mcpbridge" in words and not _NOT_OURS & {*words}:
-            yield words[words.index("mcpbridge") + 1 :]
+            ours = words[words.index("mcpbridge") + 1 :]
+            yield list(takewhile(lambda word: word not in ("|", ">", "<", "&&"), ours))
 
 
 def accepted(words: list[str]) -> None:
     """Fail if the program would not take these words. Nothing is started."""
+    if words in ([], ["--help"], ["--version"]):
+        return
     if words[0] == "serve":
         options = serve._options(words[1:])
         if options.http:

@@ -42,8 +42,8 @@ def here(alone: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callabl
 def test_examples_of_a_help_stand_on_lines_of_their_own(alone: Run, command: str) -> None:
     lines = alone(command, "--help").out.splitlines()
     assert "\\b" not in "".join(lines)
-    examples = [line for line in lines if line.startswith("  mcpbridge ")]
-    assert len(examples) == (3 if command == "add" else 1)
+    examples = [line for line in lines if line.startswith("    mcpbridge ")]
+    assert len(examples) == (3 if command == "add" else 2)
     assert all(line.count("mcpbridge ") == 1 for line in examples)
 
 

@@ -10,61 +10,68 @@ from mcpbridge.app.cli.failures import page_of, print_error, report
 from mcpbridge.app.exit_codes import INTERRUPTED
 from mcpbridge.base.version import __version__
 
-COMMANDS: Mapping[str, tuple[str, str]] = {
-    "serve": ("serve", "Serve all configured servers as one, on stdio or over HTTP."),
-    "demo": ("demo", "Show what a bridge does, on servers that it brings."),
-    # -- setting up
-    "init": ("clients.init", "Set up: find servers, write servers.toml, put the bridge into your clients."),
-    "import": ("clients.import_servers", "Take over the servers that your clients have in their files."),
-    "install": ("clients.install", "Put the bridge into a client's file."),
-    "uninstall": ("clients.install", "Take it out again."),
-    "doctor": ("config.doctor", "Find out what is wrong, and what to do about it."),
-    # -- the daemon
-    "up": ("daemon.control", "Start the daemon in the background."),
-    "down": ("daemon.control", "Stop it."),
-    "restart": ("daemon.control", "Stop it and start it anew; clients stay connected."),
-    "reload": ("daemon.control", "Have running bridges read their configuration again."),
-    "logs": ("daemon.logs", "Show what the daemon logs."),
-    "service": ("daemon.service", "Have the system start the daemon."),
-    "daemon": ("daemon.run", "Be the daemon, in the foreground."),
-    "ui": ("daemon.ui", "Open the console in a browser."),
-    "top": ("daemon.top", "Watch servers, calls and approvals in the terminal."),
-    # -- the configuration
-    "add": ("config.edit", "Put a server or a tool into the configuration."),
-    "remove": ("config.edit", "Take one out of it."),
-    "enable": ("config.edit", "Switch a server or a tool on."),
-    "disable": ("config.edit", "Switch one off."),
-    "trust": ("config.trust", "Trust a servers.toml of a working directory."),
-    "untrust": ("config.trust", "Trust it no longer."),
-    # -- servers and tools
-    "manage": ("tools.manage", "Have a tool of your own do a management command."),
-    "list": ("tools.list", "List what the servers offer."),
-    "search": ("tools.search", "Find tools by what they do."),
-    "call": ("tools.call", "Call a tool."),
-    "read": ("tools.call", "Read a resource."),
-    "check": ("config.check", "Check the configuration and connect to every server."),
-    "login": ("access.login", "Sign in to a server."),
-    "logout": ("access.login", "Forget the sign-in to a server."),
-    # -- what runs, and what ran
-    "status": ("daemon.status", "Show the bridges that are running."),
-    "stats": (
-        "calls.stats",
-        "Show how often each tool was called, how long it took, and the tokens that results cost.",
-    ),
-    "tokens": ("tools.tokens", "Show what each server's tools cost a model's context."),
-    "bench": ("tools.bench", "Measure how well tools are found."),
-    "log": ("calls.log", "Show what was called."),
-    "approvals": ("calls.approvals", "List the calls that wait for approval."),
-    "approve": ("calls.approvals", "Approve a call that waits for it."),
-    "deny": ("calls.approvals", "Refuse a call that waits for approval."),
-    "results": ("calls.results", "Show, read or forget large results that were kept."),
-    "cache": ("calls.cache", "Show or clear the results that are kept."),
-    # -- for programs
-    "token": ("access.token", "Make bearer tokens for the HTTP front."),
-    "rank": ("tools.rank", "Rank tools out of files, in JSON lines, to score the ranker."),
+JOBS: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "Start": {
+        "demo": ("demo", "Show what the bridge does, on small servers that it brings."),
+        "init": ("clients.init", "Set up: find your servers, and put the bridge into your clients."),
+        "import": ("clients.import_servers", "Take over the servers that your clients have."),
+        "install": ("clients.install", "Put the bridge into a client."),
+        "uninstall": ("clients.install", "Take the bridge out of a client."),
+        "serve": ("serve", "Serve all servers as one, on stdio or over HTTP."),
+        "up": ("daemon.control", "Start the daemon in the background."),
+        "down": ("daemon.control", "Stop the daemon."),
+        "restart": ("daemon.control", "Start the daemon again; clients stay connected."),
+        "service": ("daemon.service", "Make the system start the daemon."),
+        "daemon": ("daemon.run", "Run the daemon in the foreground."),
+        "ui": ("daemon.ui", "Open the console in a browser."),
+        "top": ("daemon.top", "Watch servers, calls and approvals in the terminal."),
+    },
+    "Servers": {
+        "add": ("config.edit", "Add a server or a tool to the configuration."),
+        "remove": ("config.edit", "Remove a server or a tool from it."),
+        "enable": ("config.edit", "Switch a server or a tool on."),
+        "disable": ("config.edit", "Switch a server or a tool off."),
+        "list": ("tools.list", "List what the servers offer."),
+        "search": ("tools.search", "Find tools by what they do."),
+        "tokens": ("tools.tokens", "Show what the tools cost a model's context."),
+        "bench": ("tools.bench", "Measure how well tools are found."),
+        "login": ("access.login", "Sign in to a server."),
+        "logout": ("access.login", "Forget the sign-in to a server."),
+        "manage": ("tools.manage", "Run a management command of a tool of yours."),
+    },
+    "Calls": {
+        "call": ("tools.call", "Call a tool."),
+        "read": ("tools.call", "Read a resource."),
+        "log": ("calls.log", "Show the calls that were made."),
+        "stats": ("calls.stats", "Show how often tools were called, and what results cost."),
+        "results": ("calls.results", "Show, read or delete large results that were kept."),
+        "cache": ("calls.cache", "Show or clear cached results."),
+    },
+    "Trust": {
+        "approvals": ("calls.approvals", "List the calls that wait for approval."),
+        "approve": ("calls.approvals", "Approve a call."),
+        "deny": ("calls.approvals", "Refuse a call."),
+        "trust": ("config.trust", "Trust a configuration of a working directory."),
+        "untrust": ("config.trust", "Stop trusting a configuration."),
+        "token": ("access.token", "Make a bearer token for HTTP clients."),
+    },
+    "Trouble": {
+        "status": ("daemon.status", "Show the bridges that are running, and their servers."),
+        "doctor": ("config.doctor", "Find out what is wrong, and what to do about it."),
+        "check": ("config.check", "Check the configuration, every server and every tool."),
+        "logs": ("daemon.logs", "Show the log of the daemon."),
+        "reload": ("daemon.control", "Make running bridges read the configuration again."),
+    },
+    "Shells and programs": {
+        "completion": ("help.completion", "Complete commands and names in your shell when you press Tab."),
+        "rank": ("tools.rank", "Rank tools of files, in JSON lines, to score the ranker."),
+    },
 }
-"""Each command, in the order of `mcpbridge --help`: its module below `app/cli`, which has it as `NAME_command`; and
-what it does, in a line."""
+"""Each command by what people want to do, in the order of `mcpbridge --help`: its module below `app/cli`, which has it
+as `NAME_command`; and what it does, in a line."""
+
+COMMANDS: Mapping[str, tuple[str, str]] = {name: one for job in JOBS.values() for name, one in job.items()}
+"""All of them."""
 
 
 def command_of(name: str) -> click.Command:
@@ -99,18 +106,24 @@ class _Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, summary) for name, (_, summary) in COMMANDS.items()]
-            )  # without importing any of them
+        widest = max(map(len, COMMANDS))
+        for job, commands in JOBS.items():
+            with formatter.section(job):
+                # Padded, so that all sections have one column. None of the modules is imported.
+                formatter.write_dl([(name.ljust(widest), about) for name, (_, about) in commands.items()])
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+_EXIT_CODES = """Exit codes: 0 done; 2 wrong usage or configuration; 4 a server or bridge cannot be reached;
+5 the tool answered with an error; 6 somebody answered before; 7 no answer in time; 130 interrupted."""
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXIT_CODES)
 @click.version_option(__version__, "-V", "--version", message="mcpbridge %(version)s")
 def _mcpbridge() -> None:
     """One MCP server in front of all of yours.
 
-    The servers stand in servers.toml, or in any mcpServers JSON named with --config.
+    The servers are in servers.toml, or in any mcpServers JSON that --config names. Without a command, mcpbridge shows
+    how things are, and what to do next. `mcpbridge COMMAND --help` shows the options of a command, with an example.
     """
 
 

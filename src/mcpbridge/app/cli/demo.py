@@ -36,10 +36,15 @@ def demo_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command("demo")
 @demo_options
 def demo_command(*, is_paused: bool, price: float, as_json: bool) -> int:
-    """Show what the bridge does: eight scenes on five small servers that it brings.
+    """Show what the bridge does, in eight scenes on five small servers that it brings.
 
-    It needs no configuration, no network and no checkout, touches none of your files, and leaves nothing behind.
-    Exit code 5: a scene does not hold.
+    It needs no configuration, no network and no checkout. It changes none of your files and leaves nothing behind. Exit
+    code 5: a scene does not hold.
+
+    \u0008
+    Examples:
+      mcpbridge demo
+      mcpbridge demo --pause
     """
     from mcpbridge.app.demo.own_cast import own_cast
 

@@ -22,6 +22,10 @@ def main(argv: list[str] | None = None) -> int:
 
         print(f"mcpbridge {__version__}")
         return 0
+    if arguments[:1] == ["__complete"]:  # a shell asks, since a person has pressed Tab
+        from mcpbridge.app.cli.help.complete import complete
+
+        return complete(arguments[1:])
     gc.disable()  # till all is loaded there is no garbage, and much to look at
     try:
         if arguments[:1] == ["serve"]:
@@ -31,6 +35,10 @@ def main(argv: list[str] | None = None) -> int:
             from mcpbridge.app.cli.daemon.run import daemon  # enables it in time, too
 
             return daemon(arguments[1:])
+        if not arguments:
+            from mcpbridge.app.cli.help.start_page import start_page
+
+            return start_page()
         from mcpbridge.app.cli.commands import run
 
         gc.enable()

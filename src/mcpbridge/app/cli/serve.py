@@ -51,6 +51,13 @@ if TYPE_CHECKING:
     from mcpbridge.library.bridge import Bridge
 
 
+_EXAMPLES = """\
+Examples:
+  mcpbridge serve
+  mcpbridge serve --http
+  mcpbridge serve --server github
+  mcpbridge serve --http 0.0.0.0:8808 --token-env BRIDGE_TOKEN
+"""
 _DRAIN = 13.0
 """Seconds that the front may take to end, with the 10 that requests under way are granted (5 over HTTP)."""
 
@@ -122,6 +129,8 @@ def options_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="mcpbridge serve",
         description="Serve all configured MCP servers as one: on standard input and output, or over HTTP.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--config", metavar="FILE", help="servers.toml, or any mcpServers JSON")

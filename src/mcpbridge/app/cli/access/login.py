@@ -63,7 +63,13 @@ def _why_not(settings: ServerSettings) -> str:
 @click.option("--scope", multiple=True, metavar="WORD", help="Ask for this right too; may be repeated.")
 @as_json_option
 def login_command(*, server: str, config: str | None, no_browser: bool, scope: tuple[str, ...], as_json: bool) -> int:
-    """Sign in to SERVER, as the configuration names it. Bridges that are running need no restart."""
+    """Sign in to SERVER, by its name in the configuration. Running bridges use the sign-in at once.
+
+    \u0008
+    Examples:
+      mcpbridge login linear
+      mcpbridge login linear --no-browser
+    """
 
     async def login(loaded: Loaded, redact: Redactor) -> int:
         async with sign_in_of(loaded, server, redact) as account:
@@ -128,7 +134,12 @@ def _take_pasted(page: Page) -> None:
 @config_option
 @as_json_option
 def logout_command(*, server: str, config: str | None, as_json: bool) -> int:
-    """Forget the sign-in to SERVER. Bridges that are running notice when they next renew or are refused."""
+    """Forget the sign-in to SERVER. Running bridges notice when they next renew it, or are refused.
+
+    \u0008
+    Examples:
+      mcpbridge logout linear
+    """
 
     async def logout(loaded: Loaded, redact: Redactor) -> int:
         async with sign_in_of(loaded, server, redact) as account:

@@ -11,7 +11,12 @@ from mcpbridge.app.cli.output import note, print_json
 
 @click.group("token")
 def token_command() -> None:
-    """Make bearer tokens for the HTTP front."""
+    """Make bearer tokens for the HTTP front.
+
+    \u0008
+    Examples:
+      mcpbridge token new laptop
+    """
 
 
 @token_command.command("new")
@@ -19,7 +24,13 @@ def token_command() -> None:
 @click.option("--admin", is_flag=True, help="Its holder may administer the bridge, such as approve calls.")
 @as_json_option
 def new(*, name: str, admin: bool, as_json: bool) -> int:
-    """Make a token for NAME. It is shown this once; the configuration holds only its SHA-256."""
+    """Make a token for NAME. It is shown this once; the configuration keeps only its SHA-256.
+
+    \u0008
+    Examples:
+      mcpbridge token new laptop
+      mcpbridge token new me --admin
+    """
     token = f"mcpb_{secrets.token_urlsafe(32)}"
     digest = hashlib.sha256(token.encode()).hexdigest()
     if as_json:

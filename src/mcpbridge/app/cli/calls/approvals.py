@@ -110,7 +110,11 @@ def _user() -> str:
 def approvals_command(*, config: str | None, as_json: bool) -> int:
     """List the calls that wait for approval, and those that gave up but can still be approved.
 
-    Exit code 4 if no bridge is running and there is none of these.
+    Exit code 4: no bridge is running, and there is no such call.
+
+    \u0008
+    Examples:
+      mcpbridge approvals
     """
     found = [one for _, one in waiting(config)]
     if as_json:
@@ -137,11 +141,15 @@ def _row(one: Waiting, now: float) -> list[str]:
 @click.option("--session", is_flag=True, help="Also the same call again, for as long as the session lasts.")
 @as_json_option
 def approve_command(*, id_: str, config: str | None, session: bool, as_json: bool) -> int:
-    """Approve the call ID, or the one whose id begins so; `mcpbridge approvals` lists them.
+    """Approve the call ID, or the one whose id begins with ID; `mcpbridge approvals` lists them.
 
-    One that gave up waiting needs no running bridge: it is in the store that the configuration names.
+    A call that gave up waiting passes when it is made again; no bridge has to run for that. Exit code 5: no such call
+    waits. 6: it was answered before.
 
-    Exit code 5: no such call waits. 6: it was answered before.
+    \u0008
+    Examples:
+      mcpbridge approve sp35hsvp
+      mcpbridge approve sp --session
     """
     done = decide(id_, "approve", "session" if session else "once", config)
     if as_json:
@@ -158,11 +166,14 @@ def approve_command(*, id_: str, config: str | None, session: bool, as_json: boo
 @config_option
 @as_json_option
 def deny_command(*, id_: str, config: str | None, as_json: bool) -> int:
-    """Refuse the call ID, or the one whose id begins so; `mcpbridge approvals` lists them.
+    """Refuse the call ID, or the one whose id begins with ID; `mcpbridge approvals` lists them.
 
-    One that gave up waiting needs no running bridge: it is in the store that the configuration names.
+    A call that gave up waiting is refused when it is made again; no bridge has to run for that. Exit code 5: no such
+    call waits. 6: it was answered before.
 
-    Exit code 5: no such call waits. 6: it was answered before.
+    \u0008
+    Examples:
+      mcpbridge deny sp35hsvp
     """
     done = decide(id_, "deny", "once", config)
     if as_json:

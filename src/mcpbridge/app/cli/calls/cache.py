@@ -19,7 +19,13 @@ from mcpbridge.base.directories import runtime_directory
 @click.pass_context
 @header_option
 def cache_command(context: click.Context, *, as_json: bool) -> int:
-    """Show what running bridges keep of results of tools with `cache`. Exit code 4 if no bridge is running."""
+    """Show the results that running bridges keep of tools with `cache`. Exit code 4: no bridge is running.
+
+    \u0008
+    Examples:
+      mcpbridge cache
+      mcpbridge cache clear --server docs
+    """
     if context.invoked_subcommand is not None:
         return OK
     found = _answers_of_bridges({"do": "cache"})
@@ -38,7 +44,12 @@ def cache_command(context: click.Context, *, as_json: bool) -> int:
 @click.option("--tool", metavar="GLOB", default="", help="Only of these: `server/tool`, or the tool's own name.")
 @as_json_option
 def clear(*, server: str, tool: str, as_json: bool) -> int:
-    """Forget kept results, in all running bridges. Exit code 4 if none is running."""
+    """Forget cached results, in all running bridges. Exit code 4: none is running.
+
+    \u0008
+    Examples:
+      mcpbridge cache clear --tool 'search_*'
+    """
     found = _answers_of_bridges({"do": "clear_cache", "server": server, "tool": tool})
     cleared = sum(int(bridge["cleared"]) for bridge in found)
     if as_json:

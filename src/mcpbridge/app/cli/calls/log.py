@@ -66,7 +66,13 @@ def log_command(
     content: bool,
     as_json: bool,
 ) -> int:
-    """Show what was called, newest last. Exit code 4 if there is no call log."""
+    """Show the calls that were made, the newest last. Exit code 4: there is no call log.
+
+    \u0008
+    Examples:
+      mcpbridge log --tool 'delete_*' --since 1h
+      mcpbridge log --follow --json
+    """
     which = Filter(tool, server, client, principal, outcome, None if since is None else _moment(since))
     if events and outcome:
         raise click.UsageError("--outcome means nothing with --events.")

@@ -43,7 +43,13 @@ limit_option = click.option("-n", "--limit", type=click.IntRange(1), default=50,
 @click.pass_context
 @header_option
 def results_command(context: click.Context, **options: Any) -> int:
-    """Show the large results that were kept, the newest first; they are in the store, so no bridge has to run."""
+    """Show the large results that were kept, the newest first. They are in the store, so no bridge has to run.
+
+    \u0008
+    Examples:
+      mcpbridge results
+      mcpbridge results --search 'git_log HEAD' -n 5
+    """
     return OK if context.invoked_subcommand is not None else _list(**options)
 
 
@@ -54,7 +60,12 @@ def results_command(context: click.Context, **options: Any) -> int:
 @config_option
 @as_json_option
 def listing(**options: Any) -> int:
-    """Show what is kept: words are looked for in tool, arguments, outcome, kind, headline and client."""
+    """Show the results that are kept. --search looks at tool, arguments, outcome, kind, headline and client.
+
+    \u0008
+    Examples:
+      mcpbridge results list --search 'git_log HEAD'
+    """
     return _list(**options)
 
 
@@ -76,7 +87,15 @@ def show(
     config: str | None,
     as_json: bool,
 ) -> int:
-    """Print the text of the result HANDLE (or that begins so), as the server sent it. Exit code 5: there is none."""
+    """Print the text of the result HANDLE (or that begins with HANDLE), as the server sent it.
+
+    Exit code 5: there is none.
+
+    \u0008
+    Examples:
+      mcpbridge results show qdx3
+      mcpbridge results show qdx3 --raw --output result.json
+    """
     if raw and preview is not None:
         raise click.UsageError("--raw and --preview exclude each other.")
     if as_json and output is not None:
@@ -115,7 +134,13 @@ def show(
 def remove(
     *, handles: Sequence[str], everything: bool, yes: bool, principal: str, config: str | None, as_json: bool
 ) -> int:
-    """Forget kept results: nothing can be recalled out of them any more. Exit code 5: there is no such result."""
+    """Delete kept results: nothing can be recalled from them any more. Exit code 5: there is no such result.
+
+    \u0008
+    Examples:
+      mcpbridge results rm qdx3
+      mcpbridge results rm --all --yes
+    """
     if everything == bool(handles):
         raise click.UsageError("Name the results, or all of them by --all.")
 

@@ -67,6 +67,11 @@ def stats_command(*, days: int | None, by: Sequence[By], shows_all: bool, config
     Where a configuration is in use (./servers.toml of a project, say), it is about its bridges and servers alone.
     With --days or --by, the tokens alone; they are in the store, so no bridge has to run. Latencies are estimated from
     a histogram, tokens from texts. Exit code 4: no bridge runs, and nothing was counted.
+
+    \u0008
+    Examples:
+      mcpbridge stats
+      mcpbridge stats --days 30 --by client
     """
     is_about_tokens = days is not None or bool(by)
 

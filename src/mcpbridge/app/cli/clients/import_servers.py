@@ -188,13 +188,19 @@ def import_command(
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Take over servers: of all clients that have a file here, of single CLIENTs, or of FILEs of any of their kinds.
+    """Take over servers into servers.toml: of all clients that have a file here, of single CLIENTs, or of FILEs.
 
-    Each is put once into servers.toml; those that are there stay as they are, with every comment. Secrets go to private
-    files beside it. You are asked before anything is written; without a terminal it takes --yes, which leaves out what
-    the current directory brings along, unless its file or --project names it.
+    Servers that are in servers.toml stay as they are, with every comment. Secrets are taken out of the text. You are
+    asked before anything is written. Without a terminal, --yes is needed; it leaves out what the current directory
+    brings along, unless its file or --project names it.
 
-    Exit code 2: a file that was named cannot be read, or a client that was named has no servers.
+    Exit code 2: a file that you named cannot be read, or a client that you named has no servers.
+
+    \u0008
+    Examples:
+      mcpbridge import --dry-run
+      mcpbridge import cursor claude-code
+      mcpbridge import ./.mcp.json --yes
     """
     try:
         wanted = [*sources, *clients]

@@ -53,7 +53,15 @@ _EMPTY = """# The servers of mcpbridge. For instance:
 def init_command(
     *, yes: bool, replaces: bool, secrets_to: "SecretsTo", project: Path | None, config: str | None, as_json: bool
 ) -> int:
-    """Set up: find the servers that your clients have, write servers.toml, and put the bridge into the clients."""
+    """Set up: find the servers that your clients have, write servers.toml, and put the bridge into your clients.
+
+    You are asked at each step. With --yes nothing is asked: all servers are taken over, and all clients get the bridge.
+
+    \u0008
+    Examples:
+      mcpbridge init
+      mcpbridge init --yes --replace
+    """
     try:
         if as_json and not yes:
             fail(USAGE, "--json prints one document and asks nothing", "Say --yes as well.")

@@ -195,9 +195,16 @@ def install_command(
     config: str | None,
     as_json: bool,
 ) -> int:
-    """Put the bridge into the file of CLIENT: claude-code, codex, cursor, vscode, zed and others.
+    """Put the bridge into the file of a CLIENT, such as claude-code, codex, cursor, vscode or zed.
 
-    Everything else in the file stays as it is, byte for byte. A copy is kept; `mcpbridge uninstall` takes it out again.
+    Everything else in the file stays as it is, byte for byte. A copy of the file is kept, and `mcpbridge uninstall`
+    takes the bridge out again.
+
+    \u0008
+    Examples:
+      mcpbridge install cursor
+      mcpbridge install --all --dry-run
+      mcpbridge install claude-code --scope project
     """
     try:
         around = client_environment(project)
@@ -315,7 +322,13 @@ def uninstall_command(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Take the bridge out of the file of CLIENT, and leave what else was changed there."""
+    """Take the bridge out of the file of a CLIENT. What else was changed in the file stays.
+
+    \u0008
+    Examples:
+      mcpbridge uninstall cursor
+      mcpbridge uninstall --all
+    """
     try:
         around = client_environment(project)
         scope = scope or ("project" if project is not None and not everywhere else None)

@@ -30,12 +30,16 @@ _UNKNOWN = "unknown"
 @as_json_option
 @header_option
 def check_command(*, names: tuple[str, ...], config: str | None, as_json: bool) -> int:
-    """Check the configuration, connect to every server, look at every tool of [tools], and say how each one is.
+    """Check the configuration, connect to every server, and check every tool of [tools].
 
-    NAMES: look at these alone; servers, tools of [tools], built-in tools (builtin/NAME), or single tools by their id
-    (`github/create_issue`) or the name that clients see. Exit code 4 if one does not work.
+    With NAMES only these are checked: servers, tools of [tools], built-in tools (builtin/NAME), or single tools by
+    their id (`github/create_issue`) or by the name that clients see. Rules, hooks and tables that match no tool are
+    reported too. Exit code 4: one does not work.
 
-    Rules, hooks and tables of tools that match no tool are told of too.
+    \u0008
+    Examples:
+      mcpbridge check
+      mcpbridge check github weather
     """
 
     async def checking(loaded: Loaded, redact: Redactor) -> int:

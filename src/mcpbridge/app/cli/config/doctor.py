@@ -250,9 +250,16 @@ def _wrapped(line: str, indent: str) -> list[str]:
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Seconds for each to start.")
 @click.option("--no-start", "--offline", is_flag=True, help="Start nothing: take what the running daemon says.")
 def doctor_command(*, config: str | None, **given: Any) -> int:
-    """Start every server once and look at it, at tools, the configuration, the files of clients and this machine.
+    """Find out what is wrong, and what to do about it.
 
-    Exit code 4 if a server, or a tool of [tools], does not work. What is only a warning changes nothing.
+    Each server is started once. Tools, the configuration, the files of your clients and this machine are checked too.
+    Exit code 4: a server, or a tool of [tools], does not work. Warnings do not change the exit code.
+
+    \u0008
+    Examples:
+      mcpbridge doctor
+      mcpbridge doctor github --fix
+      mcpbridge doctor --no-start
     """
     options = _Options(**given)
     if options.fix and options.no_start:

@@ -221,14 +221,17 @@ def add_command(
     config: str | None,
     as_json: bool,
 ) -> int:
-    """Put a server, or with --tool a tool, into servers.toml; comments stay. Running bridges take it in.
+    """Add a server, or with --tool a tool, to servers.toml. Comments stay, and running bridges take it in at once.
+
+    Write secrets as ${VAR}, in single quotes.
 
     It is started once, alone, and you read whether it works. It stays in the file if not.
 
     \u0008
-    mcpbridge add time -- uvx mcp-server-time
-    mcpbridge add stripe https://mcp.stripe.com --header 'Authorization=Bearer ${STRIPE_SECRET_KEY}'
-    mcpbridge add --tool weather --set endpoint='https://api.example.com/weather/{city}'
+    Examples:
+      mcpbridge add time -- uvx mcp-server-time
+      mcpbridge add stripe https://mcp.stripe.com --header 'Authorization=Bearer ${STRIPE_SECRET_KEY}'
+      mcpbridge add --tool weather --set endpoint='https://api.example.com/weather/{city}'
     """
     from mcpbridge.app.cli.config.config_path import configuration_to_write
     from mcpbridge.config.edit_servers_toml import put_table
@@ -324,7 +327,13 @@ def _object(text: str) -> dict[str, Any]:
 @config_option
 @as_json_option
 def remove_command(*, name: str, is_dry: bool, config: str | None, as_json: bool) -> int:
-    """Take a server or a tool out of servers.toml; a copy of the file is kept. Running bridges take it in at once."""
+    """Remove a server or a tool from servers.toml. A copy of the file is kept, and running bridges follow at once.
+
+    \u0008
+    Examples:
+      mcpbridge remove github
+      mcpbridge remove tools/weather --dry-run
+    """
     from mcpbridge.app.cli.config.config_path import configuration_to_write
     from mcpbridge.config.edit_servers_toml import remove_table
 
@@ -349,9 +358,13 @@ def remove_command(*, name: str, is_dry: bool, config: str | None, as_json: bool
 @config_option
 @as_json_option
 def enable_command(*, name: str, is_dry: bool, config: str | None, as_json: bool) -> int:
-    """Switch a server (`github`), a tool (`tools/weather`) or one tool of a server (`github/create_issue`) on.
+    """Switch on a server (`github`), a tool (`tools/weather`) or one tool of a server (`github/create_issue`).
 
-    Running bridges take it in at once.
+    Running bridges follow at once.
+
+    \u0008
+    Examples:
+      mcpbridge enable github
     """
     switch_named(name, config, to="on", is_dry=is_dry, json_format="enable/1" if as_json else "")
     return OK
@@ -363,9 +376,13 @@ def enable_command(*, name: str, is_dry: bool, config: str | None, as_json: bool
 @config_option
 @as_json_option
 def disable_command(*, name: str, is_dry: bool, config: str | None, as_json: bool) -> int:
-    """Switch a server (`github`), a tool (`tools/weather`) or one tool of a server (`github/create_issue`) off.
+    """Switch off a server (`github`), a tool (`tools/weather`) or one tool of a server (`github/create_issue`).
 
-    Running bridges take it in at once.
+    Running bridges follow at once.
+
+    \u0008
+    Examples:
+      mcpbridge disable github/delete_repository
     """
     switch_named(name, config, to="off", is_dry=is_dry, json_format="disable/1" if as_json else "")
     return OK

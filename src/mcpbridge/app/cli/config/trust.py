@@ -34,9 +34,15 @@ def _configuration(named: str | None) -> Path:
 def trust_command(*, path: str | None, lists: bool, as_json: bool) -> int:
     """Trust a configuration of a working directory: PATH, or ./servers.toml.
 
-    Commands that start its servers use it from now on without being asked, as it is now: once it, or a spec file or a
-    Python module beside it that it names, changes, they ask again. What it starts is shown. Exit code 2: there is no
-    such file, or it is wrong.
+    Commands that start its servers then use it without asking, as it is now. They ask again if it changes, or a spec
+    file or a Python module beside it that it names. What it starts is shown. Exit code 2: there is no such file, or it
+    is wrong.
+
+    \u0008
+    Examples:
+      mcpbridge trust
+      mcpbridge trust ~/work/shop/servers.toml
+      mcpbridge trust --list
     """
     store = TrustStore(os.environ)
     if lists:
@@ -61,7 +67,12 @@ def trust_command(*, path: str | None, lists: bool, as_json: bool) -> int:
 @click.argument("path", required=False)
 @as_json_option
 def untrust_command(*, path: str | None, as_json: bool) -> int:
-    """Trust a configuration no longer: PATH, or ./servers.toml. What runs with it goes on until it ends."""
+    """Stop trusting a configuration: PATH, or ./servers.toml. What runs with it runs until it ends.
+
+    \u0008
+    Examples:
+      mcpbridge untrust
+    """
     file = _configuration(path)
     was_trusted = TrustStore(os.environ).remove(file)
     if as_json:

@@ -37,10 +37,16 @@ from mcpbridge.base.version import __version__
 def up_command(*, config: str | None, as_json: bool) -> int:
     """Start the daemon in the background, and wait until it serves.
 
-    `mcpbridge serve` starts one when it is needed, which ends when nobody is connected for a while
-    (`daemon.idle_exit`); this one stays until `mcpbridge down`. If one runs already it stays from now on. Exit code 2:
-    it does not come up, mostly because the configuration is wrong; what it says is shown. Exit code 7: one runs and
-    does not answer.
+    `mcpbridge serve` starts a daemon when one is needed; that one ends when no client was connected for a while
+    (`daemon.idle_exit`). This one stays until `mcpbridge down`, and so does one that runs already.
+
+    Exit code 2: it does not start, mostly because the configuration is wrong; the error is shown. Exit code 7: one runs
+    and does not answer.
+
+    \u0008
+    Examples:
+      mcpbridge up
+      mcpbridge up --config ~/work/servers.toml
     """
     path = config_path(config)
     around = survey(path)
@@ -80,10 +86,15 @@ _LOOK = 0.1
 @click.option("--all", "everything", is_flag=True, help="Stop the daemons of all configurations.")
 @as_json_option
 def down_command(*, config: str | None, everything: bool, as_json: bool) -> int:
-    """Stop the daemon of this configuration and its servers, after the calls that are under way.
+    """Stop the daemon of this configuration and its servers, when running calls have ended.
 
-    The next `mcpbridge serve` starts one again. One that is starting anew does not. Exit code 0 also if none runs; 7 if
-    it does not end, or does not answer.
+    The next `mcpbridge serve` starts one again. Exit code 0 also if none runs; 7 if it does not end, or does not
+    answer.
+
+    \u0008
+    Examples:
+      mcpbridge down
+      mcpbridge down --all
     """
     if everything and config:
         raise click.UsageError("--all and --config exclude each other.")
@@ -125,10 +136,14 @@ _RESTART_POLL = 0.05
 @config_option
 @as_json_option
 def restart_command(*, config: str | None, as_json: bool) -> int:
-    """Start the daemon anew, with all its servers. Its clients stay connected, it only takes a moment.
+    """Start the daemon again, with all its servers. Its clients stay connected.
 
-    A configuration that is wrong is shown before anything is stopped: exit code 2. If none runs, one is started. After
-    an upgrade the new one is of the new release. Exit code 7: it does not answer, or does not start anew.
+    A wrong configuration is reported before anything is stopped (exit code 2). If no daemon runs, one is started. After
+    an upgrade, the new daemon is of the new release. Exit code 7: it does not answer, or does not start again.
+
+    \u0008
+    Examples:
+      mcpbridge restart
     """
     path = config_path(config)
     is_found = load_trusted(config).is_found
@@ -193,11 +208,15 @@ _CHANGES = ("added", "removed", "replaced")
 @config_option
 @as_json_option
 def reload_command(*, config: str | None, as_json: bool) -> int:
-    """Let every running bridge with this configuration read it again, and say what changed.
+    """Make every running bridge with this configuration read it again, and show what changed.
 
-    Only servers whose settings changed are stopped and started; calls under way finish on the old ones. Bridges do this
-    by themselves when the file is edited, unless `daemon.watch` is off; then what changed last is said. A file that is
-    wrong changes nothing: exit code 2. Exit code 4: no bridge runs; 7: one does not answer.
+    Only servers whose settings changed are stopped and started; running calls end on the old ones. Bridges reload by
+    themselves when the file is edited, unless `daemon.watch` is off; then the last change is shown. A file that is
+    wrong changes nothing (exit code 2). Exit code 4: no bridge runs; 7: one does not answer.
+
+    \u0008
+    Examples:
+      mcpbridge reload
     """
     path = config_path(config)
     around = survey(path)

@@ -35,7 +35,13 @@ _LONG = ("exception", "stderr")
 @click.option("-n", "--lines", type=click.IntRange(0), default=_LINES, help=f"Lines to begin with (default: {_LINES}).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each line.")
 def logs_command(*, config: str | None, follow: bool, lines: int, as_json: bool) -> int:
-    """Show the log of the daemon of this configuration, also of one that has ended. Exit code 4 if there is none."""
+    """Show the log of the daemon of this configuration, also of one that has ended. Exit code 4: there is none.
+
+    \u0008
+    Examples:
+      mcpbridge logs
+      mcpbridge logs -n 200 --follow
+    """
     path = config_path(config)
     running = daemons(path)
     told = str((running[-1].daemon or {}).get("log") or "") if running else ""

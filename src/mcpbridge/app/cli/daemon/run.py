@@ -96,9 +96,11 @@ def options_parser() -> argparse.ArgumentParser:
     """What the command line may say; docs/reference/commands.md is written from it."""
     parser = argparse.ArgumentParser(
         prog="mcpbridge daemon",
-        description="Be the daemon of a configuration, in the foreground: what `mcpbridge serve` on stdio connects to. "
-        "It is started when it is needed, by `mcpbridge up`, or by a service manager. SIGHUP lets it read its "
-        "configuration again, SIGTERM ends it in order.",
+        description="Run the daemon of a configuration in the foreground. `mcpbridge serve` on stdio connects to it,\n"
+        "and starts one if none runs; so do `mcpbridge up` and service managers. SIGHUP makes it\n"
+        "read its configuration again, SIGTERM ends it in order.",
+        epilog="Examples:\n  mcpbridge daemon\n  mcpbridge daemon --idle-exit --http 127.0.0.1:8808\n",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--config", metavar="FILE", help="servers.toml, or any mcpServers JSON")

@@ -42,10 +42,15 @@ class _Plan:
 
 @click.group("service")
 def service_command() -> None:
-    """Let the system start the daemon: a systemd unit of the user, or a launchd agent on macOS.
+    """Make the system start the daemon: as a systemd unit of the user, or as a launchd agent on macOS.
 
-    Nobody needs it: `mcpbridge serve` starts a daemon when it is needed. It is there for a daemon that is up from the
+    This is optional: `mcpbridge serve` starts a daemon when one is needed. A service is for a daemon that runs from the
     login on, for instance for HTTP clients.
+
+    \u0008
+    Examples:
+      mcpbridge service install --http 127.0.0.1:8808
+      mcpbridge service status
     """
 
 
@@ -60,10 +65,16 @@ def service_command() -> None:
 def install(
     *, config: str | None, name: str, http: str, socket: bool, prints: bool, dry_run: bool, as_json: bool
 ) -> int:
-    """Write the service's files, and start it.
+    """Write the files of the service, and start it.
 
-    Variables that the configuration names are looked for in the file `environment` beside the user's own servers.toml
-    (`NAME=value`, one a line), and in the environment of clients that connect. Exit code 2 for a wrong configuration.
+    Variables that the configuration names are read from the file `environment` beside the user's servers.toml
+    (`NAME=value`, one on each line), and from the environment of clients that connect. Exit code 2: the configuration
+    is wrong.
+
+    \u0008
+    Examples:
+      mcpbridge service install
+      mcpbridge service install --http 127.0.0.1:8808 --dry-run
     """
     path = config_path(config)
     load_trusted(config)
@@ -109,7 +120,12 @@ def _install(path: Path, plan: _Plan, *, dry_run: bool) -> tuple[list[int], bool
 @_dry_option
 @as_json_option
 def uninstall(*, name: str, dry_run: bool, as_json: bool) -> int:
-    """Stop the service and remove its files. Exit code 4 if there are none."""
+    """Stop the service and remove its files. Exit code 4: there are none.
+
+    \u0008
+    Examples:
+      mcpbridge service uninstall
+    """
     plan = _plan(Path("/"), name, "", is_activated=True)
     there = [file for file in plan.files if file.exists()]
     if not there:
@@ -133,7 +149,12 @@ def uninstall(*, name: str, dry_run: bool, as_json: bool) -> int:
 @_name_option
 @as_json_option
 def status(*, config: str | None, name: str, as_json: bool) -> int:
-    """Whether the service is installed, and whether it serves. Exit code 4 if it is not installed."""
+    """Show whether the service is installed, and whether it serves. Exit code 4: it is not installed.
+
+    \u0008
+    Examples:
+      mcpbridge service status
+    """
     plan = _plan(Path("/"), name, "", is_activated=True)
     files = [str(file) for file in plan.files if file.exists()]
     running = [one for one in daemons(None) if (one.daemon or {}).get("is_supervised")]

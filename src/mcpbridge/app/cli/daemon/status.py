@@ -23,7 +23,12 @@ from mcpbridge.base.units import show_seconds
 def status_command(*, as_json: bool) -> int:
     """Show the bridges that are running, and how their servers are.
 
-    Exit code 4 if there is none; 7 if one does not answer.
+    Exit code 4: none is running; 7: one does not answer.
+
+    \u0008
+    Examples:
+      mcpbridge status
+      mcpbridge status --json
     """
     return _show_all(as_json=as_json)
 

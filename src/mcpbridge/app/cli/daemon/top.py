@@ -16,9 +16,13 @@ _PATIENCE = 5.0
 @click.command("top")
 @config_option
 def top_command(*, config: str | None) -> int:
-    """Watch servers, calls and approvals in the terminal; y approves the chosen call, n denies it, q ends.
+    """Watch servers, calls and approvals in the terminal: y approves the chosen call, n denies it, q ends.
 
     Needs the extra `top`: `pip install 'mcpbridge[top]'`. In a browser `mcpbridge ui` shows more.
+
+    \u0008
+    Examples:
+      mcpbridge top
     """
     try:
         from mcpbridge.app.console.terminal import Top

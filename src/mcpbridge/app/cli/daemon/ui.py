@@ -24,7 +24,12 @@ def ui_command(*, config: str | None, no_open: bool, as_json: bool) -> int:
     """Open the console in a browser: servers, calls, tools, approvals, savings.
 
     The console is part of the bridge that runs for this configuration; if none runs, the daemon is started. The link
-    works once and for a minute. Over SSH, forward the port that it names: `ssh -L PORT:127.0.0.1:PORT HOST`.
+    works once, and for a minute. Over SSH, forward the port that it names: `ssh -L PORT:127.0.0.1:PORT HOST`.
+
+    \u0008
+    Examples:
+      mcpbridge ui
+      mcpbridge ui --no-open
     """
     running = running_bridge(config)
     answer = running.ask("console", patience=_PATIENCE)

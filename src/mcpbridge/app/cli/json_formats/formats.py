@@ -68,6 +68,7 @@ FORMATS: Mapping[str, type] = {
 WITHOUT: Mapping[str, str] = {
     "serve": "Standard output belongs to MCP. The bridge logs to standard error, as JSON in a pipe.",
     "daemon": "It prints nothing but its log, which is JSON in a pipe.",
+    "completion": "It prints a script for a shell.",
     "top": "It is drawn on a terminal. `mcpbridge status --json` has the same servers and calls.",
     "rank": "It reads and writes JSON lines, which are described with [the command](commands.md#rank).",
 }

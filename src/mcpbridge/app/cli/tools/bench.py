@@ -349,7 +349,12 @@ _FLAWS = 10
 
 @click.group("bench")
 def bench_command() -> None:
-    """Measure how the bridge does on the servers that are configured."""
+    """Measure how well the bridge does on your servers.
+
+    \u0008
+    Examples:
+      mcpbridge bench routing
+    """
 
 
 @bench_command.command("routing")
@@ -369,8 +374,13 @@ def routing(
 
     A line of FILE is {"query": "open an issue", "tool": "github/create_issue"} or: open an issue,github/create_issue
 
-    Without a file, a query is made of each tool's description. These are easier than what people and models ask: they
-    tell how distinct the tools are, not how well they are found in use.
+    Without a file, a query is made of each tool's description. Such queries are easier than those of people and models:
+    they show how distinct the tools are, not how well they are found in use.
+
+    \u0008
+    Examples:
+      mcpbridge bench routing
+      mcpbridge bench routing --queries queries.jsonl --misses
     """
     given = None if queries is None else read_queries(_text_of(queries))  # before there is a loop, and servers
 

@@ -65,11 +65,13 @@ def call_command(
 ) -> int:
     """Call TOOL, by the name that `list` shows, or as SERVER/TOOL.
 
-    A value is taken as text where the tool wants text, and otherwise as JSON if it is JSON:
-    mcpbridge call time/convert_time source_timezone=UTC time=12:30 target_timezone=Asia/Tokyo
+    A value is text if the tool wants text; otherwise it is read as JSON if it is JSON. The result is printed whole,
+    however large, unless --fit or --transform asks for less.
 
-    The result is printed whole, however large, unless --fit or --transform asks for less:
-    mcpbridge call git/git_log repo_path=. --transform "result.slice(0, 200)"
+    \u0008
+    Examples:
+      mcpbridge call time/convert_time source_timezone=UTC time=12:30 target_timezone=Asia/Tokyo
+      mcpbridge call git/git_log repo_path=. --transform "result.slice(0, 200)"
     """
     if given is not None and words:
         raise click.UsageError("Give the arguments as KEY=VALUE or with --args, not both.")
@@ -133,7 +135,12 @@ def _code(result: dict[str, Any]) -> int:
 @as_json_option
 @standalone_option
 def read_command(*, uri: str, config: str | None, as_json: bool, standalone: bool) -> int:
-    """Print the resource URI, as `list --resources` shows it. Binary contents go to a file or pipe as they are."""
+    """Print the resource URI, as `list --resources` shows it. Binary contents go to a file or a pipe as they are.
+
+    \u0008
+    Examples:
+      mcpbridge read file:///home/you/notes.md
+    """
 
     async def reading(session: Session) -> int:
         result = await session.request("resources/read", {"uri": uri})

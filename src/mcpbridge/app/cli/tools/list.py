@@ -35,13 +35,14 @@ def list_command(
 ) -> int:
     """List what the servers offer, under the names that clients see.
 
-    With --query tools are listed that it holds for, those too that clients have to search for: words, "phrases",
-    FIELD:VALUE, AND, OR, NOT, ( ). Fields are id, name, server, description, tag, kind (mcp, http, builtin, …),
-    runtime (local, remote), protocol, schema and example; * and ? stand for others. With --json the whole of what is
-    known of each is printed.
+    --query lists the tools that match it, those that clients have to search for included: words, "phrases",
+    FIELD:VALUE, AND, OR, NOT, ( ). Fields are id, name, server, description, tag, kind (mcp, http, builtin, …), runtime
+    (local, remote), protocol, schema and example; * and ? are wildcards.
 
     \u0008
-    mcpbridge list --query 'remote AND tag:billing NOT server:test*'
+    Examples:
+      mcpbridge list --server github
+      mcpbridge list --query 'remote AND tag:billing NOT server:test*'
     """
     kinds = ["resources", "resourceTemplates"] * resources + ["prompts"] * prompts
     if everything:

@@ -43,13 +43,16 @@ _CODES = {
 def manage_command(
     *, name: str, action: str, words: tuple[str, ...], data: str | None, config: str | None, as_json: bool
 ) -> int:
-    """Have the tool NAME of [tools], or the pack, do the management COMMAND with this data, and print what came of it.
+    """Run the management COMMAND of the tool NAME of [tools], or of a pack, with this data, and print the result.
 
-    Every running bridge with this configuration does it; where none runs, one does that is there for this alone:
-    mcpbridge manage glossary reindex language=de
+    Every running bridge with this configuration runs it. If none runs, one is started for this alone.
 
     Exit code 2: there is no such tool or command; 4: a bridge ended, or did not take it; 5: it failed; 7: no answer
-    in time, or none that can be read.
+    came in time, or none that can be read.
+
+    \u0008
+    Examples:
+      mcpbridge manage glossary reindex language=de
     """
     if data is not None and words:
         raise click.UsageError("Give the data as KEY=VALUE or with --data, not both.")

@@ -29,7 +29,12 @@ class _Wrong(ValueError):
 
 @click.command("rank")
 def rank_command() -> int:
-    """Rank tools out of files for queries on stdin, in JSON lines: load, rank, exit. Made for scoring the ranker."""
+    """Rank tools of files for queries on standard input, in JSON lines: load, rank, exit. For scoring the ranker.
+
+    \u0008
+    Examples:
+      mcpbridge rank < requests.jsonl
+    """
     ranker: Ranker | None = None
     for line in sys.stdin.buffer:
         if not line.strip():

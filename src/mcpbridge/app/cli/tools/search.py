@@ -35,11 +35,14 @@ def search_command(
     as_json: bool,
     standalone: bool,
 ) -> int:
-    """Find tools by what they do, as `find_tools` answers it to a model.
+    """Find tools by what they do, as `find_tools` answers a model.
 
-    server:NAME and tag:NAME among the words narrow the search, as in: mcpbridge search "create an issue server:git*"
+    server:NAME and tag:NAME among the words narrow the search. Exit code 5: no tool seems to do that.
 
-    Exit code 5: no tool seems to do that.
+    \u0008
+    Examples:
+      mcpbridge search 'create an issue'
+      mcpbridge search 'create an issue server:git*' --limit 3
     """
     query = " ".join(words).encode(errors="replace").decode()  # arguments may be any bytes
     if not query.strip():

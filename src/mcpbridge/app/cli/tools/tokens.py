@@ -35,10 +35,15 @@ def tokens_command(
     tokenizer: str | None,
     standalone: bool,
 ) -> int:
-    """Show what the tools of each server cost a model's context, before it has done anything.
+    """Show what the tools of each server cost a model's context, before it does anything.
 
-    Counted is what clients show models: names, descriptions and input schemas. `expose.slim` chooses the form that is
-    listed.
+    Counted is what models see: names, descriptions and input schemas, as the servers send them and in shorter forms.
+    `expose.slim` chooses the form that clients get.
+
+    \u0008
+    Examples:
+      mcpbridge tokens
+      mcpbridge tokens --server github --tools 5
     """
 
     async def counting(session: Session) -> int:
