@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from mcpbridge.downstream.revisions.request_meta import modern_client
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.pipeline.approvals.request import ApprovalRequest
 from mcpbridge.protocol.jsonrpc import decode_frame
+from support.console_pages import visiting
 from support.front_clients import http_server
 from support.in_process_bridge import BridgeToScripts, Ear, envelope, frame_of
 from support.upstreams.scripted_upstream import LEGACY_SERVER, ScriptedTransport
@@ -147,6 +149,27 @@ class ByHttp(Way):
         assert response.status_code == 200, response.text
 
 
+class ByConsole(Way):
+    """The buttons of the console's page."""
+
+    async def opens(self, stack: AsyncExitStack, folder: Path) -> None:
+        await super().opens(stack, folder)
+        self.visitor = await stack.enter_async_context(visiting(self.bridge))
+
+    async def is_asked(self, times: int = 1) -> list[str]:
+        with anyio.fail_after(30):
+            while True:
+                page = await self.visitor.get("/approvals")
+                if len(found := re.findall(r'data-approval="([^"]+)"', page.text)) >= times:
+                    return found
+                await asyncio.sleep(0.005)
+
+    async def decide(self, id_: str, word: str) -> None:
+        answer = {"answer": "deny" if word == "no" else word}
+        response = await self.visitor.post(f"/approvals/{id_}", data=answer)
+        assert response.status_code == 303, response.text
+
+
 class ByHandler(Way):
     """A function of the program."""
 
@@ -272,6 +295,7 @@ WAYS: dict[str, Callable[[BridgeToScripts, ScriptedTransport], Way]] = {
     "client, modern": ByModernClient,
     "command": ByCommand,
     "http": ByHttp,
+    "console": ByConsole,
     "handler": ByHandler,
 }
 

@@ -1,20 +1,107 @@
 """Calls that wait for a person, as JSON documents: the same for commands and for the HTTP API."""
 
 from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
+import anyio.to_thread
+import msgspec
+
 from mcpbridge.app.admin.errors import Problem
+from mcpbridge.base.errors import StoreFailed
 from mcpbridge.pipeline.approvals.pending import AlreadyDecided, Pending, PendingApprovals, UnknownApproval
-from mcpbridge.pipeline.approvals.request import Scope, one_line_of, readable_arguments
+from mcpbridge.pipeline.approvals.request import ApprovalEvent, Scope, one_line_of, readable_arguments
 from mcpbridge.protocol.canonical_json import canonical_digest
+from mcpbridge.storage.call_log.reader import Filter
+from mcpbridge.storage.call_log.timeline import read_events
+from mcpbridge.storage.sqlite.database import may_exist
 
 _LONGEST_LINE = 200
 """Characters of the arguments on one line."""
 
 
 async def list_approvals(desk: PendingApprovals) -> list[dict[str, Any]]:
-    """What waits, oldest first."""
-    return [_document(pending) for pending in await desk.pending()]
+    """What waits, oldest first, with what is new in it against the last approved call of the same tool."""
+    return [{**_document(one), **await _compared(desk, one)} for one in await desk.pending()]
+
+
+async def _compared(desk: PendingApprovals, pending: Pending) -> dict[str, Any]:
+    """`last_approved`: null if none is known; `changes`: null if there is nothing that can be compared."""
+    last = await desk.approved.last(pending.request)
+    if last is None:
+        return {"last_approved": None, "changes": None}
+    found = desk.approved.differences(last, pending.request)
+    return {
+        "last_approved": {"at": round(last.at, 3), "by": last.by, "client": last.client},
+        "changes": None if found is None else [msgspec.to_builtins(one) for one in found],
+    }
+
+
+ENDED = ("granted", "denied", "expired", "cancelled", "unavailable")
+"""What can become of a request, as events of the call log."""
+
+
+async def recent_approvals(desk: PendingApprovals, log_file: Path, *, limit: int = 50) -> list[dict[str, Any]]:
+    """What became of the last requests, newest first, also before the bridge started; these without arguments.
+
+    Requests that can still be answered are not among them: see `list_approvals`.
+    """
+    open_ids = {one.request.id for one in await desk.pending()}
+    found = [_ended(at, event) for at, event in desk.recent.ended()]
+    known = {one["id"] for one in found}
+    for row in reversed(await anyio.to_thread.run_sync(_logged, log_file, limit)):
+        id_ = row.get("facts", {}).get("approval", "")
+        if id_ not in known:
+            known.add(id_)
+            found.append(_ended_of_log(row, id_))
+    return [one for one in found if one["id"] not in open_ids][:limit]
+
+
+def _logged(log_file: Path, limit: int) -> list[dict[str, Any]]:
+    if not may_exist(log_file):
+        return []
+    try:
+        return read_events(log_file, Filter(), limit=limit, kinds=ENDED)
+    except StoreFailed:
+        return []  # what is in memory is shown all the same
+
+
+def _ended(at: float, event: ApprovalEvent) -> dict[str, Any]:
+    request = event.request
+    return {
+        "id": request.id,
+        "event": event.event,
+        "at": round(at, 3),
+        "server": request.server,
+        "tool": request.tool,
+        "client": request.client,
+        "principal": request.principal,
+        "by": event.by,
+        "for": event.scope,
+        "reason": request.reason,
+        "rule": request.rule,
+        "arguments_line": one_line_of(request.arguments_json, _LONGEST_LINE),
+    }
+
+
+def _ended_of_log(row: Mapping[str, Any], id_: str) -> dict[str, Any]:
+    is_scope = row["event"] == "granted"
+    detail = str(row.get("detail", ""))
+    return {
+        "id": id_,
+        "event": row["event"],
+        "at": datetime.fromisoformat(row["at"]).timestamp(),
+        "server": str(row.get("tool", "")).partition("/")[0],
+        "tool": row.get("tool", ""),
+        "client": row.get("client", ""),
+        "principal": row.get("principal", ""),
+        "by": row.get("who", ""),
+        "for": detail if is_scope else "",
+        "reason": "" if is_scope else detail,
+        "rule": "",
+        "arguments_line": "",
+    }
 
 
 async def decide(desk: PendingApprovals, id_: str, answer: Mapping[str, object], by: str) -> dict[str, Any]:
@@ -50,6 +137,7 @@ def _document(pending: Pending) -> dict[str, Any]:
         "arguments_bytes": len(request.arguments_json),
         "arguments_sha256": digest,
         "reason": request.reason,
+        "rule": request.rule,
         "asked": request.asked,
         "principal": request.principal,
         "client": request.client,

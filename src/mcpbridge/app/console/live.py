@@ -107,8 +107,9 @@ class LiveFeed:
     async def _now(self) -> dict[str, object]:
         """By topic, a value that is another one when the topic has changed; each is cheap to make."""
         bridge = self._bridge
-        waiting = [one.request.id for one in await bridge.approvals.pending()]
-        self.approvals_waiting = len(waiting)
+        approvals = [(one.request.id, one.is_waiting) for one in await bridge.approvals.pending()]
+        self.approvals_waiting = sum(is_waiting for _, is_waiting in approvals)
+        ended = bridge.approvals.recent.ended()
         pool = bridge.pool.upstreams
         return {
             "calls": bridge.metrics.total_calls(),
@@ -118,7 +119,7 @@ class LiveFeed:
                 for name, one in list(pool.items())
             ),
             "catalog": id(bridge.catalog.snapshot),
-            "approvals": tuple(waiting),
+            "approvals": (tuple(approvals), ended[0][0] if ended else 0.0),
             "clients": bridge.server.clients,
             "config": (id(bridge.settings), str(bridge.config_error)),
         }

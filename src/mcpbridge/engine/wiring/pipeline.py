@@ -22,6 +22,7 @@ from mcpbridge.core.settings_precedence import resolve, result_options
 from mcpbridge.core.source_settings import OfferSettings, ToolSettings
 from mcpbridge.engine.leases import Lease
 from mcpbridge.engine.wiring.results import ResultStages
+from mcpbridge.pipeline.approvals.approved_calls import RecentApprovals
 from mcpbridge.pipeline.approvals.approvers import ApprovalHandler, ClientApprover, HandlerApprover
 from mcpbridge.pipeline.approvals.grants import Grants, recording
 from mcpbridge.pipeline.approvals.pending import PendingApprovals
@@ -156,13 +157,17 @@ class CallState:
     def __init__(self, settings: Settings, context: PipelineContext) -> None:
         """By the settings at the start; each `CallPipeline` that takes effect brings its own."""
         approval = settings.approval
-        self.audit = recording(context.audit)
+        recent = RecentApprovals(recording(context.audit))
+        self.audit = recent.write
         self.cache = Cache(settings.cache, {}, settings.calls)
         self.abandoned = AbandonedCalls(context.store, {}, lambda tool: CallOptions(), settings.calls.late_lifetime)
         self.grants = Grants(
-            context.store, once_seconds=approval.grant_lifetime, session_seconds=approval.session_lifetime
+            context.store,
+            once_seconds=approval.grant_lifetime,
+            session_seconds=approval.session_lifetime,
+            redact=context.redact,
         )
-        self.approvals = PendingApprovals(approval, context.store, self.grants, self.audit)
+        self.approvals = PendingApprovals(approval, context.store, self.grants, self.audit, recent)
         """Calls that wait for a person to agree."""
         self.changes = Changes()
         self.budgets, self.buckets = BudgetState(), Buckets()

@@ -5,10 +5,13 @@ of somebody else or under another policy finds none. Of several callers exactly 
 step of an approval is written to the call log, whether or not calls are.
 """
 
+from collections.abc import Callable
+
 import msgspec
 from msgspec import Struct
 
 from mcpbridge.base.log import get_logger
+from mcpbridge.pipeline.approvals.approved_calls import ApprovedCalls
 from mcpbridge.pipeline.approvals.request import ApprovalEvent, ApprovalRequest, Audit, Scope
 from mcpbridge.storage.call_log.log import CallLog
 from mcpbridge.storage.store import Store
@@ -28,9 +31,18 @@ class Grant(Struct, frozen=True):
 class Grants:
     """The kept yeses, in the store."""
 
-    def __init__(self, store: Store, *, once_seconds: float, session_seconds: float) -> None:
-        """How long a yes holds: for one call, and for a session."""
+    def __init__(
+        self,
+        store: Store,
+        *,
+        once_seconds: float,
+        session_seconds: float,
+        redact: Callable[[str], str] = str,
+    ) -> None:
+        """How long a yes holds: for one call, and for a session. `redact` masks what is kept of approved calls."""
         self._store = store
+        self.approved = ApprovedCalls(store, redact)
+        """The last approved call of each tool."""
         self.configure(once_seconds=once_seconds, session_seconds=session_seconds)
 
     def configure(self, *, once_seconds: float, session_seconds: float) -> None:

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from mcpbridge.base.errors import Overloaded
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.model import Call
+from mcpbridge.pipeline.approvals.approved_calls import RecentApprovals
 from mcpbridge.pipeline.approvals.grants import Grants
 from mcpbridge.pipeline.approvals.request import (
     ApprovalEvent,
@@ -88,8 +89,19 @@ class PendingApprovals:
 
     name = "pending"
 
-    def __init__(self, settings: ApprovalSettings, store: Store, grants: Grants, audit: Audit) -> None:
+    def __init__(
+        self,
+        settings: ApprovalSettings,
+        store: Store,
+        grants: Grants,
+        audit: Audit,
+        recent: RecentApprovals | None = None,
+    ) -> None:
         self._settings, self._store, self._grants, self._audit = settings, store, grants, audit
+        self.recent = recent or RecentApprovals(audit)
+        """What became of the last requests."""
+        self.approved = grants.approved
+        """The last approved call of each tool."""
         self._waiting: dict[str, tuple[ApprovalRequest, asyncio.Future[Verdict]]] = {}
         self._count: Counter[str] = Counter()
         self._decided: dict[str, _Decided] = {}
@@ -201,7 +213,8 @@ class PendingApprovals:
         """All that can be answered, oldest first."""
         found = [
             Pending(request, is_waiting=True, until=request.expires, is_here=True)
-            for request, _ in self._waiting.values()
+            for request, answer in self._waiting.values()
+            if not answer.done()
         ]
         for entry in await self._store.entries(_KIND, principal=None):
             if entry.handle not in self._waiting:
@@ -238,6 +251,7 @@ class PendingApprovals:
             await self._drop(pending.request)  # it gave up meanwhile, and may have been recorded anew
         if granted is not None:
             await self._grants.put(pending.request, granted, by)
+            await self.approved.note(pending.request, by)
         elif pending.request.lasts:
             await self._grants.deny(pending.request, by)
         self._audit(ApprovalEvent("granted" if granted else "denied", pending.request, by, granted or ""))

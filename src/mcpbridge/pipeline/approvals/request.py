@@ -64,6 +64,8 @@ class ApprovalRequest(Struct, frozen=True):
     """The model's id of the call, as the client says."""
     asked: int = 1
     """How often the same call was made and refused since nobody answered, this time included."""
+    rule: str = ""
+    """Which setting asks for it, in words: `rule 2 of permissions`."""
     lasts: float = 0.0
     """Seconds for which the call can still be approved, and a yes holds, where that is not as the settings have it."""
 
@@ -87,7 +89,7 @@ class Verdict(Struct, frozen=True):
     granted: Scope | Literal[""]
     """Empty: no."""
     by: str
-    """Who said it: `client`, `handler`, `cli:NAME`, `api:NAME`."""
+    """Who said it: `client`, `handler`, `cli:NAME`, `api:NAME`, `console:NAME`."""
     why: str = ""
     """Of a no: how it came about, as the end of a sentence about the call; empty: somebody said no."""
 
@@ -154,6 +156,7 @@ def request_of(call: Call, policy: str, *, now: float, seconds: float, once_seco
         digest=digest,
         run=run_of(call.meta),
         call=text_in(call.meta, CALL),
+        rule=str((call.facts or {}).get("rule", "")),
         lasts=lasts,
     )
 

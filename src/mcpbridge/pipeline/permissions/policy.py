@@ -255,6 +255,16 @@ class Policy:
         self._tools[tool.id] = tool.name, options, policy
         return policy
 
+    def words_of(self, tool: Tool, decision: Decision) -> str:
+        """Which setting has decided, in words for people."""
+        if decision.rule is not None:
+            return f"rule {decision.rule + 1} of `permissions`"
+        server = self._servers.get(tool.server)
+        own = server.tool.get(tool.name) if server is not None else None
+        if own is not None and own.permission is not None:
+            return "`permission` of this tool"
+        return f"`permission` of {'its server' if server is not None and server.permission else '`calls`'}"
+
     def for_tool(self, tool: Tool, options: CallOptions) -> ToolPolicy:
         """The rules that can match this tool, up to the first that always does."""
         rules: list[int] = []

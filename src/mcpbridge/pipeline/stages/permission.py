@@ -18,6 +18,9 @@ from mcpbridge.protocol.body import Body
 log = get_logger("mcpbridge.policy")
 
 
+TOOL_ASKS = "the tool itself asks for it"
+
+
 class DenyByTool:
     """Makes the stages: refuses calls that no arguments make permissible."""
 
@@ -57,7 +60,7 @@ class DecideByArguments:
         asks = self._asks(tool)
         if policy.is_hidden or (asks is None and (policy.is_open or not policy.needs_call)):
             return None
-        judges_arguments = policy.judges_arguments
+        judges_arguments, of_policy = policy.judges_arguments, self._policy
 
         def permit(call: Call, proceed: CallHandler) -> Awaitable[Body]:
             if judges_arguments:
@@ -68,11 +71,14 @@ class DecideByArguments:
                 raise _refused(call, tool, decision)
             if decision.permission == "require_approval":
                 call.approval = decision.reason or "the policy asks for it"
+                call.note("rule", of_policy.words_of(tool, decision))
             elif asks is not None and decision.rule is None:  # a rule that allows it is somebody's word
                 reason = asks(call)
                 if not isinstance(reason, str):
                     return _permit_later(call, reason, proceed)
                 call.approval = reason
+                if reason:
+                    call.note("rule", TOOL_ASKS)
             if call.approval:
                 call.note("permission", "require_approval")
             return proceed(call)
@@ -83,6 +89,7 @@ class DecideByArguments:
 async def _permit_later(call: Call, reason: Awaitable[str], proceed: CallHandler) -> Body:
     call.approval = await reason
     if call.approval:
+        call.note("rule", TOOL_ASKS)
         call.note("permission", "require_approval")
     return await proceed(call)
 

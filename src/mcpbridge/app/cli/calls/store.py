@@ -95,7 +95,12 @@ class KeptApprovals:
 async def _desk(settings: Settings, redact: Redactor) -> AsyncGenerator[PendingApprovals]:
     store, approval = LazyStore(settings.store), settings.approval
     audit = CallLog(partial(call_log_path, settings.call_log, settings.store), settings.call_log, redact=redact)
-    grants = Grants(store, once_seconds=approval.grant_lifetime, session_seconds=approval.session_lifetime)
+    grants = Grants(
+        store,
+        once_seconds=approval.grant_lifetime,
+        session_seconds=approval.session_lifetime,
+        redact=redact,
+    )
     try:
         yield PendingApprovals(approval, store, grants, recording(audit))
     finally:

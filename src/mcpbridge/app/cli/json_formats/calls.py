@@ -243,6 +243,8 @@ class Approval(TypedDict):
     """By which equal ones are recognised."""
     reason: str
     """Why a person has to agree."""
+    rule: str
+    """Which setting asks for it, in words."""
     asked: int
     """How often the same call was made, this time included."""
     principal: str
@@ -259,10 +261,41 @@ class Approval(TypedDict):
     """Whether it waits in the bridge that says so."""
 
 
+class LastApproved(TypedDict):
+    """The last approved call of a tool."""
+
+    at: float
+    """When somebody agreed to it, in seconds since 1970."""
+    by: str
+    """Who did."""
+    client: str
+    """The client that made it."""
+
+
+class ArgumentChange(TypedDict):
+    """An argument, or a part of one, that differs from the last approved call."""
+
+    path: str
+    """Where, as a JSON pointer."""
+    before: str | None
+    """The value then, shortened, as JSON; null: it was not there."""
+    after: str | None
+    """The value now; null: it is not there."""
+
+
+class WaitingApproval(Approval):
+    """A call that waits for a person, and what is new in it."""
+
+    last_approved: LastApproved | None
+    """The last approved call of the same tool; null: none is known."""
+    changes: list[ArgumentChange] | None
+    """What differs from that call, secrets masked; null: there is nothing to compare with."""
+
+
 class Approvals(TypedDict):
     """The calls that wait for approval."""
 
-    approvals: list[Approval]
+    approvals: list[WaitingApproval]
     """The oldest first."""
 
 

@@ -1,18 +1,84 @@
-"""The page "Approvals" of the console."""
+"""The inbox of calls that wait for a person: approve or deny each, see what is new in it, and what became of others."""
 
 from collections.abc import Sequence
+from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from mcpbridge.app.console.context import ConsoleContext
+from mcpbridge.app.admin.approvals import decide, list_approvals, recent_approvals
+from mcpbridge.app.admin.errors import STATUS_OF, Problem
+from mcpbridge.app.console.context import ConsoleContext, form_of
+from mcpbridge.app.console.guard import PREFIX
+from mcpbridge.app.console.sign_in import Visit
+
+_ANSWERS = {
+    "once": {"decision": "approve", "for": "once"},
+    "session": {"decision": "approve", "for": "session"},
+    "deny": {"decision": "deny"},
+}
+"""By the button that is pressed: what the desk is told."""
+_SAID = {
+    "once": "Approved: {}.",
+    "session": "Approved, and the same call again in this session: {}.",
+    "deny": "Denied: {}.",
+}
+_RECENT = 30
 
 
 def routes(console: ConsoleContext) -> Sequence[BaseRoute]:
-    """`/console/approvals`."""
+    """`/console/approvals` and below."""
+    pages = _Approvals(console)
+    return [
+        Route("/approvals", pages.page, methods=["GET"]),
+        Route("/approvals/parts/inbox", pages.inbox, methods=["GET"]),
+        Route("/approvals/{id}", pages.answer, methods=["POST"]),
+    ]
 
-    async def page(request: Request) -> Response:
-        return console.page(request, "approvals.html")
 
-    return [Route("/approvals", page, methods=["GET"])]
+class _Approvals:
+    def __init__(self, console: ConsoleContext) -> None:
+        self._console = console
+
+    async def page(self, request: Request) -> Response:
+        """The whole page."""
+        return self._console.page(request, "approvals.html", **await self._values())
+
+    async def inbox(self, request: Request) -> Response:
+        """What changes while the page is open."""
+        return self._console.part(request, "parts/approvals_inbox.html", said="", tone="good", **await self._values())
+
+    async def answer(self, request: Request) -> Response:
+        """Give an answer; the desk is the one that `mcpbridge approve` and the API ask."""
+        form = await form_of(request)
+        id_, said = request.path_params["id"], str(form.get("answer", ""))
+        visit: Visit = request.state.visitor.visit
+        try:
+            if said not in _ANSWERS:
+                raise Problem("invalid", "answer: expected once, session or deny")
+            done = await decide(self._console.bridge.approvals, id_, _ANSWERS[said], f"console:{visit.by}")
+        except Problem as problem:
+            return await self._told(request, f"{problem}.", "bad", STATUS_OF[problem.code])
+        self._console.live.announce("approvals", "calls")
+        then = (
+            "" if done["waiting"] or said == "deny" else " The call gave up waiting; it passes when it is made again."
+        )
+        return await self._told(request, _SAID[said].format(done["tool"]) + then, "good", 200)
+
+    async def _told(self, request: Request, text: str, tone: str, status: int) -> Response:
+        if "hx-request" not in request.headers:
+            if status >= 400:
+                raise HTTPException(status, text)
+            return RedirectResponse(f"{PREFIX}/approvals", 303)
+        values = {**await self._values(), "said": text, "tone": tone}
+        return self._console.part(request, "parts/approvals_inbox.html", status, **values)
+
+    async def _values(self) -> dict[str, Any]:
+        bridge = self._console.bridge
+        return {
+            "waiting": await list_approvals(bridge.approvals),
+            "recent": await recent_approvals(bridge.approvals, bridge.audit.path, limit=_RECENT),
+            "timeout": bridge.settings.approval.timeout,
+        }
