@@ -1,4 +1,4 @@
-"""How long a page of calls takes out of a call log of many: python -m benchmarks.call_log_pages [--calls N]
+"""How long a page of many calls takes: python -m benchmarks.call_log_pages [--calls N] [--rounds N]
 
 Milliseconds of one page of 50, with the filters of the console: the median and the worst of some rounds, with what a
 count of all of them takes. The file is made here, with content, in a temporary directory.
@@ -29,7 +29,7 @@ _EVERY = 2.0
 _BATCH = 5000
 _SERVERS = [f"server{n}" for n in range(12)]
 _CLIENTS = ["claude-code", "cursor", "codex", "zed"]
-_OUTCOMES: tuple[Outcome, ...] = (*["ok"] * 90, *["tool_error"] * 6, "refused", "failed", "failed", "cancelled")
+_OUTCOMES: list[Outcome] = ["refused", "failed", "failed", "cancelled", *(["tool_error"] * 6), *(["ok"] * 90)]
 
 FILTERS: Mapping[str, Filter] = {
     "none": Filter(),
@@ -103,11 +103,8 @@ def main() -> int:
         for name, which in FILTERS.items():
             page = read_page(path, which, limit=50)
             times = _times(lambda which=which: read_page(path, which, limit=50), options.rounds)
-            count = (
-                ""
-                if which.text
-                else f"{statistics.median(_times(lambda which=which: count_calls(path, which), 3)):8.1f}"
-            )
+            counts = [] if which.text else _times(lambda which=which: count_calls(path, which), 3)
+            count = f"{statistics.median(counts):.1f}" if counts else "-"
             print(f"{name:28} {len(page.rows):5} {statistics.median(times):8.1f} {max(times):8.1f} {count:>8}")
     return 0
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 TOOLS = (len(HOSTILE) + 9) // 10
 PAGES = (
-    *("", "calls", "catalog", "approvals", "results", "servers", "servers/markup", "servers/new", "servers/file"),
+    *("", "calls", "sessions", "timeline", "catalog", "approvals", "results"),
+    *("servers", "servers/markup", "servers/new", "servers/file"),
     *("savings", "settings", "settings?only=all", "nonesuch"),
 )
 

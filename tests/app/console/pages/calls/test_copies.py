@@ -36,7 +36,7 @@ def copies(one: Target) -> dict[str, str]:
 def test_the_command_has_the_same_arguments(arguments: dict[str, Any]) -> None:
     text = copies(target(arguments))["cli"]
     words = shlex.split(text)
-    assert words[:5] == ["mcpbridge", "call", "--config", "/home/ann/servers.toml", "--json"]
+    assert words[:5] == ["mcpbridge", "call", "--config", "/home/ann/servers.toml", "--args"]
     assert json.loads(words[5]) == arguments
     assert words[6:] == ["git/log"]
     assert shown(text, 1 << 30) == text  # nothing in it hides or moves

@@ -3,6 +3,7 @@
 import fnmatch
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -11,7 +12,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from mcpbridge.app.console.call_history import COUNTED, CallHistory
-from mcpbridge.app.console.context import ConsoleContext
+from mcpbridge.app.console.context import ConsoleContext, in_thread
 from mcpbridge.app.console.guard import PREFIX
 from mcpbridge.app.console.pages.calls.filters import BOXED, NAMES, OUTCOMES, CallFilters, number_of, read_filters
 from mcpbridge.app.console.shown_text import shown_time
@@ -78,8 +79,8 @@ class _CallList:
         known = self._rendered.pop(key, None)
         if known is None or known[0] != number:
             values = await self._values(filters, 0, is_live=True)
-            body = self._console.part(request, "calls/list.html", **values).body
-            known = number, bytes(body)
+            part = partial(self._console.part, request, "calls/list.html", **values)
+            known = number, bytes((await in_thread(part)).body)  # 50 rows take some milliseconds
         self._rendered[key] = known
         while len(self._rendered) > _REMEMBERED:
             del self._rendered[next(iter(self._rendered))]

@@ -166,7 +166,7 @@ class _CallPage:
 
     async def _shown(self, row: Row) -> Mapping[str, Any] | None:
         content = row.get("result", {}).get("content")
-        return None if content is None else await in_thread(partial(_result_view, content.encode()))
+        return await in_thread(partial(_result_view, content.encode())) if content else None
 
     async def _original(self, row: Row) -> Mapping[str, Any] | None:
         """The result as the server sent it; None: it is not kept, or is what was shown."""

@@ -68,7 +68,7 @@ def _command(target: Target) -> str:
     config = ["--config", target.config] if target.config else []
     if target.method == _READ:
         return shlex.join(["mcpbridge", "read", *_word(target.name), *config])
-    words = ["mcpbridge", "call", *config, "--json", _json(target.arguments), *_word(target.name)]
+    words = ["mcpbridge", "call", *config, "--args", _json(target.arguments), *_word(target.name)]
     return shlex.join(words)
 
 
