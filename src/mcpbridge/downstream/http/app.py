@@ -286,7 +286,7 @@ class HttpFront:
                 return
         if self._is_stopping:
             raise _STOPPING
-        if (app := self._pages.find(path)) is not None:
+        if path != self._settings.path and (app := self._pages.find(path)) is not None:
             await app(scope, exchange.receive, exchange.send)
             return
         exchange.principal = self._auth.principal(exchange.headers.get(b"authorization"))
