@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,6 +16,7 @@ from mcpbridge.downstream.server import Server
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.protocol.jsonrpc import Frame, decode_frame
 from mcpbridge.protocol.transport import Transport
+from mcpbridge.storage.settings import RunMode
 from mcpbridge.upstream.settings import ServerSettings
 from support.upstreams.scripted_upstream import ScriptedTransport
 
@@ -33,8 +34,10 @@ def envelope(**meta: Any) -> Message:
 class BridgeToScripts(Bridge):
     """A bridge whose servers are scripts."""
 
-    def __init__(self, settings: Settings, transports: dict[str, ScriptedTransport]) -> None:
-        super().__init__(settings)
+    def __init__(
+        self, settings: Settings, transports: dict[str, ScriptedTransport], *, mode: RunMode = "embedded", **more: Any
+    ) -> None:
+        super().__init__(settings, mode=mode, **more)
         self.transports = transports
 
     def _make_transport(self, name: str, settings: ServerSettings) -> Transport:
@@ -43,9 +46,15 @@ class BridgeToScripts(Bridge):
 
 @asynccontextmanager
 async def bridged(
-    transports: dict[str, ScriptedTransport], *, servers: Message | None = None, settle: bool = True, **sections: Any
+    transports: dict[str, ScriptedTransport],
+    *,
+    servers: Message | None = None,
+    settle: bool = True,
+    mode: RunMode = "embedded",
+    redact: Callable[[str], str] | None = None,
+    **sections: Any,
 ) -> AsyncIterator[BridgeToScripts]:
-    """A running bridge; `servers` are settings of single servers by name.
+    """A running bridge; `servers` are settings of single servers by name. `mode`, `redact`: see `Engine`.
 
     Results pass as they come unless a test says otherwise: most tests are about what crosses unchanged.
     """
@@ -53,7 +62,7 @@ async def bridged(
     how = {name: {"command": "scripted", **(servers or {}).get(name, {})} for name in transports}
     settings = Settings.model_validate({"servers": how, **sections})
     with anyio.fail_after(60):
-        async with BridgeToScripts(settings, transports) as bridge:
+        async with BridgeToScripts(settings, transports, mode=mode, redact=redact) as bridge:
             if settle:
                 assert await bridge.settled(30)
             yield bridge

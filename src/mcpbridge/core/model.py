@@ -231,5 +231,5 @@ CURRENT_CALL: ContextVar[Call | None] = ContextVar("mcpbridge call", default=Non
 """The call whose tool, one of our own, runs in this task or thread: calls that its code makes are within it.
 
 Code of users gets no `Call` that it could hand on, so this is the one thing of a call that is looked up in its context.
-It is set where tools of our own run (`tools/serving.py`); calls to servers pay for one look.
+It is set where tools of our own run (`tools/serving.py`) and where hooks do; calls to servers pay for one look.
 """

@@ -28,8 +28,8 @@ class RunningCalls(EngineState):
 
     def running_calls(self) -> list[RunningCall]:
         """All that are known, those that began first at the front."""
-        now = perf_counter()
-        found = {call.uid: call for one in self._calls() if (call := running_call(one, now)) is not None}
+        calls, now = self._calls(), perf_counter()
+        found = {call.uid: call for one in calls if (call := running_call(one, now)) is not None}
         return [found[uid] for uid in sorted(found)]
 
     def cancel_call(self, uid: str, who: str = "") -> bool:

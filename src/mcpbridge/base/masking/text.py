@@ -163,6 +163,7 @@ _SAID = ("password", "passwd", "passphrase", "passcode", "secret", "token", "key
 def _pass(text: str) -> str:
     """Each search is left out where what it cannot do without is not there: most texts have little of it."""
     lower = text.lower()
+    has = lower.__contains__  # `map` asks ten times as fast as a generator does
     if "-----BEGIN " in text or "PuTTY-User" in text:
         text = _PEM.sub(MASK, text)
     if "://" in text:
@@ -170,7 +171,7 @@ def _pass(text: str) -> str:
         text = _USER_INFO.sub(_of_user_info, text)
     if ":thin:" in text:
         text = _ORACLE.sub(rf"\1/{MASK}", text)
-    if any(host in lower for host in _HOSTS):
+    if any(map(has, _HOSTS)):
         text = _HOOKS.sub(_of_hook, text)
     if "cookie" in lower:
         text = _COOKIES.sub(rf"\1{MASK}", text)
@@ -207,9 +208,9 @@ def _pass(text: str) -> str:
             text = _OPTION.sub(_of_option, text)
     if "env " in lower or "arg " in lower or "set " in lower:
         text = _DIRECTIVE.sub(_of_directive, text)
-    if ("=" in text or ":" in text) and any(part in lower for part in IN_SECRET_NAMES):
+    if ("=" in text or ":" in text) and any(map(has, IN_SECRET_NAMES)):
         text = _of_settings(text)
-    if any(word in lower for word in _SAID):
+    if any(map(has, _SAID)):
         text = _SENTENCE.sub(_of_sentence, text)
     if "bearer" in lower or "basic" in lower:
         text = _SCHEME.sub(_of_scheme, text)

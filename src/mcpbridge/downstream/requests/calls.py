@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
-from msgspec import ValidationError
+from msgspec import Raw, ValidationError
 
 from mcpbridge.base.errors import ArgumentsRefused, BadRequest, UnknownName, UpstreamAnswered
 from mcpbridge.catalog.listing.profiles import Scope
@@ -123,7 +123,9 @@ class Calls:
             self._require(client, "tool", resolved.name, lambda scope: scope.has(ref))
         if resolved.has_wrong_arguments:
             raise self._wrong_arguments(resolved)
+        asked: bytes | Raw = b""
         if resolved.was_wrapped or resolved.was_text:
+            asked = params.fields.get("arguments", b"")
             params.put("name", ref.name)
             params.put("arguments", resolved.arguments)  # here, so that all stages may count on an object
         elif ref.name != resolved.name or resolved.transform:
@@ -142,7 +144,7 @@ class Calls:
             as_task = self._tasks.task_mode(client, ref, params)
         target = ref.server, ref.name
         answer = self._deliver(
-            client, frame, target, params, notify, tool=ref, as_task=as_task, was_text=resolved.was_text
+            client, frame, target, params, notify, tool=ref, as_task=as_task, was_text=resolved.was_text, asked=asked
         )
         return self._with_signature(answer, ref) if resolved.was_wrapped else answer
 

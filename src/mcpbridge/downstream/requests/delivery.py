@@ -78,10 +78,11 @@ class Delivery:
         tool: ToolRef | None = None,
         as_task: tuple[bool, bool] = (False, False),
         was_text: bool = False,
+        asked: bytes | Raw = b"",
     ) -> Payload:
         """Send the call of a request on its way; the result comes back as this client must get it.
 
-        `tool`: what is called, if it is one. `as_task`: see `Tasks.task_mode`. `was_text`: see `Call`.
+        `tool`: what is called, if it is one. `as_task`: see `Tasks.task_mode`. `was_text`, `asked`: see `Call`.
         """
         server, name = target
         method = frame.method
@@ -99,7 +100,7 @@ class Delivery:
         if outer is not None and outer.around is self._around:
             call.within = outer
         call.needs_task, call.takes_task = as_task
-        call.was_text, call.asked_as = was_text, frame.id
+        call.was_text, call.asked, call.asked_as = was_text, asked, frame.id
         if self._around.pauses.resuming.all and meta is not None:
             from mcpbridge.tools.human_in_the_loop.paused_calls import go_on
 

@@ -17,7 +17,7 @@ from msgspec import Raw, Struct, structs
 from mcpbridge.base.errors import ArgumentsRefused, CallRefused, HookRefused
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.call_options import CallOptions
-from mcpbridge.core.model import Call, CallHandler, Tool
+from mcpbridge.core.model import CURRENT_CALL, Call, CallHandler, Tool
 from mcpbridge.pipeline.hooks.call import PASS, Changes, Happening, Hook, HookFailedError, Verdict, read_answer
 from mcpbridge.pipeline.hooks.settings import HookEvent, HookSettings
 from mcpbridge.pipeline.input_required import needs_driving
@@ -224,6 +224,8 @@ class _Hooked:
 
 async def _verdict(seer: _Seer, happening: Happening, told: dict[str, str]) -> Verdict:
     """What a hook makes of a call; `told` notes it in a word."""
+    outer = CURRENT_CALL.get()
+    CURRENT_CALL.set(happening.call)  # calls that a function of the program makes are made within this one
     try:
         async with asyncio.timeout(seer.timeout):
             verdict = await seer.ask(happening)
@@ -242,6 +244,8 @@ async def _verdict(seer: _Seer, happening: Happening, told: dict[str, str]) -> V
             else "passed"
         )
         return verdict
+    finally:
+        CURRENT_CALL.set(outer)
     told[seer.name] = "failed"
     log.warning("hook failed", hook=seer.name, event_name=seer.event, tool=happening.tool.id, reason=reason)
     if not seer.is_closed:

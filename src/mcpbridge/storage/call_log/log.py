@@ -41,7 +41,7 @@ _MOST_BYTES = 64 * 1024**2
 """Bytes of arguments and results that wait with them; one record may be larger."""
 _GATHER_EVENTS = 1.0
 """Seconds in which events of the timeline are gathered, if no record comes before."""
-_AT_ONCE, _BYTES_AT_ONCE = 100, 256 * 1024
+_AT_ONCE, _BYTES_AT_ONCE = 50, 128 * 1024
 """Records, and bytes of their content, in one piece of work where there is a budget: each is paid before the next."""
 _NEXT = 0.02
 """Seconds between two such pieces, if nothing is owed."""

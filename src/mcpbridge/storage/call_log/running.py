@@ -51,7 +51,7 @@ class RunningCalls:
         values = [
             (
                 *(self._owner, record.running, *rows.row(record)),
-                *(rows.arguments(record) if record.keeps_content else (None, None)),
+                *(rows.contents(record)[:2] if record.keeps_content else (None, None)),
             )
             for record in records
         ]
