@@ -63,9 +63,15 @@ class EngineStatus(EngineState):
             "dropped": _dropped(snapshot),
             "warnings": [str(one) for one in self._generation.unmatched.unmatched()],
             "needs_restart": list(self._needs_restart),
+            "call_log": self._call_log_status(),
             "storage_problems": self._storage_problems(),
             "config_error": dict(self.config_error) if self.config_error is not None else None,
         }
+
+    def _call_log_status(self) -> dict[str, Any]:
+        recorded = self.recorder.recorded
+        file = str(self.audit.path) if recorded.grade != "off" else ""
+        return {"calls": recorded.grade, "content": recorded.content, "file": file}
 
     def _storage_problems(self) -> list[str]:
         """Why something that should outlive its call may be lost: a full disk, a directory that cannot be written."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mcpbridge.storage.call_log.format import CallRecord
 from mcpbridge.storage.call_log.log import CallLog
@@ -255,3 +256,36 @@ async def test_on_plain_defaults_the_bridge_of_a_user_keeps_calls_with_their_con
     assert "to be looked at later" in call["result"]["content"]
     assert all(file.stat().st_mode & 0o077 == 0 for file in file_of(place).parent.glob("calls.db*"))
     assert all(b"hunter2" not in file.read_bytes() for file in file_of(place).parent.glob("calls.db*"))
+
+
+async def test_one_call_is_shown_whole(place: Place, config: str) -> None:
+    """What was asked, what came of it on the way, and what it made itself."""
+    outer = record(10, uid=16 << 20, tool="mcpbridge/run_code", server="mcpbridge")
+    inner = record(
+        11,
+        uid=17 << 20,
+        parent=outer.uid,
+        keeps_content=True,
+        asked=b'{"text": 5}',
+        stages=[("server", 0.001, 0.012), ("check arguments", 0.0005, 0.0121)],
+        original_size=90_000,
+        original_tokens=28_000,
+        facts={"kept": "r-abc"},
+    )
+    outer, inner = (replace(one, at=(one.uid >> 12) / 1e6) for one in (outer, inner))
+    await write(place, inner, outer)
+    shown = await place.run("log", f"{inner.uid:016x}", "--config", config)
+    lines = shown.out.splitlines()
+    assert "one/echo" in lines[0]
+    assert f"    parent: {outer.uid:016x}" in lines
+    assert '    as sent: {"text": 5}' in lines
+    assert '    arguments: {"text":"x"}' in lines
+    assert any("28,000 tokens" in line and "mcpbridge results show r-abc" in line for line in lines)
+    assert [line.split()[-1] for line in lines if " ms " in line] == ["arguments", "server"]
+    shown = await place.run("log", f"{outer.uid:016x}", "--config", config)
+    assert [line for line in shown.out.splitlines() if line.startswith("    ") and "one/echo" in line]
+    whole = json.loads((await place.run("log", f"{outer.uid:016x}", "--json", "--config", config)).out)
+    assert [child["uid"] for child in whole["children"]] == [f"{inner.uid:016x}"]
+    absent = await place.run("log", "f" * 16, "--config", config)
+    assert (absent.code, absent.out) == (5, "")
+    assert "there is no call" in absent.err

@@ -18,12 +18,12 @@ from mcpbridge.app.cli.config.config_path import load_only_to_look
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import config_option, header_option
 from mcpbridge.app.cli.output import first_line, note, print_json_line, print_table, print_text, size_text, visible
-from mcpbridge.app.exit_codes import OK, UNREACHABLE
+from mcpbridge.app.exit_codes import OK, TOOL_ERROR, UNREACHABLE
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.units import parse_moment, show_seconds
 from mcpbridge.config.load import Loaded
 from mcpbridge.storage.call_log.format import Outcome
-from mcpbridge.storage.call_log.reader import INTERRUPTED, RUNNING, Filter, Row, read_calls, read_running
+from mcpbridge.storage.call_log.reader import INTERRUPTED, RUNNING, Filter, Row, read_call, read_calls, read_running
 from mcpbridge.storage.call_log.timeline import read_events
 from mcpbridge.storage.settings import call_log_path, recorded
 from mcpbridge.storage.sqlite.database import may_exist
@@ -38,6 +38,7 @@ Read = Callable[[int, int], list[Row]]
 
 
 @click.command("log")
+@click.argument("uid", metavar="[CALL]", required=False)
 @config_option
 @click.option("--tool", metavar="GLOB", help="Only calls of these: `server/tool`, or the tool's own name.")
 @click.option("--server", metavar="GLOB", help="Only calls to these servers.")
@@ -53,6 +54,7 @@ Read = Callable[[int, int], list[Row]]
 @header_option
 def log_command(
     *,
+    uid: str | None,
     config: str | None,
     tool: str | None,
     server: str | None,
@@ -66,7 +68,9 @@ def log_command(
     content: bool,
     as_json: bool,
 ) -> int:
-    """Show the calls that were made, the newest last. Exit code 4: there is no call log.
+    """Show what was called, newest last; or one CALL whole, by what its line says under "Call".
+
+    Exit code 4 if there is no call log, 5 if it has no such call.
 
     \u0008
     Examples:
@@ -86,6 +90,9 @@ def log_command(
             return OK
         if not is_logged and not events:
             note(f"calls are not logged now; these are older ones. {_HOW_TO}")
+
+        if uid is not None:
+            return _show_one(path, uid, as_json=as_json)
 
         def read(limit: int, after: int) -> list[Row]:
             if not may_exist(path):
@@ -125,6 +132,39 @@ def _tell_of_absence(path: Path, *, is_logged: bool) -> None:
     if not is_logged:
         fail(UNREACHABLE, f"there is no call log: {path}", _HOW_TO)
     note(f"nothing was logged yet: {path}")
+
+
+def _show_one(path: Path, uid: str, *, as_json: bool) -> int:
+    row = read_call(path, uid) if may_exist(path) else None
+    if row is None:
+        fail(TOOL_ERROR, f"there is no call {uid[:100]} in {path}", "`mcpbridge log` shows those that there are.")
+    if as_json:
+        _print_json("log/1", [row])
+        return OK
+    print(visible("  ".join(filter(None, _cells(row)))))
+    for name in ("session", "run", "revision", "parent"):
+        if row.get(name):
+            print(visible(f"    {name}: {row[name]}"))
+    _print_content(row)
+    _print_original(row)
+    for name, began, ended in row.get("stages", []):
+        print(visible(f"    {began:>10.2f} ms  {_duration((ended - began) / 1000):>8}  {name}"))
+    for child in row.get("children", []):
+        _print_child(child, "    ")
+    return OK
+
+
+def _print_original(row: Row) -> None:
+    if original := row.get("original"):
+        of = f"{size_text(original['size'])}, some {original['tokens']:,} tokens" if original.get("size") else ""
+        handle = f"`mcpbridge results show {original['handle']}`" if original.get("handle") else ""
+        print(visible(f"    original: {', '.join(filter(None, [of, handle]))}"))
+
+
+def _print_child(row: Row, indent: str) -> None:
+    print(visible(indent + "  ".join(filter(None, _cells(row)))))
+    for child in row.get("children", []):
+        _print_child(child, indent + "    ")
 
 
 async def _show(
@@ -168,13 +208,13 @@ def _print_rows(rows: Sequence[Row], *, events: bool, content: bool, aligned: bo
 
 
 def _print_content(row: Row) -> None:
-    for side in ("arguments", "result"):
+    for side, name in (("asked", "as sent"), ("arguments", "arguments"), ("result", "result")):
         if (kept := row.get(side, {}).get("content")) is not None:
-            print_text(f"    {side}: {kept}")
+            print_text(f"    {name}: {kept}")
 
 
 _LOST = "the bridge was killed meanwhile; it may have taken effect"
-_TITLES = ["Time", "Tool", "Client", "Outcome", "Took", "Arguments", "Result", "Told"]
+_TITLES = ["Time", "Tool", "Client", "Outcome", "Took", "Arguments", "Result", "Call", "Told"]
 
 
 def _cells(row: Row) -> list[str]:
@@ -190,11 +230,12 @@ def _cells(row: Row) -> list[str]:
         _duration(row["seconds"]) if "seconds" in row else "-",
         _size(row["arguments"]),
         _size(row["result"]) if "result" in row else "-",
+        str(row.get("uid") or row.get("id") or "-"),
         first_line("; ".join(filter(None, told)), 120),
     ]
 
 
-_EVENT_TITLES = ["Time", "Event", "Tool", "Who", "For", "Arguments", "Told"]
+_EVENT_TITLES = ["Time", "Event", "About", "Who", "For", "Arguments", "Told"]
 
 
 def _event_cells(row: Row) -> list[str]:
@@ -205,7 +246,7 @@ def _event_cells(row: Row) -> list[str]:
     return [
         _local(row["at"]),
         row["event"],
-        row.get("tool", "-"),
+        row.get("tool") or row.get("server", "-"),
         row.get("who", "-"),
         asked_for,
         row.get("arguments", {}).get("sha256", "-")[:8],

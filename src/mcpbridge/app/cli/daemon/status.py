@@ -49,6 +49,9 @@ def _show(bridge: Document) -> None:
     _show_tools(bridge)
     if daemon := cast("State", bridge.get("daemon") or {}):
         _show_daemon(daemon)
+    if (call_log := cast("State", bridge.get("call_log") or {})).get("file"):
+        kept = "with arguments and results" if call_log.get("content") else "sizes and digests"
+        print(visible(f"call log ({kept}): {call_log['file']}"))
     for problem in cast("list[str]", bridge.get("storage_problems", [])):
         print(visible(f"problem: {problem}"))
     for warning in cast("list[str]", bridge.get("warnings", [])):

@@ -191,14 +191,18 @@ class LoggedCall(TypedDict):
     """Its result, if it has ended."""
     original: NotRequired[Original]
     """Its result as the server sent it, if the bridge has shortened it."""
-    stages: NotRequired[Any]
-    """What each stage of the call took."""
+    stages: NotRequired[list[Any]]
+    """With a CALL: each stage with its name, and when the call came and left, in milliseconds since it began."""
     facts: NotRequired[dict[str, Any]]
     """What happened on the way."""
+    parent_call: NotRequired[dict[str, Any]]
+    """With a CALL: the one that made it, in the same form."""
+    children: NotRequired[list[dict[str, Any]]]
+    """With a CALL: the calls that it made, in the same form, with theirs."""
 
 
 class LoggedEvent(TypedDict):
-    """What `log --events` prints: what became of an approval, one such object on each line."""
+    """What `log --events` prints: what happened beside calls, one such object on each line."""
 
     id: int
     """Its number."""
@@ -206,10 +210,12 @@ class LoggedEvent(TypedDict):
     """When, as an ISO time."""
     event: str
     """What happened."""
+    server: NotRequired[str]
+    """The server."""
     tool: NotRequired[str]
     """The tool."""
     client: NotRequired[str]
-    """The client that wanted to call it."""
+    """The client that it is about, such as the one that wanted to call the tool."""
     principal: NotRequired[str]
     """The user, if it is not the local one."""
     session: NotRequired[str]

@@ -132,6 +132,17 @@ class Dropped(TypedDict):
     """Why."""
 
 
+class CallLogState(TypedDict):
+    """What the call log keeps."""
+
+    calls: str
+    """Which calls are recorded: `all`, as many as cost little (`history`), or none (`off`)."""
+    content: bool
+    """With arguments and results, where no `log_content` says otherwise."""
+    file: str
+    """The file; empty if nothing is recorded."""
+
+
 class Bridge(BridgeAnswer):
     """A running bridge. One that does not answer has `pid`, `error` and `code` alone."""
 
@@ -165,6 +176,8 @@ class Bridge(BridgeAnswer):
     """Settings that match no tool."""
     needs_restart: NotRequired[list[str]]
     """Keys of the configuration that take effect after a restart."""
+    call_log: NotRequired[CallLogState]
+    """What is recorded of calls, and where."""
     storage_problems: NotRequired[list[str]]
     """Why something that should be kept may be lost."""
     config_error: NotRequired[ConfigProblem | None]
