@@ -141,9 +141,9 @@ async def test_calls_are_lines_of_a_table(place: Place, config: str) -> None:
     titles, *lines = finished.out.splitlines()
     assert titles.split()[:4] == ["Time", "Tool", "Client", "Outcome"]
     assert re.fullmatch(
-        r"2027-01-15 08:00:01  one/echo +ear +ok +12ms  +12 B [0-9a-f]{8} +2\.9 KiB [0-9a-f]{8}", lines[0]
+        r"2027-01-15 08:00:01  one/echo +ear +ok +12ms  +12 B [0-9a-f]{8} +2\.9 KiB [0-9a-f]{8} +1", lines[0]
     )
-    assert re.search(r"one/drop .* refused +12ms  .* -  +NotPermitted; risk=high$", lines[1])
+    assert re.search(r"one/drop .* refused +12ms  .* -  +2 +NotPermitted; risk=high$", lines[1])
     assert "(ann)" in lines[2]
     assert "75s" in lines[2]
     assert "\x1b" not in finished.out  # what clients and servers call themselves cannot rewrite a terminal

@@ -41,6 +41,8 @@ class Server(TypedDict):
     """Seconds at the percentiles `p50`, `p95` and `p99`, estimated; empty before the first call."""
     restarts: NotRequired[int]
     """How often it was started again."""
+    uptime_s: NotRequired[float]
+    """Seconds since it became ready, if it is."""
     breaker: NotRequired[str]
     """The circuit breaker: `closed` (calls pass), `open` (they are refused) or `half-open`."""
     braked: NotRequired[str]
