@@ -125,7 +125,7 @@ _HOMES = {
     "ModelRequest": "library.agent.models.model",
     "NoBridge": "base.errors",
     "NotConnected": "base.errors",
-    "Offered": "library.llm_formats.offer",
+    "Offered": "library.llm_formats.tool_definitions",
     "OpenAIModel": "library.agent.models.openai",
     "OpenAIResponsesModel": "library.agent.models.openai",
     "Pack": "tools.packs",

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> "Iterator[Browser]":
-    """Debian's Chromium, driven by Playwright."""
+    """Debian's Chromium, driven by Playwright. Its loop runs in this thread, so it ends before another module's tests."""
     if not CHROMIUM:
         pytest.skip("chromium is not installed: `make browser` installs Debian's")
     from playwright.sync_api import sync_playwright
