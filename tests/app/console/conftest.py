@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def browser() -> "Iterator[Browser]":
-    """Debian's Chromium, driven by Playwright. Its loop runs in this thread, so it ends before another module's tests."""
+    """Debian's Chromium, driven by Playwright, whose loop runs in this thread: it ends before another module begins."""
     if not CHROMIUM:
         pytest.skip("chromium is not installed: `make browser` installs Debian's")
     from playwright.sync_api import sync_playwright
