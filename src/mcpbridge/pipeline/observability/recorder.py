@@ -13,7 +13,7 @@ from mcpbridge.core.events import EventBus
 from mcpbridge.core.model import Call
 from mcpbridge.core.recording import Recording, new_uid
 from mcpbridge.pipeline.observability.call_records import record_of, running_call
-from mcpbridge.storage.call_log.budget import CALL_SECONDS, Budget
+from mcpbridge.storage.call_log.budget import Budget
 from mcpbridge.storage.call_log.format import CallRecord
 from mcpbridge.storage.call_log.log import CallLog
 from mcpbridge.storage.settings import Recorded
@@ -70,7 +70,7 @@ class Recorder:
         self._running[noted.uid] = call
         if self._budget is not None:
             bucket = self._budget.calls
-            bucket.left -= CALL_SECONDS
+            bucket.left -= 1
             if bucket.left <= 0:
                 self.is_open = False
             if self._timer is None:

@@ -41,7 +41,7 @@ _MOST_BYTES = 64 * 1024**2
 """Bytes of arguments and results that wait with them; one record may be larger."""
 _GATHER_EVENTS = 1.0
 """Seconds in which events of the timeline are gathered, if no record comes before."""
-_AT_ONCE, _BYTES_AT_ONCE = 50, 128 * 1024
+_AT_ONCE, _BYTES_AT_ONCE = 20, 64 * 1024
 """Records, and bytes of their content, in one piece of work where there is a budget: each is paid before the next."""
 _NEXT = 0.02
 """Seconds between two such pieces, if nothing is owed."""
@@ -313,7 +313,7 @@ class CallLog:
 
         def done(error: Exception | None) -> None:
             if seconds and self.budget is not None:
-                self.budget.wrote(seconds)
+                self.budget.wrote(seconds, count)
             if error is not None:
                 self._lost(count, getattr(error, "what", "") or repr(error))
             elif self._retention is None and not self._is_closed:

@@ -197,8 +197,9 @@ def conditions(which: Filter, table: str, version: int) -> tuple[list[str], dict
             want(f"{table}.{name} {operator(text)} :{name}", **{name: text})
     if which.tool is not None:
         how = operator(which.tool)
-        own = f"substr({table}.tool, length({table}.server) + 2) {how} :tool"
-        want(f"({table}.tool {how} :tool OR {own})", tool=which.tool)
+        # The end first: it is cheaper to see that it differs than to take it apart.
+        own = f"({table}.tool GLOB :tail AND substr({table}.tool, length({table}.server) + 2) {how} :tool)"
+        want(f"({table}.tool {how} :tool OR {own})", tool=which.tool, tail=f"*/{which.tool}")
     for name in ("session", "run", "method"):
         if (text := getattr(which, name)) is not None:
             want(f"{table}.{name} = :{name}", **{name: text})
