@@ -127,10 +127,10 @@ class Command:
                     for line in self.log:
                         if match := re.search(pattern, line):
                             return match
-                    assert not self._ended, f"it ended; its log is:\n{self.full_message()}"
+                    assert not self._ended, f"it ended; its log is:\n{self.told()}"
                     await self._grown.wait()
         except TimeoutError:
-            raise AssertionError(f"{pattern!r} was not logged; the log is:\n{self.full_message()}") from None
+            raise AssertionError(f"{pattern!r} was not logged; the log is:\n{self.told()}") from None
 
     def told(self) -> str:
         """The end of standard error, for messages of failed tests."""
