@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -31,6 +31,7 @@ from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.version import __version__
 from mcpbridge.library.bridge import Bridge
 
+T = TypeVar("T")
 Tone = Literal["good", "bad", "info"]
 
 PAGES: tuple[tuple[str, str], ...] = (
@@ -74,7 +75,6 @@ class ConsoleContext:
         self.live = LiveFeed(bridge, self.forget_status)
         self.hand_calls = HandCalls(bridge)
         """What is tried from forms."""
-        self.started = time.time()
 
     def end(self) -> None:
         """The bridge stops: streams and calls of pages end."""
@@ -165,7 +165,7 @@ async def form_of(request: Request) -> FormData:
     return known if known is not None else await request.form()
 
 
-async def in_thread(work: Callable[[], Any]) -> Any:
+async def in_thread(work: Callable[[], T]) -> T:
     """The result of work that reads files, beside the calls that go on meanwhile."""
     return await asyncio.to_thread(work)
 

@@ -8,7 +8,6 @@ The `Host` was checked before (`downstream/http/host_and_origin.py`), against pa
 """
 
 import hmac
-from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -56,9 +55,9 @@ class Visitor(Struct, frozen=True):
 class Guard:
     """ASGI application around the console's."""
 
-    def __init__(self, app: App, sign_ins: SignIns, cookie: str, *, seen: Callable[[], None] = lambda: None) -> None:
-        """`cookie`: its name, `seen`: is called with each request of somebody who is signed in."""
-        self._app, self._sign_ins, self._cookie, self._seen = app, sign_ins, cookie, seen
+    def __init__(self, app: App, sign_ins: SignIns, cookie: str) -> None:
+        """`cookie`: its name."""
+        self._app, self._sign_ins, self._cookie = app, sign_ins, cookie
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request pass, or answer it."""
@@ -101,7 +100,6 @@ class Guard:
             if request.method in _READS and "hx-request" not in request.headers:
                 return RedirectResponse(f"{PREFIX}/enter", 303)
             return _plain(401, "You are signed out. Type `mcpbridge ui` for a new link.")
-        self._seen()
         visitor = Visitor(visit, form_token(cookie))
         scope["state"] = {**scope.get("state", {}), "visitor": visitor}
         if request.method in _READS or path == f"{PREFIX}/enter":

@@ -7,7 +7,6 @@ width, tags and variation selectors. What a person reads is then what is there. 
 
 import json
 import re
-import unicodedata
 from datetime import UTC, datetime
 
 _UNSEEN = re.compile(
@@ -41,11 +40,6 @@ def _code(match: re.Match[str]) -> str:
     char = match.group()
     name = "ESC" if char == "\x1b" else f"U+{ord(char):04X}"
     return f"⟦{name}⟧"
-
-
-def describe_char(char: str) -> str:
-    """The Unicode name of a character, for a title."""
-    return unicodedata.name(char, "unnamed")
 
 
 def pretty_json(data: bytes | str | object) -> str:

@@ -39,12 +39,10 @@ class Authenticator:
         if extra_token is not None:
             self._known.append(("token", hashlib.sha256(extra_token.encode()).digest()))
         self._lookers = [(token.name, bytes.fromhex(token.sha256)) for token in tokens if token.console]
-        self._admin_names = [(token.name, bytes.fromhex(token.sha256)) for token in tokens if token.admin]
-        self._admins = [bytes.fromhex(token.sha256) for token in tokens if token.admin]
+        self._admins = [(token.name, bytes.fromhex(token.sha256)) for token in tokens if token.admin]
         if admin_token is not None:
             digest = hashlib.sha256(admin_token.encode()).digest()
-            self._admins.append(digest)
-            self._admin_names.append(("admin", digest))
+            self._admins.append(("admin", digest))
             if self._known:
                 self._known.append(("admin", digest))
 
@@ -64,11 +62,7 @@ class Authenticator:
         if authorization is None:
             where = "; `mcpbridge status` names the file with yours" if self._is_local else ""
             raise _unauthorized(f"This server needs a token: send `Authorization: Bearer <token>`{where}", b"Bearer")
-        digest = _digest_of(authorization)
-        holder: str | None = None
-        for name, known in self._known:  # all of them, always: how long it takes tells nothing
-            if hmac.compare_digest(digest, known):
-                holder = name
+        holder = _holder(self._known, _digest_of(authorization))
         if holder is None:
             raise _unauthorized("This token is not valid here", b'Bearer error="invalid_token"')
         return holder
@@ -77,17 +71,24 @@ class Authenticator:
         """Whether this is the token of somebody who may administer the bridge. Without a token nobody may."""
         if authorization is None:
             return False
-        digest = _digest_of(authorization)
-        return sum(hmac.compare_digest(digest, known) for known in self._admins) > 0  # all of them, here too
+        return _holder(self._admins, _digest_of(authorization)) is not None
 
     def console_role(self, token: str) -> tuple[Literal["admin", "read"], str] | None:
         """What the holder of a token may do in the console, and the holder's name; None: nothing."""
         digest = hashlib.sha256(token.strip().encode()).digest()
-        admins = [name for name, known in self._admin_names if hmac.compare_digest(digest, known)]
-        lookers = [name for name, known in self._lookers if hmac.compare_digest(digest, known)]
-        if admins:
-            return "admin", admins[0]
-        return ("read", lookers[0]) if lookers else None
+        admin, looker = _holder(self._admins, digest), _holder(self._lookers, digest)
+        if admin is not None:
+            return "admin", admin
+        return ("read", looker) if looker is not None else None
+
+
+def _holder(tokens: Iterable[tuple[str, bytes]], digest: bytes) -> str | None:
+    """Whose token has this digest. All are compared, always: how long it takes tells nothing."""
+    holder: str | None = None
+    for name, known in tokens:
+        if hmac.compare_digest(digest, known):
+            holder = name
+    return holder
 
 
 def _digest_of(authorization: bytes) -> bytes:

@@ -12,18 +12,22 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from mcpbridge.app.console.call_history import CallHistory
 from mcpbridge.app.console.context import ConsoleContext, form_of, in_thread
 from mcpbridge.app.console.drafts import Drafts
 from mcpbridge.app.console.guard import PREFIX
 from mcpbridge.app.console.pages.server_forms import FoundHere, found_in_clients, import_edit, table_of
-from mcpbridge.base.errors import BridgeError, ConfigError
+from mcpbridge.base.errors import BridgeError, ConfigError, StoreFailed
 from mcpbridge.config.edit_servers_toml import put_table, remove_table, switch
 from mcpbridge.engine.registry.http_rules import RegistryProblem, refuse_over_http
 from mcpbridge.engine.registry.rules import settings_as_json
+from mcpbridge.storage.call_log.reader import Filter, Row
 from mcpbridge.upstream.auth.challenge import Challenge
 from mcpbridge.upstream.auth.context import Page
 from mcpbridge.upstream.supervisor import Upstream
 
+_EVENTS = 50
+"""Events of a server that its page shows."""
 _LOCAL_ONLY = (
     "What runs on this machine is decided by a person at this machine: sign in by `mcpbridge ui` to add or edit it."
 )
@@ -50,6 +54,7 @@ def routes(console: ConsoleContext) -> Sequence[BaseRoute]:
 class _Pages:
     def __init__(self, console: ConsoleContext) -> None:
         self._console, self._drafts = console, Drafts(console)
+        self._history = CallHistory(console.bridge)
         self._sign_ins: dict[str, tuple[asyncio.Task[None], asyncio.Future[Page]]] = {}
 
     # -- looking
@@ -87,15 +92,16 @@ class _Pages:
             "signed_in": authorization is not None and bool(authorization.account.token),
             "runs": upstream is not None and upstream.session is not None,
             "is_url": settings.url is not None,
-            "history": await self._history(name),
+            "history": await self._events(name),
             "health": [one.as_json() for one in bridge.health_checks.checkups() if one.name == name],
         }
 
-    async def _history(self, name: str) -> list[Mapping[str, Any]]:
-        """The newest events of this server, newest first; none where nothing is recorded."""
-        from mcpbridge.app.console.recorded import server_events
-
-        return await in_thread(lambda: server_events(self._console.bridge, name))
+    async def _events(self, name: str) -> list[Row]:
+        """The newest events of this server, newest first; none where nothing is recorded, or the log cannot be read."""
+        try:
+            return [*reversed(await self._history.events(Filter(server=name), limit=_EVENTS, kinds=("server.",)))]
+        except StoreFailed:
+            return []
 
     # -- acting
 
