@@ -91,7 +91,8 @@ def test_who_signed_in_with_a_token_adds_nothing_that_runs_here() -> None:
     digest = hashlib.sha256(b"an admin token of a test").hexdigest()
     look = hashlib.sha256(b"a looking token of a test").hexdigest()
     tokens = [{"name": "ann", "sha256": digest, "admin": True}, {"name": "lou", "sha256": look, "console": True}]
-    config = {"servers": {}, "http": {"tokens": tokens}, "daemon": {"http": "127.0.0.1:0"}}
+    switched_off = {"off": {**python_server("gated"), "disabled": True}}
+    config = {"servers": switched_off, "http": {"tokens": tokens}, "daemon": {"http": "127.0.0.1:0"}}
     with running(config) as home, httpx2.Client() as client:
         start = home.link().partition("/enter")[0]
         origin = {"origin": start.removesuffix("/console")}
@@ -112,6 +113,9 @@ def test_who_signed_in_with_a_token_adds_nothing_that_runs_here() -> None:
             assert answer.status_code == 422
         assert client.post(f"{start}/servers/file", data={**form, "text": ""}, headers=origin).status_code == 422
         assert client.get(f"{start}/servers/file").status_code == 422
+        off = client.post(f"{start}/servers/off/enable", data=form, headers=origin)
+        assert off.status_code == 422
+        assert "disabled = true" in home.config.read_text()
         fine = {**form, "kind": "url", "url": "https://e.example/mcp"}
         assert "Write it" in client.post(f"{start}/servers/new", data=fine, headers=origin).text
     with running(config) as home, httpx2.Client() as client:

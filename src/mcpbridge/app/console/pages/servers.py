@@ -111,6 +111,8 @@ class _Pages:
         visit = request.state.visitor.visit
         try:
             if action in ("enable", "disable"):
+                if action == "enable":  # as over the API: what the file switches off is this user's to switch on
+                    self._require_local(visit.is_local)
                 draft = await self._drafts.make(
                     f"{name} is switched {'on' if action == 'enable' else 'off'}",
                     lambda text: switch(text, "servers", name, on=action == "enable"),

@@ -7,6 +7,24 @@
   const title = document.title;
   let isAway = false;
 
+  // A topic is announced at once, and then at most so often; what comes meanwhile is announced at the end. htmx has a
+  // throttle of its own, which drops what comes meanwhile, of other topics too: the last change would not be shown.
+  const PACE = 1000;
+  const paced = new Map();
+  function announce(topic) {
+    if (paced.has(topic)) {
+      paced.set(topic, true);
+      return;
+    }
+    paced.set(topic, false);
+    body.dispatchEvent(new CustomEvent(`live:${topic}`));
+    setTimeout(() => {
+      const again = paced.get(topic);
+      paced.delete(topic);
+      if (again) announce(topic);
+    }, topic === "calls" ? 2 * PACE : PACE);
+  }
+
   function changed(news) {
     if (isAway) { // what is shown may be of another process by now
       isAway = false;
@@ -21,7 +39,7 @@
       if (more) body.dispatchEvent(new CustomEvent("approval-waits", { detail: news }));
     }
     document.title = news.waiting ? `(${news.waiting}) ${title}` : title;
-    for (const topic of news.topics) body.dispatchEvent(new CustomEvent(`live:${topic}`));
+    news.topics.forEach(announce);
   }
 
   function lost() {
