@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mcpbridge.app.console.shown_text import pretty_json, shown
+from mcpbridge.app.console.shown_text import inert_text, pretty_json
 from support.console import PATIENCE, Home
 from support.console import home as running
 from support.harness import python_server
@@ -38,7 +38,7 @@ def test_there_are_enough_hostile_texts() -> None:
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_a_text_is_shown_without_what_hides(text: str) -> None:
-    told = shown(text)
+    told = inert_text(text)
     assert len(told) < 21_000 * 10
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", told)
     told.encode()

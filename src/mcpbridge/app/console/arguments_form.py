@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mcpbridge.app.console.schema_fields import UNSET, Field, Kind, Unset, as_json
-from mcpbridge.app.console.shown_text import pretty_json, shown
+from mcpbridge.app.console.shown_text import inert_text, pretty_json
 from mcpbridge.base.json_values import decoded
 
 _ITEMS = 200
@@ -58,7 +58,7 @@ def with_values(form: Field, value: object) -> Field:
         items = cast("Sequence[object]", value) if isinstance(value, list) else ()
         fields = tuple(with_values(_item(form, number), one) for number, one in enumerate(items[:_ITEMS]))
         return replace(form, fields=fields, value=_THERE if isinstance(value, list) else "")
-    return replace(form, value="" if isinstance(value, Unset) else _shown(value, form.kind))
+    return replace(form, value="" if isinstance(value, Unset) else _field_text(value, form.kind))
 
 
 def as_given(form: Field, given: Mapping[str, str], problems: Mapping[str, str]) -> Field:
@@ -113,12 +113,12 @@ def _marked(form: Field, given: Mapping[str, str], problems: Mapping[str, str]) 
     return replace(form, fields=fields, value=given.get(form.name, ""), problem=problems.get(form.name, ""))
 
 
-def _shown(value: object, kind: Kind) -> str:
+def _field_text(value: object, kind: Kind) -> str:
     """A value as a control holds it; blank where the control cannot hold it as it is."""
     if kind == "json":
         return pretty_json(value)
     if kind in ("text", "line"):
-        fits = isinstance(value, str) and shown(value) == value and "\r" not in value
+        fits = isinstance(value, str) and inert_text(value) == value and "\r" not in value
         return value if isinstance(value, str) and fits and (kind == "text" or "\n" not in value) else ""
     if kind == "choice":
         return as_json(value)

@@ -19,8 +19,8 @@ from mcpbridge.app.console.hand_calls import HandCalls
 from mcpbridge.app.console.live import LiveFeed
 from mcpbridge.app.console.shown_text import (
     LONGEST,
+    inert_text,
     pretty_json,
-    shown,
     shown_bytes,
     shown_count,
     shown_seconds,
@@ -141,7 +141,7 @@ class ConsoleContext:
 
 def _text(value: object, limit: int = LONGEST) -> Markup:
     """A text of at most so many characters, inert."""
-    return escape(shown(str(value), limit))
+    return escape(inert_text(str(value), limit))
 
 
 def _pretty(value: bytes | str | object) -> Markup:
@@ -151,12 +151,12 @@ def _pretty(value: bytes | str | object) -> Markup:
 
 def _json_text(value: bytes | str | object, limit: int = LONGEST) -> Markup:
     """JSON with indents, to be read: of at most so many characters."""
-    return escape(shown(pretty_json(value), limit))
+    return escape(inert_text(pretty_json(value), limit))
 
 
 def _inert(value: object) -> object:
     """What a template prints of a text, whoever wrote it; markup of our own passes as it is."""
-    return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return inert_text(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 async def form_of(request: Request) -> FormData:

@@ -84,7 +84,7 @@ class ConsolePort:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """For the life of the bridge. Pages that the daemon before had open are served again."""
-        if self._kept() is not None:
+        if self._read_kept() is not None:
             with suppress(ConfigError, OSError):
                 await self._open(self._kept_port())
         try:
@@ -164,7 +164,7 @@ class ConsolePort:
                 file.write(msgspec.json.encode(kept))
             new.replace(self._file)
 
-    def _kept(self) -> _Kept | None:
+    def _read_kept(self) -> _Kept | None:
         try:
             kept = msgspec.json.decode(self._file.read_bytes(), type=_Kept)
         except (OSError, msgspec.DecodeError):
@@ -172,7 +172,7 @@ class ConsolePort:
         return kept if kept.visits and time.time() - kept.at < RESUME_WITHIN else None
 
     def _kept_port(self) -> int:
-        kept = self._kept()
+        kept = self._read_kept()
         if kept is None:
             return 0
         self._console.sign_ins.restore(kept.visits)

@@ -25,7 +25,7 @@ LONGEST = 20_000
 """Characters of one text that a page shows, unless it says otherwise."""
 
 
-def shown(text: str, limit: int = LONGEST) -> str:
+def inert_text(text: str, limit: int = LONGEST) -> str:
     """The text without anything that hides or moves; what is cut off is counted at the end."""
     cut = len(text) - limit
     if cut > 0:

@@ -14,7 +14,7 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.widgets import DataTable, Footer, Header, Label, Static
 
-from mcpbridge.app.console.shown_text import shown, shown_count, shown_seconds
+from mcpbridge.app.console.shown_text import inert_text, shown_count, shown_seconds
 
 Ask = Callable[..., Mapping[str, Any]]
 """Asks the bridge one thing, by `do`, and waits for the answer; called in a thread."""
@@ -79,11 +79,11 @@ class Top(App[None]):
     def _show(self, status: Mapping[str, Any], approvals: Mapping[str, Any], stats: Mapping[str, Any]) -> None:
         trouble = str(status.get("error") or "")
         self.query_one("#trouble", Static).update(
-            Text(f"The bridge does not answer ({shown(trouble, _LINE)}). Trying again." if trouble else "")
+            Text(f"The bridge does not answer ({inert_text(trouble, _LINE)}). Trying again." if trouble else "")
         )
         if trouble:
             return
-        self.sub_title = shown(str(status.get("config") or ""), _LINE)
+        self.sub_title = inert_text(str(status.get("config") or ""), _LINE)
         self._approvals = list(cast("Sequence[Mapping[str, Any]]", approvals.get("approvals", [])))
         self._fill("approvals", [_approval(one) for one in self._approvals])
         self._fill("servers", [_server(one) for one in status.get("servers", [])])
@@ -101,7 +101,7 @@ class Top(App[None]):
         scope = {"for": "session"} if decision == "session" else {}
         answer = self._ask("decide", id=id_, by=self._by, **said, **scope)
         text = str(answer.get("error") or f"{answer.get('decision')}: {answer.get('tool')}")
-        self.call_from_thread(self.notify, shown(text, _LINE), markup=False)
+        self.call_from_thread(self.notify, inert_text(text, _LINE), markup=False)
         self.call_from_thread(self.look)
 
     def _table(self, name: str) -> DataTable[Text]:
@@ -120,7 +120,7 @@ class Top(App[None]):
 
 def _cell(value: object, style: str = "") -> Text:
     """What anybody said, as text without markup and without what moves the cursor."""
-    return Text(shown(str(value), _LINE).replace("\n", " "), style=style)
+    return Text(inert_text(str(value), _LINE).replace("\n", " "), style=style)
 
 
 def _approval(one: Mapping[str, Any]) -> list[Text]:

@@ -60,14 +60,14 @@ class _Approvals:
                 raise Problem("invalid", "answer: expected once, session or deny")
             done = await decide(self._console.bridge.approvals, id_, _ANSWERS[said], f"console:{visit.by}")
         except Problem as problem:
-            return await self._told(request, f"{problem}.", "bad", STATUS_OF[problem.code])
+            return await self._answer(request, f"{problem}.", "bad", STATUS_OF[problem.code])
         self._console.live.announce("approvals", "calls")
         then = (
             "" if done["waiting"] or said == "deny" else " The call gave up waiting; it passes when it is made again."
         )
-        return await self._told(request, _SAID[said].format(done["tool"]) + then, "good", 200)
+        return await self._answer(request, _SAID[said].format(done["tool"]) + then, "good", 200)
 
-    async def _told(self, request: Request, text: str, tone: str, status: int) -> Response:
+    async def _answer(self, request: Request, text: str, tone: str, status: int) -> Response:
         if "hx-request" not in request.headers:
             if status >= 400:
                 raise HTTPException(status, text)

@@ -38,13 +38,13 @@ class _Pages:
         self._console = console
 
     @property
-    def _kept(self) -> KeptResults:
+    def _kept_results(self) -> KeptResults:
         return self._console.bridge.results.kept_results
 
     async def listed(self, request: Request) -> Response:
         """The newest results, or those with all words of a search."""
         search = request.query_params.get("search", "")
-        found = await self._kept.everybody(search=search, limit=_LISTED)
+        found = await self._kept_results.everybody(search=search, limit=_LISTED)
         values: dict[str, Any] = {"results": found, "search": search, "now": time.time(), "most": _LISTED}
         if "hx-request" in request.headers:
             return self._console.part(request, "parts/results_table.html", **values)
@@ -53,8 +53,8 @@ class _Pages:
     async def one(self, request: Request) -> Response:
         """One result, and what a query says of it."""
         handle, owner = self._named(request)
-        summary = await self._kept.summary(handle, principal=owner)
-        data = await self._kept.get(handle, principal=owner) if summary is not None else None
+        summary = await self._kept_results.summary(handle, principal=owner)
+        data = await self._kept_results.get(handle, principal=owner) if summary is not None else None
         if data is None or summary is None:
             raise _unknown(handle)
         query = {name: request.query_params.get(name, "").strip() for name in QUERY_FIELDS}
@@ -88,7 +88,7 @@ class _Pages:
     async def raw(self, request: Request) -> Response:
         """The result byte for byte as the server sent it, as a file: a browser never shows it as a page."""
         handle, owner = self._named(request)
-        data = await self._kept.get(handle, principal=owner)
+        data = await self._kept_results.get(handle, principal=owner)
         if data is None:
             raise _unknown(handle)
         headers = {"content-disposition": f'attachment; filename="{handle}.json"'}
@@ -98,7 +98,7 @@ class _Pages:
         """Forget one."""
         handle = request.path_params["handle"]
         owner = str((await form_of(request)).get("owner", ""))
-        await self._kept.drop(handle, principal=owner)
+        await self._kept_results.drop(handle, principal=owner)
         if "hx-request" in request.headers:
             return Response("")
         return RedirectResponse(f"{PREFIX}/results", 303)

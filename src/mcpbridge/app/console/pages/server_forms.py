@@ -68,7 +68,7 @@ def found_in_clients() -> list[FoundHere]:
     """The servers that clients on this machine have; what cannot be read is left out."""
     return [
         FoundHere(one.name, one.title, _start(dict(one.server)))
-        for one in _found().servers
+        for one in _discover_servers().servers
         if not _is_bridge(one.name, dict(one.server))
     ]
 
@@ -83,7 +83,7 @@ def import_edit(name: str, path: Path) -> Callable[[str], str]:
 
     from mcpbridge.app.client_config.importing.plan import plan_import
 
-    found = _found()
+    found = _discover_servers()
     servers = tuple(one for one in found.servers if one.name == name)[:1]
     if not servers:
         raise ConfigError(f"no client has a server called {name[:60]!r}")
@@ -91,7 +91,7 @@ def import_edit(name: str, path: Path) -> Callable[[str], str]:
     return lambda _: plan.text
 
 
-def _found() -> Found:
+def _discover_servers() -> Found:
     home = Path(os.environ.get("HOME") or Path.home()).absolute()
     return find_all(os.environ, home, sys.platform, None)
 

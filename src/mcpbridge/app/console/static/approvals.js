@@ -15,10 +15,10 @@
   const calls = () => [...inbox.querySelectorAll("[data-approval]")];
   const shown = () => calls().map((call) => call.dataset.approval).join();
 
-  let before = shown();
+  let before = inert_text();
   document.addEventListener("htmx:afterSwap", (event) => {
     if (event.target !== inbox) return;
-    const now = shown();
+    const now = inert_text();
     if (now !== before) {
       before = now;
       settledAt = performance.now() + SETTLING;

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbridge.app.console.pages.calls.copies import Target, copies_of
-from mcpbridge.app.console.shown_text import shown
+from mcpbridge.app.console.shown_text import inert_text
 from mcpbridge.base.masking.mask import MASK
 
 VALUES = st.recursive(
@@ -39,7 +39,7 @@ def test_the_command_has_the_same_arguments(arguments: dict[str, Any]) -> None:
     assert words[:5] == ["mcpbridge", "call", "--config", "/home/ann/servers.toml", "--args"]
     assert json.loads(words[5]) == arguments
     assert words[6:] == ["git/log"]
-    assert shown(text, 1 << 30) == text  # nothing in it hides or moves
+    assert inert_text(text, 1 << 30) == text  # nothing in it hides or moves
 
 
 @given(ARGUMENTS)
@@ -53,7 +53,7 @@ def test_the_request_has_the_same_arguments(arguments: dict[str, Any]) -> None:
     headers = [words[at + 1] for at, word in enumerate(words) if word == "-H"]
     assert "Mcp-Name: git/log" in headers
     assert "Authorization: Bearer $TOKEN" in headers
-    assert shown(text, 1 << 30) == text
+    assert inert_text(text, 1 << 30) == text
 
 
 @given(ARGUMENTS)

@@ -47,7 +47,7 @@ class _Repeater:
         if problem or text is None:
             return self._refused(request, problem)
         visit: Visit = request.state.visitor.visit
-        made: Made | None = await while_wanted(request, partial(self._made, visit, row, text))
+        made: Made | None = await while_wanted(request, partial(self._make_call, visit, row, text))
         self._console.live.announce("calls", "running")
         if made is None:
             return Response(status_code=204)  # nobody reads it
@@ -56,7 +56,7 @@ class _Repeater:
             return RedirectResponse(f"{PREFIX}/calls/{new}" if new else f"{PREFIX}/calls", 303)
         return self._console.part(request, "calls/made.html", made=made, uid=new)
 
-    async def _made(self, visit: Visit, row: Row, text: str) -> Made:
+    async def _make_call(self, visit: Visit, row: Row, text: str) -> Made:
         return await make_call(self._console.bridge, visit, row["method"], params_of(row, text))
 
     async def _record_of(self, made: Made) -> str:

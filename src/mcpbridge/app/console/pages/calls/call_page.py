@@ -71,7 +71,7 @@ class _CallPage:
             part = row.get(name, {})
             part["is_cut"] = "content" in part and len(part["content"].encode()) < part["size"]
         tool = self._tool(row)
-        shown, original = await self._shown(row), await self._original(row)
+        shown, original = await self._shown_result(row), await self._original(row)
         arguments = arguments_of(row)
         values: dict[str, Any] = {
             "row": row,
@@ -164,7 +164,7 @@ class _CallPage:
         except UnknownName:
             return None
 
-    async def _shown(self, row: Row) -> Mapping[str, Any] | None:
+    async def _shown_result(self, row: Row) -> Mapping[str, Any] | None:
         content = row.get("result", {}).get("content")
         return await in_thread(partial(_result_view, content.encode())) if content else None
 

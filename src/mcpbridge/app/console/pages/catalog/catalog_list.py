@@ -63,7 +63,7 @@ def routes(console: ConsoleContext) -> Sequence[BaseRoute]:
     return [
         Route("/catalog", pages.page, methods=["GET"]),
         Route("/catalog/parts/rows", pages.rows, methods=["GET"]),
-        Route("/catalog/parts/found", pages.found, methods=["GET"]),
+        Route("/catalog/parts/found", pages.search_results, methods=["GET"]),
         Route("/catalog/entry", pages.entry, methods=["GET"]),
     ]
 
@@ -80,7 +80,7 @@ class _Lists:
     async def rows(self, request: Request) -> Response:
         return self._console.part(request, "catalog/rows.html", **await self._rows(_asked(request)))
 
-    async def found(self, request: Request) -> Response:
+    async def search_results(self, request: Request) -> Response:
         """What was found; the address of the page says from then on what for."""
         asked = _asked(request)
         answer = self._console.part(request, "catalog/found.html", **await self._search(asked))

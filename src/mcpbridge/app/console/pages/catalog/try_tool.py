@@ -61,8 +61,8 @@ class TryTool:
         job = _job(call) if call is not None else None
         form = fields_of(schema_of(ref))
         if call is not None and call.tool == ref.wire:
-            return {"job": job, **_shown(ref, form, call.arguments)}
-        return {"job": job, **_shown(ref, form, None)}
+            return {"job": job, **_form_values(ref, form, call.arguments)}
+        return {"job": job, **_form_values(ref, form, None)}
 
     async def start(self, request: Request) -> Response:
         """Begin a call with what was filled in; what is wrong with that stands beside the control."""
@@ -94,7 +94,7 @@ class TryTool:
                 return self._form(request, ref, _again(ref, form, given, problem.problems), 422)
             arguments = _partly(form, given)
         to_raw = given.get("mode") != "raw"
-        return self._form(request, ref, _shown(ref, form, arguments, is_raw=to_raw))
+        return self._form(request, ref, _form_values(ref, form, arguments, is_raw=to_raw))
 
     async def look(self, request: Request) -> Response:
         """The call as it is now."""
@@ -173,7 +173,7 @@ def _partly(form: Field | None, given: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-def _shown(
+def _form_values(
     ref: ToolRef, form: Field | None, arguments: Mapping[str, Any] | None, *, is_raw: bool = False
 ) -> dict[str, Any]:
     """A form that holds these arguments (None: the defaults). Where it cannot, the box for JSON does."""
