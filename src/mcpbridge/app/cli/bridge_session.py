@@ -13,9 +13,9 @@ import anyio
 from mcpbridge.app.admin.tool_documents import absent, require_server
 from mcpbridge.app.cli.config.config_path import load_trusted
 from mcpbridge.app.cli.failures import CommandFailed, fail, failure_code, failure_page, only_error, report
-from mcpbridge.app.cli.output import is_at_terminal, note, progress, visible
+from mcpbridge.app.cli.output import StatusLine, counted, is_at_terminal, note, progress, visible
 from mcpbridge.app.cli.prompts import answer_beside_the_loop, ask_at_terminal
-from mcpbridge.app.cli.server_states import State
+from mcpbridge.app.cli.server_states import State, is_ready
 from mcpbridge.app.cli.signals import ended_by_signals
 from mcpbridge.app.cli.tools.session import print_notes
 from mcpbridge.app.daemon.handshake import project_uri
@@ -118,13 +118,40 @@ async def settle(
         is_whole=servers is None,
         project=project_uri(project_here()),
     ) as bridge:
-        with progress(f"starting {len(enabled)} {'server' if len(enabled) == 1 else 'servers'} …"):
-            if waits:
-                await bridge.settled(longest + 1)
-            else:
-                with anyio.move_on_after(longest + 1):
-                    await _own_tools_settled(bridge)
+        with progress(_starting(bridge)) as line:
+            async with anyio.create_task_group() as tasks:
+                if line.is_seen:
+                    tasks.start_soon(_show_starts, bridge, line)
+                if waits:
+                    await bridge.settled(longest + 1)
+                else:
+                    with anyio.move_on_after(longest + 1):
+                        await _own_tools_settled(bridge)
+                tasks.cancel_scope.cancel()
         yield bridge
+
+
+_LOOK = 0.1
+"""Seconds between two looks at servers that start, while a person is looking."""
+
+
+async def _show_starts(bridge: Bridge, line: StatusLine) -> None:
+    while True:
+        await anyio.sleep(_LOOK)
+        line.show(_starting(bridge))
+
+
+def _starting(bridge: Bridge) -> str:
+    """Which servers have started so far."""
+    servers = [one for one in bridge.status()["servers"] if one["state"] != "disabled"]
+    if not servers:
+        return "starting the bridge …"
+    ready = [one["name"] for one in servers if is_ready(one)]
+    failed = [f"{one['name']} (failed)" for one in servers if one["cause"]]
+    done = [*ready, *failed]
+    if not done:
+        return f"starting {counted(len(servers), 'server')} …"
+    return f"starting servers, {len(done)} of {len(servers)} done: {', '.join(done)} …"
 
 
 async def _own_tools_settled(bridge: Bridge) -> None:

@@ -12,6 +12,8 @@ import shutil
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from threading import Event, Lock, Thread
+from time import monotonic
 from typing import Any
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -129,39 +131,72 @@ def is_at_terminal() -> bool:
 
 
 class StatusLine:
-    """One line on standard error that says what goes on, while a person is looking; in a pipe it is silent."""
+    """One line on standard error that says what happens, while a person is looking; in a pipe it is silent."""
 
     def __init__(self) -> None:
-        self._is_seen = sys.stderr.isatty()
-        self._width = 0
+        self.is_seen = sys.stderr.isatty()
+        self._text, self._width = "", 0
+        self._began = 0.0
+        self._lock = Lock()
 
     def show(self, text: str) -> None:
         """Show this text in place of the one before."""
-        if self._is_seen and text:
-            text = first_line(text, shutil.get_terminal_size().columns - 1)
-            self._write(f"\r{text.ljust(self._width)}")
-            self._width = len(text)
+        if self.is_seen and text:
+            with self._lock:
+                if not self._text:
+                    self._began = monotonic()
+                self._text = text
+                self._draw()
+
+    def tick(self) -> None:
+        """Show for how long it has been shown, once that is some seconds."""
+        with self._lock:
+            if self._text:
+                self._draw()
 
     def clear(self) -> None:
         """Make room for other output."""
-        if self._width:
-            self._write(f"\r{' ' * self._width}\r")
-            self._width = 0
+        with self._lock:
+            if self._width:
+                self._write(f"\r{' ' * self._width}\r")
+            self._text, self._width = "", 0
+
+    def _draw(self) -> None:
+        seconds = int(monotonic() - self._began)
+        passed = f" ({seconds} s)" if seconds >= _SOME_SECONDS else ""
+        text = first_line(self._text, shutil.get_terminal_size().columns - 1 - len(passed)) + passed
+        self._write(f"\r{text.ljust(self._width)}")
+        self._width = len(text)
 
     def _write(self, text: str) -> None:
         sys.stderr.write(text)
         sys.stderr.flush()
 
 
+_SOME_SECONDS = 2
+
+
 @contextmanager
-def progress(text: str = "") -> Generator[StatusLine]:
-    """Show on standard error that something goes on, if a person is looking. Gone at the end."""
+def progress(text: str = "", *, ticks: bool = True) -> Generator[StatusLine]:
+    """Show on standard error what happens, if a person is looking, and for how long. Gone at the end.
+
+    `ticks` False: the seconds are not shown, since a person may be typing behind it.
+    """
     line = StatusLine()
     line.show(text)
+    ended = Event()
+    if line.is_seen and ticks:
+        Thread(target=_tick, args=(line, ended), name="progress", daemon=True).start()
     try:
         yield line
     finally:
+        ended.set()
         line.clear()
+
+
+def _tick(line: StatusLine, ended: Event) -> None:
+    while not ended.wait(1):
+        line.tick()
 
 
 def show_contents(blocks: Sequence[Block]) -> None:

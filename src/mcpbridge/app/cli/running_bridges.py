@@ -15,6 +15,7 @@ from typing import Any, NoReturn, cast
 
 from mcpbridge.app.admin.control_client import LONGEST_WAIT, SILENT, Document, ask, sockets
 from mcpbridge.app.cli.failures import fail
+from mcpbridge.app.cli.output import progress
 from mcpbridge.app.exit_codes import TIMED_OUT, UNREACHABLE, USAGE
 from mcpbridge.app.stdio_proxy.daemon_lock import claim, connect, holder, socket_path
 from mcpbridge.app.stdio_proxy.handshake import Greeting, Refusal, read
@@ -158,6 +159,11 @@ def ensure_daemon(config: Path, *, stays: bool = True, is_found: bool = False) -
     Raises:
         CommandFailed: it does not come up.
     """
+    with progress("starting the daemon …"):
+        return _started_daemon(config, stays=stays, is_found=is_found)
+
+
+def _started_daemon(config: Path, *, stays: bool, is_found: bool) -> RunningBridge:
     path = socket_path(runtime_directory(os.environ), daemon_key(config))
     log = log_of(config)
     before = log.stat().st_size if log.is_file() else 0
@@ -226,8 +232,9 @@ def end_and_wait(one: RunningBridge, do: str = "stop") -> bool:
     """Ask it, and return when its process is gone. False: it is still there after all the time it has."""
     process = process_handle(one.pid)
     try:
-        one.ask(do)
-        return has_ended(one.pid, process)
+        with progress(f"waiting for the end of process {one.pid} and its servers …"):
+            one.ask(do)
+            return has_ended(one.pid, process)
     finally:
         if process is not None:
             os.close(process)

@@ -33,3 +33,15 @@ def offers(server: State) -> str:
     counts = [(int(server.get(kind) or 0), kind) for kind in ("tools", "resources", "prompts")]
     told = [f"{count} {kind if count != 1 else kind[:-1]}" for count, kind in counts if count or kind == "tools"]
     return ", ".join(told)
+
+
+def describe_change(said: State) -> str:
+    """What was said of one server or tool, and by whom."""
+    kind, by = "server" if said["section"] == "servers" else "tool", str(said["by"])
+    who = f"over the API by {by.removeprefix('api:')}" if by.startswith("api:") else f"by the {by}"
+    switched = [f"switched {'off' if said['disabled'] else 'on'}"] if "disabled" in said else []
+    switched += [f"{tool} switched {'off' if is_off else 'on'}" for tool, is_off in said.get("tools", {}).items()]
+    done = ", ".join([*([str(said["said"])] if said["said"] != "switched" else []), *switched])
+    until = "" if said["kept"] else ", until it ends"
+    hidden = "; not in effect, since the configuration file has this name" if said.get("hidden") else ""
+    return f"{kind} {said['name']}: {done} {who} at {said['at']}{until}{hidden}"

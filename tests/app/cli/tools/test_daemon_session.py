@@ -4,8 +4,6 @@
 
 import asyncio
 import json
-import os
-import pty
 import re
 import signal
 import sys
@@ -20,6 +18,7 @@ from mcpbridge.app.cli.tools import call
 from mcpbridge.protocol import meta
 from support.harness import Finished, Place, eventually, python_server
 from support.programs.daemon_process import daemon
+from support.programs.terminal import on_terminal
 
 SERVERS = {"one": python_server("plain"), "rich": python_server("rich")}
 FAILS = json.dumps({"raw": '{"content":[{"type":"text","text":"no luck"}],"isError":true}'})
@@ -174,37 +173,6 @@ async def test_a_call_that_needs_approval_says_in_a_pipe_how_to_approve_it(place
         assert (await run(place, config, f"approve {found[1]}")).code == 0
         passed = await run(place, config, "call up/echo text=a")
         assert (passed.code, passed.out) == (0, "a\n")
-
-
-async def on_terminal(place: Place, typed: str, *words: str) -> tuple[int, str]:
-    """The exit code of a command on a terminal, and what it shows; `typed` once it asks something."""
-    ours, its = pty.openpty()
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "mcpbridge", *words),
-        stdin=its,
-        stdout=its,
-        stderr=its,
-        cwd=place.folder,
-        env={**place.environment(), "TERM": "dumb", "NO_COLOR": "1", "COLUMNS": "200"},
-    )
-    os.close(its)
-    os.write(ours, typed.encode())
-    shown = bytearray()
-    try:
-        async with asyncio.timeout(60):
-            while piece := await asyncio.to_thread(_read, ours):
-                shown += piece
-            code = await process.wait()
-    finally:
-        os.close(ours)
-    return code, shown.decode().replace("\r\n", "\n")
-
-
-def _read(descriptor: int) -> bytes:
-    try:
-        return os.read(descriptor, 65536)
-    except OSError:  # what Linux says when the other side of a terminal is closed
-        return b""
 
 
 @pytest.mark.parametrize(("typed", "code"), [("1\n", 0), ("3\n", 5), ("\n", 5)])

@@ -16,7 +16,7 @@ from mcpbridge.app.admin.tool_documents import require_server
 from mcpbridge.app.cli.bridge_session import run
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, config_option
-from mcpbridge.app.cli.output import note, print_json, visible
+from mcpbridge.app.cli.output import StatusLine, note, print_json, progress, visible
 from mcpbridge.app.exit_codes import OK, USAGE
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded
@@ -74,11 +74,13 @@ def login_command(*, server: str, config: str | None, no_browser: bool, scope: t
     async def login(loaded: Loaded, redact: Redactor) -> int:
         async with sign_in_of(loaded, server, redact) as account:
             settings = loaded.settings.servers[server]
-            challenge = await account.knock(settings.headers, is_sse=settings.kind == "sse")
+            with progress(f"asking {server} how to sign in …"):
+                challenge = await account.knock(settings.headers, is_sse=settings.kind == "sse")
             if challenge is None:
                 note(f"{server} lets anybody begin; signing in all the same")
             wanted = (challenge or Challenge()).with_more(" ".join(scope))
-            grant = await _sign_in(account, wanted, no_browser=no_browser)
+            with progress(f"asking {server} how to sign in …", ticks=False) as line:
+                grant = await _sign_in(account, wanted, line, no_browser=no_browser)
         if as_json:
             told = {"server": server, "issuer": grant.issuer, "scope": grant.scope, "expires_at": grant.expires_at}
             print_json("login/1", told)
@@ -90,17 +92,19 @@ def login_command(*, server: str, config: str | None, no_browser: bool, scope: t
     return run(login, config, as_json=as_json)
 
 
-async def _sign_in(account: Account, challenge: Challenge, *, no_browser: bool) -> Grant:
+async def _sign_in(account: Account, challenge: Challenge, line: StatusLine, *, no_browser: bool) -> Grant:
     if account.settings.type == "client-credentials":
         return await account.sign_in_alone(challenge)
 
     async def show(page: Page) -> bool:
         from mcpbridge.upstream.auth.browser import open_page
 
+        line.clear()
         # Shown first: a browser that cannot be started may take its time to say so.
         note("to sign in, visit this page" + (":" if no_browser else " (the browser opens it, if there is one):"))
         print(visible(page.url), file=sys.stderr, flush=True)
         _take_pasted(page)
+        line.show("waiting until you have signed in … ")
         if not no_browser:
             await open_page(page.url)
         return True

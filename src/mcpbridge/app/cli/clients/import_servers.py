@@ -17,7 +17,7 @@ import click
 from mcpbridge.app.cli.config.config_path import configuration_to_write
 from mcpbridge.app.cli.failures import fail, report
 from mcpbridge.app.cli.options import as_json_option, header_option, secrets_option
-from mcpbridge.app.cli.output import note, print_json, print_table, visible
+from mcpbridge.app.cli.output import note, print_json, print_table, progress, visible
 from mcpbridge.app.client_config.clients import CLIENTS, KnownClient, find_client
 from mcpbridge.app.client_config.discover.discover import find_all, find_in_file
 from mcpbridge.app.client_config.discover.discovered_servers import ClientEnvironment, Found, Problem, together
@@ -207,7 +207,8 @@ def import_command(
         if all_ and wanted:
             fail(USAGE, "--all is every client: name none beside it")
         around = _around(project)
-        found = search(wanted, around)
+        with progress("looking for servers in the files of your clients …"):
+            found = search(wanted, around)
         if yes and project is None:
             found = without_unnamed_projects(found, sources)
         path = configuration_to_write(output, around.environ)

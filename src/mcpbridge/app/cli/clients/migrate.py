@@ -16,7 +16,7 @@ from mcpbridge.app.cli.clients.import_servers import (
     to_do,
     without_unnamed_projects,
 )
-from mcpbridge.app.cli.output import note, print_text, visible
+from mcpbridge.app.cli.output import note, print_text, progress, visible
 from mcpbridge.app.client_config.clients import CLIENTS
 from mcpbridge.app.client_config.discover.discover import find_all
 from mcpbridge.app.client_config.discover.discovered_servers import ClientEnvironment, Found, FoundServer
@@ -46,7 +46,8 @@ def plan_for(
         ConfigError: the configuration is there and wrong.
     """
     clients = CLIENTS if targets is None else [target.client for target in targets]
-    found = find_all(around.environ, around.home, around.platform, around.project, clients=clients)
+    with progress("looking for servers in the files of your clients …"):
+        found = find_all(around.environ, around.home, around.platform, around.project, clients=clients)
     if targets is not None:
         servers = [one for one in found.servers if any(_is_in(one, target) for target in targets)]
         found = replace(found, servers=tuple(servers))

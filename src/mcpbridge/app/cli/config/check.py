@@ -11,7 +11,7 @@ import click
 from mcpbridge.app.cli import bridge_session
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, config_option, header_option
-from mcpbridge.app.cli.output import note, print_json, print_table, visible
+from mcpbridge.app.cli.output import counted, note, print_json, print_table, progress, visible
 from mcpbridge.app.cli.server_states import State, fault, is_ready, offers
 from mcpbridge.app.exit_codes import OK, UNREACHABLE, USAGE
 from mcpbridge.base.errors import UnknownName
@@ -47,8 +47,9 @@ def check_command(*, names: tuple[str, ...], config: str | None, as_json: bool) 
             return await _check_named(names, loaded, redact, as_json=as_json)
         async with bridge_session.settle(loaded, redact) as bridge:
             servers = bridge_session.wanted_servers(bridge)
-            await bridge.startup.settled()
-            tools = [one.as_json() for one in await bridge.health_checks.check_all() if one.kind == "backend"]
+            with progress("checking the tools …"):
+                await bridge.startup.settled()
+                tools = [one.as_json() for one in await bridge.health_checks.check_all() if one.kind == "backend"]
             status = bridge.status()
             warnings = [*status["warnings"], *_missing_programs(loaded.settings)]
         ready = all(map(is_ready, servers)) and all(one["ok"] for one in tools)
@@ -85,8 +86,9 @@ def _print(
 async def _check_named(names: Sequence[str], loaded: Loaded, redact: Redactor, *, as_json: bool) -> int:
     """Look at some alone; only the servers are started that they need."""
     async with bridge_session.settle(loaded, redact, _needed(names, loaded.settings)) as bridge:
-        await bridge.startup.settled()
-        checks = [await _looked_at(bridge, name) for name in dict.fromkeys(names)]
+        with progress(f"checking {counted(len(names), 'name')} …"):
+            await bridge.startup.settled()
+            checks = [await _looked_at(bridge, name) for name in dict.fromkeys(names)]
     is_well = all(one["ok"] for one in checks)
     if as_json:
         print_json("check-names/1", {"config": loaded.settings.source, "ok": is_well, "checks": checks})

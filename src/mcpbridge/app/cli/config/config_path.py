@@ -1,6 +1,7 @@
 """Which configuration file a command means: the one that it reads, and the one that it writes.
 
 Commands that start or connect to anything read it with `load_trusted`. `click` is not loaded here: `serve` asks, too.
+What reads a configuration knows all settings, so it is loaded by those commands alone that need it.
 """
 
 import os
@@ -8,24 +9,24 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mcpbridge.base.config_file import FILE_NAME
+from mcpbridge.base.config_file import FILE_NAME, find_config
 from mcpbridge.base.directories import config_directory
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.masking.known_values import Redactor
-from mcpbridge.config.load import Loaded, find, load, read
-from mcpbridge.config.schema import Settings
-from mcpbridge.config.trust import TrustStore, what_runs, whole_content
+
+if TYPE_CHECKING:
+    from mcpbridge.config.load import Loaded
+    from mcpbridge.config.trust import TrustStore
 
 
 def configuration_to_write(named: str | None, environ: Mapping[str, str]) -> Path:
     """The file that gets servers: the one that is named, the one that is in use, else the user's."""
     if named := named or environ.get("MCPBRIDGE_CONFIG"):
         return absolute(Path(named).expanduser())
-    try:
-        return absolute(find(None, environ))
-    except ConfigError:
-        return config_directory(environ) / FILE_NAME
+    found = find_config(None, environ)
+    return absolute(Path(found)) if found is not None else config_directory(environ) / FILE_NAME
 
 
 def absolute(path: Path) -> Path:
@@ -39,29 +40,42 @@ def config_path(explicit: str | None) -> Path:
     Raises:
         ConfigError: there is none.
     """
-    return find(explicit, os.environ).resolve()
+    return _find(explicit).resolve()
 
 
-def load_trusted(config: str | None) -> Loaded:
+def _find(explicit: str | None) -> Path:
+    found = find_config(explicit, os.environ)
+    if found is not None:
+        return Path(found)
+    from mcpbridge.config.load import find
+
+    return find(explicit, os.environ)  # it says why there is none
+
+
+def load_trusted(config: str | None) -> "Loaded":
     """The configuration that is meant, if it may be used: one that nobody named is asked about at the terminal.
 
     Raises:
         NotTrusted: nobody named it, and nobody said yes.
         ConfigError: there is none, or it is wrong.
     """
+    from mcpbridge.config.load import load
+
     return load(config, agree=ask_for_trust)
 
 
-def load_only_to_look(config: str | None) -> Loaded:
+def load_only_to_look(config: str | None) -> "Loaded":
     """The configuration that is meant, for a command that starts and connects to nothing of it.
 
     Raises:
         ConfigError: there is none, or it is wrong.
     """
-    return read(find(config, os.environ), os.environ)
+    from mcpbridge.config.load import read
+
+    return read(_find(config), os.environ)
 
 
-def ask_for_trust(loaded: Loaded, store: TrustStore) -> bool:
+def ask_for_trust(loaded: "Loaded", store: "TrustStore") -> bool:
     """Show the person at the terminal what a configuration would start, and ask.
 
     Without a terminal the answer is no.
@@ -69,6 +83,7 @@ def ask_for_trust(loaded: Loaded, store: TrustStore) -> bool:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     from mcpbridge.app.cli.output import visible
+    from mcpbridge.config.trust import whole_content
 
     path = str(loaded.settings.source)
     why = store.why_not(path, whole_content(loaded.settings, loaded.content))
@@ -92,8 +107,10 @@ _SHOWN_LINES = 40
 _SHOWN_CHARACTERS = 1000
 
 
-def describe_what_runs(loaded: Loaded) -> str:
+def describe_what_runs(loaded: "Loaded") -> str:
     """What a configuration starts, connects to and reads, a line each; no secrets."""
+    from mcpbridge.config.trust import what_runs
+
     lines = [*what_runs(loaded.settings)]
     if read := ", ".join(sorted(f"${{{one}}}" for one in loaded.references)):
         lines.insert(0, f"reads {read}")
@@ -108,14 +125,17 @@ def _shortened(line: str) -> str:
     return line if left <= 0 else f"{line[:_SHOWN_CHARACTERS]}… ({left} more characters: read the file)"
 
 
-def load_or_default(config: str | None) -> Loaded:
+def load_or_default(config: str | None) -> "Loaded":
     """The file `config`, or the one that other commands find; where there is none, what bridges do unasked.
 
     Raises:
         ConfigError: there is none of that name, or it is wrong.
     """
+    from mcpbridge.config.load import Loaded, read
+    from mcpbridge.config.schema import Settings
+
     try:
-        path = find(config, os.environ)
+        path = _find(config)
     except ConfigError:
         if config or os.environ.get("MCPBRIDGE_CONFIG"):
             raise

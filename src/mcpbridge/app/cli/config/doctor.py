@@ -23,7 +23,7 @@ from mcpbridge.app.cli import bridge_session
 from mcpbridge.app.cli.config.config_path import load_only_to_look, load_trusted
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, config_option
-from mcpbridge.app.cli.output import note, print_json, visible
+from mcpbridge.app.cli.output import note, print_json, progress, visible
 from mcpbridge.app.doctor.examination import Examiner
 from mcpbridge.app.doctor.finding import About, Finding, Level, worst
 from mcpbridge.app.doctor.fix import Outcome, Repair, repair_all
@@ -43,27 +43,23 @@ _SECTIONS: Mapping[About, str] = {"configuration": "Configuration", "clients": "
 
 
 @contextmanager
-def progress(servers: int) -> Generator[Callable[[Boot], None]]:
-    """Shows on a terminal which servers are done; hears of each."""
+def starts_shown(servers: int) -> Generator[Callable[[Boot], None]]:
+    """Shows on a terminal which servers are done; is called with each."""
     done: list[str] = []
-    if not sys.stderr.isatty():
-        yield lambda boot: done.append(boot.server)
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status(_so_far(done, servers)) as status:
+    with progress(_so_far(done, servers)) as line:
 
         def report_boot(boot: Boot) -> None:
             done.append(boot.server if boot.is_ready else f"{boot.server} (failed)")
-            status.update(_so_far(done, servers))
+            line.show(_so_far(done, servers))
 
         yield report_boot
 
 
 def _so_far(done: Sequence[str], servers: int) -> str:
     if not servers:
-        return "looking …"
-    return f"starting servers, {len(done)} of {servers} done: {', '.join(done[-4:])} …"
+        return "looking at the configuration, clients and machine …"
+    last = f": {', '.join(done[-4:])}" if done else ""
+    return f"starting servers, {len(done)} of {servers} done{last} …"
 
 
 def as_text(report: Report, clean: Callable[[str], str]) -> str:
@@ -291,7 +287,7 @@ class _Options:
 
 async def _examine(loaded: Loaded, redact: Redactor, options: _Options) -> int:
     wanted = _wanted(loaded, options.servers)
-    with progress(0 if options.no_start else len(wanted)) as report_boot:
+    with starts_shown(0 if options.no_start else len(wanted)) as report_boot:
         examiner = Examiner(
             os.environ,
             home=Path.home(),

@@ -11,11 +11,12 @@ import click
 from msgspec import Struct
 
 from mcpbridge.app.cli.config.config_path import configuration_to_write
-from mcpbridge.app.cli.config.overlay import Wish, changes_over, describe_change, holds_against, how_to_undo
+from mcpbridge.app.cli.config.overlay import Wish, changes_over, holds_against, how_to_undo
 from mcpbridge.app.cli.failures import CommandFailed, fail
 from mcpbridge.app.cli.options import as_json_option, config_option, dry_run_option
-from mcpbridge.app.cli.output import note, print_json, print_text, visible
+from mcpbridge.app.cli.output import note, print_json, print_text, progress, visible
 from mcpbridge.app.cli.running_bridges import survey
+from mcpbridge.app.cli.server_states import describe_change
 from mcpbridge.app.doctor.fix import difference
 from mcpbridge.app.exit_codes import OK, USAGE
 from mcpbridge.base.errors import ConfigError
@@ -140,7 +141,8 @@ def _require_effect(path: Path, what: What) -> None:
 
 def _reload_bridges(path: Path) -> list[dict[str, object]]:
     """What running bridges say to it."""
-    return [dict(one.ask("reload", patience=_PATIENCE, may_be_empty=True)) for one in survey(path).bridges]
+    with progress("waiting for the bridges to take it in …"):
+        return [dict(one.ask("reload", patience=_PATIENCE, may_be_empty=True)) for one in survey(path).bridges]
 
 
 def owner_of(path: Path, name: str) -> tuple[Section, str, str]:

@@ -14,7 +14,7 @@ import anyio
 import msgspec
 
 from mcpbridge.app.cli.running_bridges import survey
-from mcpbridge.app.cli.server_states import State
+from mcpbridge.app.cli.server_states import State, describe_change
 from mcpbridge.base.errors import BridgeError
 from mcpbridge.config.load import read
 from mcpbridge.engine.registry.format import Entry, StoredEntries
@@ -25,18 +25,6 @@ from mcpbridge.storage.sqlite.database import may_exist
 
 Wish = Literal["there", "gone", "on", "off"]
 """What a command wants to come to."""
-
-
-def describe_change(said: State) -> str:
-    """What was said of one server or tool, and by whom."""
-    kind, by = "server" if said["section"] == "servers" else "tool", str(said["by"])
-    who = f"over the API by {by.removeprefix('api:')}" if by.startswith("api:") else f"by the {by}"
-    switched = [f"switched {'off' if said['disabled'] else 'on'}"] if "disabled" in said else []
-    switched += [f"{tool} switched {'off' if is_off else 'on'}" for tool, is_off in said.get("tools", {}).items()]
-    done = ", ".join([*([str(said["said"])] if said["said"] != "switched" else []), *switched])
-    until = "" if said["kept"] else ", until it ends"
-    hidden = "; not in effect, since the configuration file has this name" if said.get("hidden") else ""
-    return f"{kind} {said['name']}: {done} {who} at {said['at']}{until}{hidden}"
 
 
 def changes_over(path: Path) -> Sequence[State]:

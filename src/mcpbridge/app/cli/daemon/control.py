@@ -14,7 +14,7 @@ from mcpbridge.app.admin.control_client import SILENT, Document
 from mcpbridge.app.cli.config.config_path import config_path, load_trusted
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, config_option
-from mcpbridge.app.cli.output import note, print_json, visible
+from mcpbridge.app.cli.output import note, print_json, progress, visible
 from mcpbridge.app.cli.running_bridges import (
     END_PATIENCE,
     START_PATIENCE,
@@ -176,20 +176,27 @@ def _restarted(before: RunningBridge, config: Path, known: set[str], *, is_found
         return ensure_daemon(config, stays=(before.daemon or {}).get("idle_exit_s") is None, is_found=is_found)
     process = process_handle(before.pid)
     try:
-        before.ask("restart")
-        deadline = time.monotonic() + END_PATIENCE + START_PATIENCE
-        while True:
-            for one in daemons(config):
-                if (instance := (one.daemon or {})["instance"]) not in known:
-                    known.add(instance)
-                    return one
-            if has_ended(before.pid, process, within=_RESTART_POLL):  # in between it has no control socket
-                return ensure_daemon(config, is_found=is_found)
-            if time.monotonic() > deadline:
-                fail(TIMED_OUT, f"process {before.pid} has not started anew", "See `mcpbridge logs`.")
+        with progress("starting the daemon again …"):
+            return _next_of(before, process, config, known, is_found=is_found)
     finally:
         if process is not None:
             os.close(process)
+
+
+def _next_of(
+    before: RunningBridge, process: int | None, config: Path, known: set[str], *, is_found: bool
+) -> RunningBridge:
+    before.ask("restart")
+    deadline = time.monotonic() + END_PATIENCE + START_PATIENCE
+    while True:
+        for one in daemons(config):
+            if (instance := (one.daemon or {})["instance"]) not in known:
+                known.add(instance)
+                return one
+        if has_ended(before.pid, process, within=_RESTART_POLL):  # in between it has no control socket
+            return ensure_daemon(config, is_found=is_found)
+        if time.monotonic() > deadline:
+            fail(TIMED_OUT, f"process {before.pid} has not started anew", "See `mcpbridge logs`.")
 
 
 def _becomes_ours(one: RunningBridge) -> bool:
@@ -221,7 +228,8 @@ def reload_command(*, config: str | None, as_json: bool) -> int:
     path = config_path(config)
     around = survey(path)
     found = around.bridges
-    told = [one.ask("reload", patience=_PATIENCE) for one in found]
+    with progress("waiting for the bridges to read the configuration …"):
+        told = [one.ask("reload", patience=_PATIENCE) for one in found]
     if as_json:
         print_json("reload/1", {"bridges": told})
     else:

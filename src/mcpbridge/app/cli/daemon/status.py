@@ -7,11 +7,10 @@ from typing import cast
 import click
 
 from mcpbridge.app.admin.control_client import SILENT, Document, ask_all
-from mcpbridge.app.cli.config.overlay import describe_change
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, header_option
 from mcpbridge.app.cli.output import print_json, print_table, visible
-from mcpbridge.app.cli.server_states import State, describe, offers
+from mcpbridge.app.cli.server_states import State, describe, describe_change, offers
 from mcpbridge.app.exit_codes import OK, TIMED_OUT, UNREACHABLE
 from mcpbridge.base.directories import runtime_directory
 from mcpbridge.base.units import show_seconds

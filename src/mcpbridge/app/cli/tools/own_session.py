@@ -8,12 +8,20 @@ import anyio
 from mcpbridge.app.admin.tool_documents import absent, schema_of, tool_answers
 from mcpbridge.app.admin.tool_owner import OVER_ALL, owner_of
 from mcpbridge.app.cli import bridge_session
+from mcpbridge.app.cli.output import progress
 from mcpbridge.app.cli.tools.session import Work, print_notes
 from mcpbridge.app.daemon.handshake import project_uri
 from mcpbridge.base.errors import UnknownName
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded
 from mcpbridge.library.bridge import Bridge
+
+_DOING = {
+    "search": "indexing the tools, and searching …",
+    "query": "indexing the tools, and searching …",
+    "tokens": "counting tokens …",
+}
+"""What may take a while of what a command asks."""
 
 
 class OwnSession:
@@ -26,7 +34,8 @@ class OwnSession:
 
     async def ask(self, do: str, **more: object) -> Mapping[str, Any]:
         """See `Session`."""
-        return print_notes(await self._answers[do](more))
+        with progress(_DOING.get(do, "")):
+            return print_notes(await self._answers[do](more))
 
     async def request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """See `Session`."""
