@@ -1,6 +1,6 @@
 """One MCP server in front of all of yours.
 
-Names are loaded when they are used: `import mcpbridge` by itself costs nothing, and the shim of `mcpbridge serve`,
+Names are loaded when they are used: `import mcpbridge` by itself costs nothing, and the shim that `mcpbridge serve` is,
 which has no time to lose, begins with it.
 """
 

@@ -48,7 +48,7 @@ def is_found_in_working_directory(explicit: str | None, environ: Mapping[str, st
 
 
 def is_ours(file: str) -> bool:
-    """Only this user, or root, can have written what stands in it, as far as its owner and mode tell."""
+    """Only this user, or root, can have written its content, as far as its owner and mode show."""
     if sys.platform == "win32":
         return True
     found = os.stat(file)

@@ -11,7 +11,7 @@ from difflib import SequenceMatcher, get_close_matches
 def nearest(name: str, known: Iterable[str], *, limit: int = 3) -> list[str]:
     """The names that `name` was probably meant to be, best first; empty when nothing is close.
 
-    Case tells apart only what is equally near without it.
+    Case decides only between names that are equally near without it.
     """
     forms: dict[str, list[str]] = {}
     for one in dict.fromkeys(known):

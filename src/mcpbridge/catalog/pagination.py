@@ -1,6 +1,6 @@
 """The answers to the list methods, encoded beforehand, and the cursors between their pages.
 
-A cursor says where it stands ("after this entry of this kind"), so it needs no memory of who asked, survives a
+A cursor says where it is ("after this entry of this kind"), so it needs no memory of who asked, survives a
 restart, and still means the right place when the list has changed in between (spec, pagination).
 """
 

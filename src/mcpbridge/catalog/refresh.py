@@ -249,13 +249,13 @@ class Catalog:
         return self._policy.audience(client, principal) if self._policy is not None else ANYBODY
 
     def flush(self, view: str = "", audience: Audience | None = None) -> Snapshot:
-        """The snapshot (see `view`) with every change up to now in it; listeners are told before this returns."""
+        """The snapshot (see `view`) with every change up to now in it; listeners are notified before this returns."""
         self.settle()
         self.is_looked_at = True
         return self.view(view, audience)
 
     def settle(self) -> None:
-        """Have every change up to now in the snapshot; listeners are told before this returns."""
+        """Have every change up to now in the snapshot; listeners are notified before this returns."""
         if self._timer is not None:
             self._timer.cancel()
             self._rebuild()
@@ -263,13 +263,13 @@ class Catalog:
     def changed(self, server: str, audience: Audience) -> frozenset[Kind]:
         """The kinds whose listing this audience sees otherwise in this view since the snapshot before.
 
-        Listeners ask when they are told. For an audience that nobody looked for lately, what changed for anybody.
+        Listeners ask when they are notified. For an audience that nobody looked for lately, what changed for anybody.
         """
         everybody: frozenset[Kind] = frozenset()
         return self._changed_for.get((server, audience), self._changed.get(server, everybody))
 
     def on_change(self, listener: OnChange) -> Callable[[], None]:
-        """Tell `listener` of every new snapshot that lists something else. Returns how to stop that."""
+        """Notify `listener` of every new snapshot that lists something else. Returns how to stop that."""
         self._listeners.append(listener)
 
         def stop() -> None:
@@ -279,11 +279,11 @@ class Catalog:
         return stop
 
     def on_view_change(self, listener: OnViewChange) -> None:
-        """Tell `listener` when the catalog of one server by its own names, if anyone looked at it, lists otherwise."""
+        """Notify `listener` when the catalog of one server by its own names, if anyone looked at it, has changed."""
         self._view_listeners.append(listener)
 
     def close(self) -> None:
-        """Drop changes that are still being gathered; nobody is told of them."""
+        """Drop changes that are still being gathered; nobody is notified of them."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

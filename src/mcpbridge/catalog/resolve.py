@@ -4,7 +4,7 @@
 2. A name that only this client is listed is the tool it stands for.
 3. An alias (`server/tool`, `server.tool`, a bare name that one server has) is its tool; see `lookup`.
 4. `NAME | transform: EXPRESSION` is the tool NAME, and its result goes through the expression.
-5. `call_tool` is the call that stands in its arguments. It is unwrapped once: it cannot call itself.
+5. `call_tool` is the call in its arguments. It is unwrapped once: it cannot call itself.
 
 Arguments that came as a string with a JSON object in it become that object. Nothing here waits, and nothing is changed:
 who asks for tools of a session, or for servers that still start, resolves again with what came of it.

@@ -13,7 +13,7 @@ Mode = Literal["auto", "all", "search"]
 """Which tools a client is listed: `all` of them; a few with which it finds the others (`search`); or what suits it."""
 
 ProfileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
-"""Stands in paths and on command lines."""
+"""Part of paths and command lines."""
 
 _Glob = Annotated[str, Field(min_length=1)]
 

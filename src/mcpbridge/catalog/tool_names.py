@@ -3,7 +3,7 @@
 Names of the bridge's own tools are reserved: they mean these tools or nothing. A server's tool that is called so, or so
 that a reader would take it for one of them, is listed as `server__tool` whatever the prefix mode.
 
-MCP 2026-07-28, Tools, Tool Names, asks proxies to tell equal names of several servers apart. Here that is
+MCP 2026-07-28, Tools, Tool Names, asks proxies to distinguish equal names of several servers. Here that is
 `server__tool`, from the letters that every client accepts, short enough for the prefix that clients add themselves.
 What had to be cut, or would be ambiguous, gets a hash of the full identity.
 """

@@ -1,7 +1,7 @@
 """Settings that name tools which do not exist. No I/O.
 
 A deny rule with a typo lets everything pass, and a guarding hook with one guards nothing. So whoever runs the bridge is
-told which globs of rules and hooks, and which tables of tools, match nothing that the servers list. A server that has
+warned which globs of rules and hooks, and which tables of tools, match nothing that the servers list. A server that has
 not listed yet may still have the tool: until then nothing is said of it.
 """
 

@@ -54,7 +54,7 @@ def scheme_of(uri: str) -> str:
 
 
 def authority_of(uri: str) -> str:
-    """What stands between `//` and the path; empty where there is none, or a template leaves it open."""
+    """What is between `//` and the path; empty where there is none, or a template leaves it open."""
     match = _AUTHORITY.match(uri)
     return match[1] if match else ""
 
@@ -99,7 +99,7 @@ def unwrapped(uri: str) -> tuple[str, str] | None:
 
 
 def published_uris(owned: Iterable[_Owned], slug: dict[str, str]) -> dict[_Owned, str]:
-    """How each (server, URI) is listed: unchanged, or rewritten where that is needed to tell it apart.
+    """How each (server, URI) is listed: unchanged, or rewritten where that is needed to distinguish it.
 
     Unique but for web addresses, which the first server in order owns; a pure function of the set.
     """

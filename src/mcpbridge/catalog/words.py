@@ -163,7 +163,7 @@ _CACHED_PIECES = 8192
 
 
 class WordPieces:
-    """Finds the rows of a word. Entries that go on with a word begin with `##`."""
+    """Finds the rows of a word. Entries that continue a word begin with `##`."""
 
     def __init__(self, entries: Sequence[str]) -> None:
         self._rows: Mapping[str, int] = {entry: row for row, entry in enumerate(entries)}
@@ -239,7 +239,7 @@ KINDS: tuple[frozenset[str], ...] = tuple(
         "check validate verify test analyze analyse compare",
     )
 )
-"""Verbs that are easily taken for one another."""
+"""Verbs that are often confused."""
 
 _OTHERS = (
     "upload download import export convert copy merge fork assign attach detach enable disable connect disconnect"

@@ -36,7 +36,7 @@ class UnknownServer(Struct, frozen=True):
     """A name of a server that none has."""
 
     key: tuple[str, ...]
-    """Where it stands."""
+    """Where it is."""
     what: str
     hint: str
     is_certain: bool
@@ -108,7 +108,7 @@ class Checked(Struct, frozen=True):
     files: Mapping[str, str]
     """By path, the texts of other files that went into it; see `Expansion.files`."""
     references: frozenset[str]
-    """What stands between the braces of each `${…}` that was resolved."""
+    """What is between the braces of each `${…}` that was resolved."""
 
 
 def check(document: dict[str, object], path: Path, environ: Mapping[str, str], line_of: LineOf) -> "Checked":

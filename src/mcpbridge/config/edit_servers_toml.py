@@ -1,4 +1,4 @@
-"""Changes the text of `servers.toml` and leaves all else as it stands: comments, order, spelling. No I/O.
+"""Changes the text of `servers.toml` and leaves all else as it is: comments, order, spelling. No I/O.
 
 The result is only text. Whoever writes it to the file checks it before (`write_servers_toml.py`).
 """

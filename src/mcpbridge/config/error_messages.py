@@ -23,7 +23,7 @@ _WHAT = {
     **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "expected a table of keys and values"),
     "list_type": "expected a list",
 }
-"""Mistakes that pydantic tells in words of its own, which name our classes."""
+"""Mistakes that pydantic reports in words of its own, which name our classes."""
 _ALSO = {"retry": "expected a number of tries, or a table of keys and values"}
 """Keys whose table may be something shorter."""
 _NOT_SHOWN = {"env", "headers", "tokens", "args", "url", "proxy", "key_password"}
@@ -72,7 +72,7 @@ def as_config_error(
 ) -> ConfigError:
     """The first mistake, with the others behind it. `document` is the configuration as it was written.
 
-    `within`: where in the file the document stands; `line_of` takes keys inside of it.
+    `within`: where in the file the document is; `line_of` takes keys inside of it.
     """
     found = [_one(details, document, root, file, line_of) for details in error.errors()]
     if within:

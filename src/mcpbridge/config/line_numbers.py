@@ -1,6 +1,6 @@
-"""The line on which a key of a configuration file stands, for error messages.
+"""The line on which a key of a configuration file is, for error messages.
 
-The parsers of the standard library do not tell. The search here is exact for JSON. For TOML it reads headers and
+The parsers of the standard library do not report it. The search here is exact for JSON. For TOML it reads headers and
 assignments only, so it may return None, for instance inside an inline table over several lines.
 """
 

@@ -45,7 +45,7 @@ class Loaded(Struct, frozen=True):
     content: Mapping[str, str] = {}
     """By path, the digests of the texts that it was read from, as far as they choose what runs; see `trust.py`."""
     references: frozenset[str] = frozenset()
-    """Which variables and files it has read, as they stand between the braces of `${…}`."""
+    """Which variables and files it has read, as they are written between the braces of `${…}`."""
     is_empty: bool = False
     """The file says nothing at all."""
     is_found: bool = False

@@ -3,7 +3,7 @@
 Such a file is shared with those programs. So an unknown key is a warning and never an error, and a server that we
 cannot serve yet is unavailable instead of wrong. Sections of ours beside the servers (`expose`, `permissions`, …) are
 read as in `servers.toml`; other programs use some of the same words, so one counts only if it looks like ours, and
-what is left out is told. Sources: the settings of Claude Code and Claude Desktop, Cursor, VS
+what is left out is reported. Sources: the settings of Claude Code and Claude Desktop, Cursor, VS
 Code (`servers`, `type`), Gemini CLI (`httpUrl`, `includeTools`, milliseconds), Windsurf (`serverUrl`,
 `disabledTools`), Cline (`timeout` in seconds, `autoApprove`).
 """
@@ -28,7 +28,7 @@ _TRANSPORTS = {
     **TRANSPORT_SPELLINGS,
     "remote": None,
 }
-"""What other programs call a transport; None: the URL tells."""
+"""What other programs call a transport; None: the URL decides."""
 _URLS = ("url", "httpUrl", "serverUrl")
 _FILTERS = {
     "includeTools": "include",
@@ -88,7 +88,7 @@ def translate(document: object, file: str) -> tuple[dict[str, object], list[str]
 
 
 _SERVERS = ("mcpServers", "servers", "mcp.servers")
-"""Where the servers stand; the first that is there counts."""
+"""Where the servers are; the first that is there counts."""
 
 
 def _servers(document: object, file: str) -> dict[str, object]:

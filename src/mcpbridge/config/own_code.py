@@ -109,7 +109,7 @@ _TO_THE_END = re.compile(r"pwsh|powershell|cmd")
 
 
 class Misuse(Struct, frozen=True):
-    """One `${PROJECT_ROOT}` that must not stand where it does."""
+    """One `${PROJECT_ROOT}` that must not be where it is."""
 
     key: tuple[str, ...]
     what: str

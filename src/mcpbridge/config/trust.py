@@ -3,7 +3,7 @@
 A configuration names programs, and a directory may come from anybody: a cloned repository must not have its programs
 run unasked. So a file that nobody named is used only if a person has said yes to it, at this path and with this
 content. What counts as content is decided here too: the text of the file, each `spec` file, each `${file:PATH}` that
-can choose what runs, and the Python modules of `[tools]` and `packs` that stand beside it. The bytes that are compared
+can choose what runs, and the Python modules of `[tools]` and `packs` that are beside it. The bytes that are compared
 are those that were read, not those of a second look. A file that is named (`--config`, `$MCPBRIDGE_CONFIG`, a path
 given to the library) needs no trust.
 

@@ -27,7 +27,7 @@ class Missing(Struct, frozen=True):
     """A reference that could not be resolved."""
 
     key: tuple[str, ...]
-    """Where it stands."""
+    """Where it is."""
 
     reason: str
     """What is missing, such as "missing variable ${GH_TOKEN}"; never a value."""
@@ -40,10 +40,10 @@ class Resolved(Struct, frozen=True):
     """A reference that was resolved."""
 
     key: tuple[str, ...]
-    """Where it stands."""
+    """Where it is."""
 
     reference: str
-    """What stands between the braces."""
+    """What is between the braces."""
 
     value: str
     """What it brought in; perhaps a secret."""
@@ -59,7 +59,7 @@ class Expansion(Struct):
     missing: list[Missing] = field(default_factory=list[Missing])
     resolved: list[Resolved] = field(default_factory=list[Resolved])
     misplaced: list[Missing] = field(default_factory=list[Missing])
-    """Each `${PROJECT_ROOT}` that stands where there is no project."""
+    """Each `${PROJECT_ROOT}` in a place without a project."""
     of_project: list[ProjectText] = field(default_factory=list[ProjectText])
     """The texts with a `${PROJECT_ROOT}`, which stays in them as it was written."""
     files: dict[str, str] = field(default_factory=dict[str, str])

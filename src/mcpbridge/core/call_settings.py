@@ -85,7 +85,7 @@ class CallSettings(BaseModel):
     """Seconds for one call in all, whatever progress it reports. Default: 600."""
 
     late: Literal["keep", "cancel"] | None = None
-    """What happens to a call whose client stopped waiting. `keep` (default): it goes on, and its result is kept for
+    """What happens to a call whose client stopped waiting. `keep` (default): it continues, and its result is kept for
     later. `cancel`: it is cancelled. A call that a person cancels is always cancelled."""
 
     retry: RetrySettings | None = None

@@ -47,7 +47,7 @@ class Session(Struct, eq=False, weakref=True):
 
 
 class Cancellation:
-    """Tells that nobody wants the outcome of a call any more."""
+    """Says that nobody wants the outcome of a call any more."""
 
     __slots__ = ("_event", "is_cancelled")
 
@@ -128,7 +128,7 @@ class BridgeContext(Struct, frozen=True):
     contexts: RunContexts | None = None
     """What handlers keep over the calls of a run; None outside of any bridge: then it lasts as long as the call."""
     redact: Callable[[str], str] = Redactor()
-    """Masks secrets in what tells of failures."""
+    """Masks secrets in reports of failures."""
 
 
 NOWHERE = BridgeContext()
@@ -146,7 +146,7 @@ class CallEvents(Struct, frozen=True):
     tenant: str = ""
 
     def publish(self, name: str, data: object = None) -> None:
-        """Tell everybody who listens to `Bridge.events`, from any thread."""
+        """Notify everybody who listens to `Bridge.events`, from any thread."""
         self.bus.publish(
             name,
             data,

@@ -111,7 +111,7 @@ class Question(Struct, frozen=True):
     """One request of an upstream to whoever is behind a call."""
 
     upstream: str
-    """Name of the server that asks; people are told."""
+    """Name of the server that asks; people see it."""
     method: str
     """One of `QUESTIONS`."""
     params: Raw
@@ -238,7 +238,7 @@ NOBODY: Elicitor = _NobodyToAsk()
 
 
 class ElicitorWrapper:
-    """An `Elicitor` that stands before another one. What it does not do otherwise, that one does."""
+    """An `Elicitor` in front of another one. It passes to that one all that it does not do itself."""
 
     __slots__ = ()
 

@@ -126,7 +126,7 @@ class EventBus:
         principal: str = "",
         tenant: str = "",
     ) -> None:
-        """Tell everybody who listens, from any thread. Nobody is waited for."""
+        """Notify everybody who listens, from any thread. Nobody is waited for."""
         if not self.subscribers:
             return
         event = Event(name, data, time.time(), run, session, tool, principal, tenant)

@@ -204,7 +204,7 @@ class Jobs(Generic[J]):
         job.owner = owner
 
     def forget(self, job: J) -> None:
-        """Do not know a job any more; its task, if it has one, goes on. Nothing if it is not known."""
+        """Forget a job; its task, if it has one, continues. Does nothing if the job is not known."""
         job.expires = inf
         if job not in self.all:
             return
@@ -294,7 +294,7 @@ class Jobs(Generic[J]):
         return self._tasks.under_way() | self._loose
 
     def clear(self) -> None:
-        """Forget all jobs, and stop the timer. Tasks go on."""
+        """Forget all jobs, and stop the timer. Tasks continue."""
         for job in self:
             self.forget(job)
         self._stop_timer()

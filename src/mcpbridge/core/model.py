@@ -27,7 +27,7 @@ OWN = frozenset({BRIDGE, TOOLS, BUILTIN})
 """The servers that there are without an upstream or a backend of this name."""
 
 WORTH_TELLING = 0.001
-"""Seconds of waiting for a turn below which nobody is told."""
+"""Seconds of waiting for a turn below which nobody is notified."""
 
 
 def ignore_update(method: str, params: Raw) -> None:
@@ -134,7 +134,7 @@ class Call(Struct, eq=False):
     roots: bytes = b""
     """The result of `roots/list` that the configuration gives in place of the client; empty: it gives none."""
     extensions: bytes = b""
-    """The `extensions` that a modern upstream is told of with this call, encoded; empty: the bridge's own."""
+    """The `extensions` that a modern upstream gets with this call, encoded; empty: the bridge's own."""
     needs_task: bool = False
     """The tool runs as a task only (2025-11-25, `taskSupport: "required"`): the bridge makes and follows it."""
     takes_task: bool = False
@@ -162,7 +162,7 @@ class Call(Struct, eq=False):
     within: "Call | None" = None
     """The call that makes this one, if the bridge makes it on behalf of another: places that it holds serve both."""
     resumes: "Call | None" = None
-    """The call under way that an earlier request of its client began, and that this one goes on with."""
+    """The call under way that an earlier request of its client began, and that this one continues."""
     runs_as: "Call | None" = None
     """The call that goes to the server in its place while several wait for one run; follow it to the last."""
     facts: dict[str, object] | None = None
@@ -191,7 +191,7 @@ class Call(Struct, eq=False):
     """What the upstream names in progress of this call, once it was sent; if the answer is a task, it outlives that."""
 
     def waited(self, seconds: float) -> None:
-        """Tell observers that it waited for its turn somewhere, for so long; `waited` is the sum."""
+        """Report to observers that it waited for its turn somewhere, for so long; `waited` is the sum."""
         if seconds > WORTH_TELLING:
             before = (self.facts or {}).get("waited")
             self.note("waited", seconds + (before if isinstance(before, float) else 0.0))
@@ -206,19 +206,19 @@ class Call(Struct, eq=False):
         return self.existing_context
 
     def cancelled(self) -> None:
-        """Tell those who work on it that nobody wants its outcome any more."""
+        """Notify those who work on it that nobody wants its outcome any more."""
         if self.existing_context is not None:
             self.existing_context.cancellation.cancel()
 
     def note(self, name: str, value: object) -> None:
-        """Tell observers something of the way of this call: `retries`, `cache`, `coerced`, `approval`, and so on."""
+        """Report what happened to this call: `retries`, `cache`, `coerced`, `approval`, and so on."""
         if self.facts is None:
             self.facts = {}
         self.facts[name] = value
 
 
 Asks = Callable[[Call], "str | Awaitable[str]"]
-"""Why a person must agree to a call, told by its arguments; empty: nobody must. Raises CallRefused: it is not to be."""
+"""Why a person must agree to a call with these arguments; empty: nobody must. Raises CallRefused: it is not to be."""
 
 Precheck = Callable[[Call], Awaitable[Body | None]]
 """The result of a call that cannot be done, without doing any of it; None: it can be done. Raises as the call would."""

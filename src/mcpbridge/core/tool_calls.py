@@ -79,7 +79,7 @@ class PausedCall(Struct, frozen=True):
     expires: float = 0.0
     """Seconds since 1970, when it is forgotten."""
     is_answered: bool = False
-    """It was resumed, and its result is there to go on with."""
+    """It was resumed, and its result is there to continue with."""
 
 
 class CallResult(Struct, Generic[R_co], frozen=True):

@@ -24,7 +24,7 @@ class ResourceSubscription(Struct, eq=False):
     """Counts as a subscriber from the moment that it is made until `end`."""
 
     wanted: Wanted | None
-    """Of the server; None: nobody tells of changes."""
+    """Of the server; None: nobody announces changes."""
     uri: str
     """As the server has it."""
     waiting: int = 0
@@ -118,19 +118,19 @@ class Client(Struct, eq=False):
     push: Notify = _nowhere
     """Sends a message outside any request: stdout, or the session's GET stream. Legacy only."""
     runs_tasks: bool = False
-    """Legacy: it was told that it may call tools as tasks (2025-11-25)."""
+    """Legacy: it learned that it may call tools as tasks (2025-11-25)."""
     initialized: bool = False
     """The client has sent `notifications/initialized`: from then on it may be sent unsolicited messages."""
     capabilities: ClientCapabilities = NO_CAPABILITIES
     """What it can be asked."""
     bystander: Elicitor | None = None
-    """Legacy: stands behind all its calls alike, if it can be asked nothing."""
+    """Legacy: the same for all its calls, if it can be asked nothing."""
     requests: Requests | None = None
     """The bridge's own requests to it. Legacy only, once it has initialized."""
     channel: object = None
     """Modern: the connection whose requests share it, if it is one client's alone (stdio, WebSocket)."""
     started_in: str = ""
-    """URI of the directory that it was started in, as its front was told; empty: the front knows of none."""
+    """URI of the directory that it was started in, as its front learned; empty: the front knows of none."""
     project: str | None = None
     """URI of the directory that it works in, as it said itself; None when it was not asked yet."""
     projects: tuple[str, ...] | None = None
@@ -140,7 +140,7 @@ class Client(Struct, eq=False):
     asking_project: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while it is asked for that directory: one question is enough for several calls."""
     elicitations: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    """URL questions that it was asked (2025-11-25): server and id, to be told when they are done."""
+    """URL questions that it was asked (2025-11-25): server and id, to be notified when they are done."""
     param_headers: Mapping[str, str] | None = None
     """Modern: the `Mcp-Param-*` headers of the request, by lower-case name; None where a channel has no headers."""
     subscriptions: dict[str, ResourceSubscription] = field(default_factory=dict[str, ResourceSubscription])

@@ -126,7 +126,7 @@ class Conversation:
     async def finish(self, grace: float, *, last_words: FinalAnswer | None = None) -> None:
         """End everything: listen streams at once, requests when they are answered or `grace` seconds are over.
 
-        With `last_words` these get an answer all the same. Listen streams do not: they may go on elsewhere.
+        With `last_words` these get an answer all the same. Listen streams do not: they may continue elsewhere.
         """
         self.input_ended()
         listens = list(self._listens)

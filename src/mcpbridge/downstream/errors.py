@@ -45,7 +45,7 @@ from mcpbridge.protocol.error_codes import (
 from mcpbridge.protocol.jsonrpc import encode, encode_error, encode_response
 
 NO_FACTS: Mapping[str, object] = MappingProxyType({})
-"""Nothing to tell beside the text."""
+"""Nothing to add to the text."""
 
 
 def failed_call(text: str, name: str, *, modern: bool, facts: Mapping[str, object] = NO_FACTS) -> bytes:
@@ -84,7 +84,7 @@ _decode_required = msgspec.json.Decoder(_Required).decode
 
 
 def passed_on(error: UpstreamAnswered, id_: bytes, method: str, client: Client) -> Answer:
-    """The answer that tells `client` of an error that the upstream answered its request of `method` with."""
+    """The answer to `client` for an error with which the upstream answered its request of `method`."""
     server = error.upstream
     if method == "tools/call":
         error = _honest(error)
@@ -206,7 +206,7 @@ def to_answer(
     client: Client | None = None,
     redact: Callable[[str], str] = _REDACT,
 ) -> Answer:
-    """The answer that tells a client of `error`. `client` is left out where nobody is known yet but the era.
+    """The answer to a client for `error`. `client` is left out where nobody is known yet but the era.
 
     `redact` masks secrets in what servers said.
     """

@@ -43,7 +43,7 @@ class CallUpdates:
         clock: Callable[[], float],
         redact: Callable[[str], str] = _REDACT,
     ) -> None:
-        """`clock` tells the time in seconds. `redact` masks secrets in log messages."""
+        """`clock` returns the time in seconds. `redact` masks secrets in log messages."""
         self._redact = redact
         self._notify, self._upstream, self._token, self._log_level = notify, upstream, token, log_level
         self._clock = clock
@@ -94,7 +94,7 @@ class CallUpdates:
 def own_log(notify: Notify, upstream: str, redact: Callable[[str], str], method: str, params: Raw) -> None:
     """The `update` of a call whose legacy client never set a level: then servers may send what they see fit.
 
-    Only what surely belongs to the call comes here: anything else might tell of another client's.
+    Only what surely belongs to the call comes here: anything else might reveal another client's.
     """
     if method == "notifications/message":
         message = log_notification(upstream, params, LEVELS[0], redact)

@@ -60,7 +60,7 @@ class Service(Struct, frozen=True):
     """What one reading of the settings says of how clients are served. Replaced whole."""
 
     identity: Identity
-    """Its name and version stay the same for the life of a server: clients were told."""
+    """Its name and version stay the same for the life of a server: clients know them."""
     asking: AskingSettings
     listing: Listing
     """Which tools clients are listed."""
@@ -130,7 +130,8 @@ class Server:
     def switching(self, service: Service) -> Generator[None]:
         """Requests that come after this are answered so; those under way to their end as they began.
 
-        The catalog is to be changed within: afterwards those who listen are told, once, if their lists are others now.
+        The catalog is to be changed within: afterwards those who listen are notified, once, if their lists are others
+        now.
         """
         before = {listener: self._seen_by(client) for listener, client in self.listeners.everyone()}
         self._is_switching = True
@@ -146,7 +147,7 @@ class Server:
                 self.listeners.tell(listener, {"resources" if kind == "templates" else kind for kind in changed})
 
     def servers_changed(self) -> None:
-        """There are other servers: tell them what is wanted of all."""
+        """There are other servers: send them what is wanted of all."""
         self._spread_log_level()
 
     def under_way(self) -> set[asyncio.Task[Any]]:
@@ -352,7 +353,7 @@ class Server:
         return False
 
     def extra_tools_changed(self, session: str) -> None:
-        """A session (its id; empty: each) has other tools of its own: tell whoever listens there."""
+        """A session (its id; empty: each) has other tools of its own: notify whoever listens there."""
         for listener, client in self.listeners.everyone():
             if session in ("", client.session.id):
                 self.listeners.tell(listener, ("tools",))

@@ -1,4 +1,4 @@
-"""Tells of the sessions of clients: that one began, how many tools it was listed, why it ended.
+"""Reports the sessions of clients: that one began, how many tools it was listed, why it ended.
 
 Sessions are known by their ids. A legacy session begins with `initialize`; a modern one with the first request of a
 channel or, over HTTP, of a client that was silent for long. None of this is on the way of calls.
@@ -15,7 +15,7 @@ Note = Callable[[str, Mapping[str, object]], object]
 """Gets the kind of an event, and its facts."""
 
 _MOST = 10_000
-"""Sessions that are known at a time; what becomes of the oldest is not told any more."""
+"""Sessions that are known at a time; what becomes of the oldest is not reported any more."""
 _LONGEST = 100
 """Characters of a version that a client names."""
 
@@ -25,7 +25,7 @@ def ignore(kind: str, facts: Mapping[str, object]) -> None:
 
 
 class SessionEvents:
-    """Tells of each session once what there is to tell."""
+    """Reports each session once."""
 
     def __init__(self, note: Note = ignore) -> None:
         self._note = note

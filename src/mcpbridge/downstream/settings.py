@@ -118,7 +118,7 @@ class AskingSettings(BaseModel):
 
 
 INSTRUCTIONS_BUDGET = 2000
-"""Characters of all instructions, with excerpts of what the servers tell, if the configuration does not say."""
+"""Characters of all instructions, with excerpts of what the servers say, if the configuration does not say."""
 
 LIST_TTL = 60
 """Seconds that clients may use a listing without asking again, if the configuration does not say."""

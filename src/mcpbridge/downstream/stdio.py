@@ -21,11 +21,11 @@ from mcpbridge.protocol.reading.framing import LineReader
 from mcpbridge.protocol.settings import LARGEST_FRAME
 
 END_GRACE = 2.0
-"""Seconds that requests may go on after the client closed its side but still reads (`… | mcpbridge serve | …`)."""
+"""Seconds that requests may continue after the client closed its side but still reads (`… | mcpbridge serve | …`)."""
 FLUSH_PATIENCE = 2.0
 """Seconds to wait at the end for a client that does not take the last answers."""
 FINISH_GRACE = 10.0
-"""Seconds that requests may go on when the bridge ends."""
+"""Seconds that requests may continue when the bridge ends."""
 PRETTY_WAIT = 1.0
 """Seconds to wait for the rest of a request that spans lines."""
 

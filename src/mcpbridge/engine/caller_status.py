@@ -65,7 +65,7 @@ def brief(visible: VisibleTools, snapshot: Snapshot, pool: Pool, settings: Setti
 
 
 def pulse(call: Call, session_counts: CountsBySession, stored: int, settings: Settings, made: int) -> dict[str, Any]:
-    """How the session of this call stands.
+    """The state of the session of this call.
 
     `stored`: results that are kept for who calls. `made`: calls that count for `calls.max_calls`, this one too.
     """

@@ -99,7 +99,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
         cassette: "Cassette | None" = None,
         mode: RunMode = "embedded",
     ) -> None:
-        """`redact` masks secrets in what tells of failures; a `Redactor`, as by default, also learns new tokens.
+        """`redact` masks secrets in reports of failures; a `Redactor`, as by default, also learns new tokens.
 
         `secrets` keeps what signing in brings (by default files of the user), `show` opens authorization pages, which
         happens unasked only with `is_interactive` or where a server's settings say so. `dependencies` is what hooks and
@@ -366,7 +366,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
         return [one for one in found if not query or holds(one.texts())]
 
     def resolve_again(self, session: str = "") -> None:
-        """Ask the resolver anew what tools there are for this session (its id), or for all; clients are told."""
+        """Ask the resolver anew what tools there are for this session (its id), or for all; clients are notified."""
         self.backends.extra.forget(session)
         self.server.extra_tools_changed(session)
 

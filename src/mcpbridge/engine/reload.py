@@ -1,4 +1,4 @@
-"""Go on with other settings while calls run: after a change of the file, the registry, or the program's tools.
+"""Continue with other settings while calls run: after a change of the file, the registry, or the program's tools.
 
 A new `Generation` is built and started beside the old one; then they are switched in one step that waits for nothing.
 Running calls end as they began, and what only the old generation holds ends with the last of them.
@@ -26,7 +26,7 @@ class Reloading(EngineState):
     """The part of an `Engine` that takes other settings."""
 
     async def reload(self, settings: Settings) -> Reloaded:
-        """Go on with these settings: what they change is changed, and nothing else is disturbed.
+        """Continue with these settings: what they change is changed, and nothing else is disturbed.
 
         Calls under way end as they began, at the server that has them; those that come after this get the new. It
         returns once servers that came are being started and those that went are being stopped. Reloads wait for one

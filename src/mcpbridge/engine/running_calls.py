@@ -14,7 +14,7 @@ from mcpbridge.storage.settings import Grade
 
 
 class RunningCalls(EngineState):
-    """The part of an `Engine` that tells of calls under way."""
+    """The part of an `Engine` that reports calls under way."""
 
     @property
     def recording(self) -> Grade:
@@ -33,7 +33,7 @@ class RunningCalls(EngineState):
         return [found[uid] for uid in sorted(found)]
 
     def cancel_call(self, uid: str, who: str = "") -> bool:
-        """Cancel a call under way: its client gets an error that says so, and its server is told.
+        """Cancel a call under way: its client gets an error that says so, and its server is notified.
 
         `who`: by whom, for the call log. False: it is over, or is part of another call, which can be cancelled.
         """

@@ -89,7 +89,7 @@ class EngineState:
     _program: Program
     """The program as a client of the bridge."""
     _background: OwnedTasks
-    """What goes on by itself, and ends with the bridge."""
+    """What runs by itself, and ends with the bridge."""
     _sandboxes: Sandboxes
     _transports: TransportMaker
 

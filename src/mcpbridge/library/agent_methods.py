@@ -50,7 +50,7 @@ class AgentMethods(ToolMethods):
 
         `tools`: a text finds those that fit it; a sequence names them, by id, name or glob on ids, or gives tools of
         the program: one that the bridge has not is this run's alone, or without `run` added to the bridge. `strict`:
-        where the API can hold its model to the schemas, it is told to; what cannot be strict is sent as it is, and
+        where the API can hold its model to the schemas, it is asked to; what cannot be strict is sent as it is, and
         `Offered.not_strict` says why. The rest is as for `list_tools`.
 
         Raises:
@@ -95,7 +95,7 @@ class AgentMethods(ToolMethods):
         """The calls that a model's response wants made: an object of an official package, or as JSON values.
 
         `offered`: what `tools_for` gave; without it each name is looked for among all tools. Arguments that cannot be
-        read are told in `ToolCall.problem`, and answered with that.
+        read are reported in `ToolCall.problem`, and answered with that.
 
         Raises:
             FormatError: it is of no format that is known.
@@ -206,7 +206,7 @@ class AgentMethods(ToolMethods):
     ) -> "Run":
         """Let a model work with the tools until it is done: `outcome = await bridge.run(model, messages)`.
 
-        Iterated (`async for event in bridge.run(…)`), it tells of what happens meanwhile: text and arguments as they
+        Iterated (`async for event in bridge.run(…)`), it reports what happens meanwhile: text and arguments as they
         are written, calls, progress, results.
 
         Args:
@@ -215,10 +215,10 @@ class AgentMethods(ToolMethods):
             tools: what it is offered, as for `tools_for`; tools of the program that the bridge has not are this run's
                 alone. A function of the turn before computes all that for each round.
             max_rounds: how often the model is asked at most; left out, 10 times.
-            stop_when: says of each turn whether to stop after it, though the model would go on.
+            stop_when: says of each turn whether to stop after it, though the model would continue.
             prepare: called before each round; may give another history, or other tools for this round.
             resolver: computes further tools for this run alone, once, in place of the bridge's own resolver.
-            run: names the run; the same name goes on with one that was paused, in this process or another.
+            run: names the run; the same name continues one that was paused, in this process or another.
             user: as whom calls are made; `tenant` and `metadata` go along in their context.
             tenant: see `user`.
             metadata: see `user`.
@@ -284,7 +284,7 @@ class AgentMethods(ToolMethods):
     async def set_context(self, run: str, value: Any, tool: str = "", *, user: str = "", tenant: str = "") -> None:
         """Set what a tool keeps of a run, or without `tool` what all tools share; calls under way see it at once.
 
-        Set before the first call of the run, it stands in the place of what an initialiser would make.
+        Set before the first call of the run, it takes the place of what an initialiser would make.
 
         Raises:
             ConfigError: the run has no name. UnknownName: there is no such tool.
@@ -312,7 +312,7 @@ class AgentMethods(ToolMethods):
         return await self._paused.list(user, run=run)
 
     async def resume(self, id: str, answer: Any, *, user: str = "") -> CallResult[Any]:  # noqa: A002 - what it is
-        """Answer a paused call; returns what came of it, which a run that goes on finds by itself.
+        """Answer a paused call; returns what came of it, which a run that continues finds by itself.
 
         Of several who answer one call, one is heard. Cancelling this leaves the call paused.
 

@@ -58,7 +58,7 @@ class Bridge(AgentMethods):
             init_shared: makes the first such value of a run, once; sync or async.
             on_elicitation: answers what servers ask people during the program's calls; see `Answerer`. None: nobody.
             on_sampling: answers what servers ask a model then.
-            project: the directory that servers are told to work in.
+            project: the directory that servers are asked to work in.
             cassette: a file in which the traffic with servers is recorded, or out of which it is replayed where it is
                 there; a `Cassette` says more.
             remember: what servers offer is kept for the next start, so that they need not run to be listed.

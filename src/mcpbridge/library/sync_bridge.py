@@ -141,7 +141,7 @@ class SyncBridge(SyncMethods):
     ) -> "SyncRun":
         """Let a model work with the tools until it is done: `outcome = bridge.run(model, messages).outcome`.
 
-        Iterated (`for event in bridge.run(…)`), it tells of what happens meanwhile. The model and all functions given
+        Iterated (`for event in bridge.run(…)`), it reports what happens meanwhile. The model and all functions given
         here are called in the bridge's thread.
         """
         from mcpbridge.library.client.sync_loop import SyncRun

@@ -122,11 +122,11 @@ class SyncMethods:
         return self._thread.wait(self._thread.held.replace_tool(tool))
 
     def remove_tool(self, name: str) -> None:
-        """Take a tool of the program out; clients are told. Calls under way end as they began."""
+        """Take a tool of the program out; clients are notified. Calls under way end as they began."""
         return self._thread.wait(self._thread.held.remove_tool(name))
 
     def add_server(self, name: str, table: Mapping[str, Any], *, keep: "Keep" = False) -> "Reloaded":
-        """Connect to one more server: `table` is what stands below `[servers.NAME]` in the configuration."""
+        """Connect to one more server: `table` is what is below `[servers.NAME]` in the configuration."""
         return self._thread.wait(self._thread.held.add_server(name, table, keep=keep))
 
     def replace_server(self, name: str, table: Mapping[str, Any], *, keep: "Keep" = False) -> "Reloaded":
@@ -206,7 +206,7 @@ class SyncMethods:
         return self._thread.wait(self._thread.held.paused_calls(run=run, user=user))
 
     def resume(self, id: str, answer: Any, *, user: str = "") -> CallResult[Any]:
-        """Answer a paused call; returns what came of it, which a run that goes on finds by itself."""
+        """Answer a paused call; returns what came of it, which a run that continues finds by itself."""
         return self._thread.wait(self._thread.held.resume(id, answer, user=user))
 
     def cancel_paused(self, id: str, reason: str = "", *, user: str = "") -> CallResult[Any]:
@@ -249,11 +249,11 @@ class SyncMethods:
         return self._thread.do(self._thread.held.status)
 
     def reload(self, settings: Settings) -> Reloaded:
-        """Go on with these settings: what they change is changed, and nothing else is disturbed."""
+        """Continue with these settings: what they change is changed, and nothing else is disturbed."""
         return self._thread.wait(self._thread.held.reload(settings))
 
     def resolve_again(self, session: str = "") -> None:
-        """Ask the resolver anew what tools there are for this session (its id), or for all; clients are told."""
+        """Ask the resolver anew what tools there are for this session (its id), or for all; clients are notified."""
         return self._thread.do(lambda: self._thread.held.resolve_again(session))
 
     def clear_cache(self, *, server: str = "", tool: str = "") -> int:

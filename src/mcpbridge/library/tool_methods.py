@@ -258,7 +258,7 @@ class ToolMethods(Engine):
         self._tools[name] = tool
 
     async def remove_tool(self, name: str) -> None:
-        """Take a tool of the program out; clients are told. Calls under way end as they began.
+        """Take a tool of the program out; clients are notified. Calls under way end as they began.
 
         Raises:
             UnknownName: the program has none of this name.
@@ -275,7 +275,7 @@ class ToolMethods(Engine):
         return {}
 
     async def add_server(self, name: str, table: Mapping[str, Any], *, keep: "Keep" = False) -> "Reloaded":
-        """Connect to one more server: `table` is what stands below `[servers.NAME]` in the configuration.
+        """Connect to one more server: `table` is what is below `[servers.NAME]` in the configuration.
 
         `keep`: as long as the bridge, in its store (True), or written into the configuration (`"file"`).
 

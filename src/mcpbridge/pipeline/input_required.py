@@ -74,7 +74,7 @@ async def drive(call: Call, result: Body, send: Callable[[Call], Awaitable[Body]
     """Ask, send again, until there is a final result.
 
     Raises:
-        QuestionRefused: the client does not answer; the protocol knows no way to tell the upstream.
+        QuestionRefused: the client does not answer; the protocol knows no way to report that to the upstream.
         UpstreamGarbled: it asks for the impossible, for what was not declared to it, or without end.
     """
     call.begun = "questions"

@@ -44,7 +44,7 @@ class CachedResult(Struct, eq=False):
     since: float
     until: float
     whole: bytes = b""
-    """As it came, if that cannot be told from `data`."""
+    """As it came, if that cannot be seen in `data`."""
 
     @classmethod
     def of(cls, server: str, tool: str, data: bytes, since: float, until: float) -> "CachedResult":
@@ -202,7 +202,7 @@ class SharedRun(Job):
         self._updates: list[Update] = []
 
     def update(self, method: str, params: Raw) -> None:
-        """Tell all who wait of the progress."""
+        """Send the progress to all who wait."""
         for update in tuple(self._updates):
             update(method, params)
 

@@ -26,7 +26,7 @@ class Trigger(Struct, frozen=True):
     """
 
     arguments: tuple[bytes, ...] = ()
-    """One of these stands somewhere in the bytes of the arguments."""
+    """One of these is somewhere in the bytes of the arguments."""
     meta: str = ""
     """A member of `_meta`."""
     while_any: Collection[object] | None = None

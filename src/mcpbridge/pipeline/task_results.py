@@ -13,5 +13,5 @@ def is_task(result: Body) -> bool:
 
 
 def created_task(result: Body) -> Body | None:
-    """The task that a legacy result tells of (`CreateTaskResult`); None when it is an ordinary result."""
+    """The task that a legacy result announces (`CreateTaskResult`); None when it is an ordinary result."""
     return result.inner("task") if _TASK in bytes(result.data) and "content" not in result else None

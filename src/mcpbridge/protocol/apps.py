@@ -1,7 +1,7 @@
 """MCP Apps in the `_meta` of tools and results: which `ui://` resources it names, and for whom the tool is; pure.
 
 MCP Apps 2026-01-26, Resource Discovery: hosts know apps by the scheme, read the resource, and show it. Everything else
-that stands there (`csp`, `domain`, `permissions`, …) is between server and host.
+that is there (`csp`, `domain`, `permissions`, …) is between server and host.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from msgspec import Raw
 from mcpbridge.protocol.jsonrpc import decode_fields, encode, encode_fields
 
 _NESTED, _FLAT = "resourceUri", "ui/resourceUri"
-"""Where the URI stands: in the member `ui` of `_meta`, or (deprecated) in `_meta` itself."""
+"""Where the URI is: in the member `ui` of `_meta`, or (deprecated) in `_meta` itself."""
 
 
 def app_uris(meta: object) -> tuple[str, ...]:

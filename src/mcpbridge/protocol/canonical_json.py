@@ -1,7 +1,7 @@
 """One canonical spelling for JSON that means the same: what makes the arguments of two calls equal. Pure.
 
 `canonical` sorts members, drops blanks and spells strings in one way. Numbers stay as they came: `1` and `1.0` are
-different, since a server may tell them apart. An approval or a kept result is bound to this spelling, so two
+different, since a server may distinguish them. An approval or a kept result is bound to this spelling, so two
 arguments that might reach a server as different must never be equal here.
 """
 

@@ -22,7 +22,7 @@ Extensions = Mapping[str, Mapping[str, Any]]
 """Identifier to settings."""
 
 _OWN: Extensions = {UI: {"mimeTypes": [APP_MIME_TYPE]}}
-"""What every server is told of, whoever the client is: a session of the handshake era is declared once, before anybody
+"""Declared to every server, whoever the client is: a session of the handshake era is declared once, before anybody
 calls, and a server that offers an app offers text beside it for hosts without apps."""
 
 _PURE_DATA = frozenset({UI})
@@ -43,7 +43,8 @@ def declared_to_servers(
 ) -> dict[str, Mapping[str, Any]]:
     """What to declare to a server: the bridge's own, and what the client behind the call declared and may use.
 
-    `client` is empty where the server is told once for all clients. `allowed`: identifiers from the configuration.
+    `client` is empty where one declaration to the server is for all clients. `allowed`: identifiers from the
+    configuration.
     `tasks`: whoever sends this follows a task itself, or hands it to the client (the modern era alone has them so).
     """
     relayed = {name: settings for name, settings in client.items() if name in _PURE_DATA or name in allowed}

@@ -33,7 +33,7 @@ class Frame(msgspec.Struct, gc=False):
     result: Raw = Raw()
     error: Raw = Raw()
     jsonrpc: Raw = Raw()
-    """Only whether it is there: it tells an answer without a result from a line that a logger wrote as JSON."""
+    """Only whether it is there: it distinguishes an answer without a result from a line that a logger wrote as JSON."""
 
 
 Fields = dict[str, Raw]
@@ -46,7 +46,7 @@ class LargeFrame(Frame, gc=False):
     members: Fields = msgspec.field(default_factory=dict[str, Raw])
     """Those of its result, in order, unparsed; none if that is no object."""
     words: frozenset[bytes] = frozenset()
-    """Which of `WORDS`, `ESCAPED` and `NOT_ASCII` stand in it."""
+    """Which of `WORDS`, `ESCAPED` and `NOT_ASCII` are in it."""
 
 
 _frame_decoder = msgspec.json.Decoder(Frame)

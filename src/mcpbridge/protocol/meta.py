@@ -134,7 +134,7 @@ def complete_for_modern(
 
 
 _BLANK = re.compile(rb"\{\s*\}")
-"""An empty object, however much stands within its braces."""
+"""An empty object, however much space is within its braces."""
 
 
 def strip_for_legacy(result: Body) -> None:

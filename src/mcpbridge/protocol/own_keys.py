@@ -1,9 +1,9 @@
 """Takes out of what a server sends what only the bridge says: keys of `_meta` that begin with `mcpbridge/`. Pure.
 
 Clients and programs act on these keys: a result that was shortened, a call that waits for approval, an error of the
-bridge. `_meta` stands in results, content, definitions, params and in what they hold (MCP, Base Protocol, `_meta`); in
+bridge. `_meta` is in results, content, definitions, params and in what they hold (MCP, Base Protocol, `_meta`); in
 the `data` of an error the same keys count. Data of tools is no place for it and stays as it is: schemas, arguments and
-structured content. `Peer` asks this for every message in which the prefix stands; names were spelled plainly before.
+structured content. `Peer` asks this for every message that contains the prefix; names were spelled plainly before.
 """
 
 import re
@@ -16,7 +16,7 @@ from mcpbridge.protocol.jsonrpc import Frame, encode
 from mcpbridge.protocol.meta import OWN
 
 MARK = b'"' + OWN.encode()
-"""Stands in every message that has such a key."""
+"""Is in every message that has such a key."""
 
 holds_mark = re.compile(re.escape(MARK)).search
 """The search for large messages: it does not copy them."""

@@ -80,7 +80,7 @@ class Peer:
         on_request: Callable[[Frame, bytes], bool] = lambda frame, via: False,
         on_withdrawn: Callable[[bytes], None] = lambda id_: None,
     ) -> None:
-        """Whom to tell of what.
+        """Whom to notify of what.
 
         `on_request` gets the other side's own requests besides `ping`, and the id of our request on whose stream
         each came, if known. It returns whether it will `reply`; else the answer is "method not found".
@@ -134,7 +134,7 @@ class Peer:
 
         `id_` is made by `next_id` when the params had to name it (a progress token); else one is minted.
         `context` is whatever the caller wants to find again by `context_of`, or to `hold`.
-        When this task is cancelled, or time is up, the other side is told to cancel.
+        When this task is cancelled, or time is up, the other side is asked to cancel.
 
         Raises:
             UpstreamAnswered: it answered with an error.
@@ -194,7 +194,7 @@ class Peer:
         return b"%d" % self._last_id
 
     def notify(self, method: str, params: bytes = b"") -> None:
-        """Send a notification. Dropped when the channel has ended: there is nobody to tell."""
+        """Send a notification. Dropped when the channel has ended: there is nobody to notify."""
         self._send(Outgoing(encode_notification(method, params), method))
 
     def send_unanswered(self, method: str, params: bytes | Raw, *, name: str = "") -> None:
@@ -255,7 +255,7 @@ class Peer:
             log.warning("message could not be handled", upstream=self._name, method=frame.method[:100], exc_info=True)
 
     def spoiled(self, ids: list[bytes], reason: str, via: bytes) -> None:
-        """Fail the call whose answer this was, as far as that can be told."""
+        """Fail the call whose answer this was, as far as that is known."""
         self.last_heard = self._loop.time()
         self.has_unasked = True
         id_ = next((id_ for id_ in ids if self._key(id_) in self._pending), via if via in self._pending else b"")

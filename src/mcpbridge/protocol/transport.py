@@ -78,7 +78,7 @@ class Channel(Protocol):
         ...
 
     def withdraw(self, id_: bytes) -> bool:
-        """Stop waiting for the answer to `id_`. True when that by itself tells the peer to cancel (modern HTTP)."""
+        """Stop waiting for the answer to `id_`. True when that by itself asks the peer to cancel (modern HTTP)."""
         ...
 
     def negotiated(self, version: str) -> None:

@@ -227,7 +227,7 @@ def with_blocks(
 
     `texts` None: its own stay. `structured`: in place of `structuredContent`; None: that stays. Where that repeats the
     blocks it repeats the new ones, whatever `structured` is. `keeps_structure`: it stays in any case, for an app.
-    `facts`: what programs are told in `_meta`.
+    `facts`: what programs get in `_meta`.
     """
     result = Body(data)
     parts: list[bytes] = []

@@ -28,7 +28,7 @@ class Document(Struct, frozen=True):
     """JSON, NDJSON (a list) and repr: the value, numbers being int or Decimal; CSV and tables: a list of objects whose
     values are strings, ints or Decimals; other kinds: None."""
     around: tuple[str, str] = ("", "")
-    """What stands before and after the value in the text, such as a heading: `Found 33 results:`. JSON, repr and
+    """What is before and after the value in the text, such as a heading: `Found 33 results:`. JSON, repr and
     tables only. If both are empty, the text is the value and nothing else."""
 
     @property

@@ -73,7 +73,7 @@ def pointed_at(value: Any, pointer: str) -> Any:
     """What a pointer finds: the empty one the whole value, `/items/0/body` a member of a member.
 
     `-1` counts from the end of a list, which the RFC leaves undefined. Percent-encoding is undone where the pointer as
-    it is finds nothing, since it stands in the fragment of a URI (section 6).
+    it is finds nothing, since it is in the fragment of a URI (section 6).
 
     Raises:
         NotThere: nothing is there.

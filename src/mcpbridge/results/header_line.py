@@ -32,7 +32,7 @@ _COMPATIBLE = [
     *((0x02B0, 0x0300), (0x1D2C, 0x1DC0), (0x2070, 0x20A0), (0x2100, 0x2190), (0x24B6, 0x24EA)),
     *((0xA7F2, 0xA7F5), (0xFF21, 0xFF5B), (0x1D400, 0x1D7CC), (0x1F110, 0x1F150)),
 ]
-"""Where the characters stand that NFKC makes a Latin letter of: to ask all of Unicode takes a second."""
+"""Where the characters are that NFKC makes a Latin letter of: to ask all of Unicode takes a second."""
 _CONTROLS = r"[\x00-\x07\x0e-\x1b]"
 """Those that JSON cannot say in two characters."""
 _UNSEEN = [
@@ -88,7 +88,7 @@ def _unseen() -> str:
 
 
 def in_text(chars: Iterable[str]) -> str:
-    """The pattern of one of these characters, as it stands in a text."""
+    """The pattern of one of these characters, as it is in a text."""
     return f"[{ranges(chars)}]"
 
 
@@ -117,7 +117,7 @@ _MARK = "[mcpbridge "
 _BLANK, _END = r"\s", r"\Z"
 """A text may be continued by the next block."""
 _CLOSING = str.maketrans("[]［］﹇﹈", "()()()")
-"""A headline stands inside of brackets."""
+"""A headline is inside of brackets."""
 
 _DONE: dict[Form, str] = {
     "as sent": "complete",

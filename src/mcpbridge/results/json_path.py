@@ -196,7 +196,7 @@ def _wrong(text: str, at: int, what: str = "not understood") -> QueryRefused:
 
 
 class Place:
-    """A value, and where it stands: as `key` in the value of `parent`. The root's key is the handle of its document."""
+    """A value, and where it is: as `key` in the value of `parent`. The root's key is the handle of its document."""
 
     __slots__ = ("key", "parent", "value")
 

@@ -39,7 +39,7 @@ _ALONE = frozenset((0x01, *range(0xD0, 0xD9)))
 
 
 def image_pixels(head: bytes) -> Pixels | None:
-    """Width and height of the image that begins so; None when that cannot be told."""
+    """Width and height of the image that begins so; None if that is not known."""
     try:
         pixels = _pixels(head)
     except (struct.error, IndexError):
@@ -148,7 +148,7 @@ class Media(Struct, frozen=True):
     chars: int
     """Characters of the base64, as sent."""
     pixels: Pixels | None = None
-    """Of an image, as far as it can be told."""
+    """Of an image, as far as it is known."""
     uri: str = ""
     """Of an embedded resource: what the server calls it."""
     annotations: Mapping[str, Any] | None = None

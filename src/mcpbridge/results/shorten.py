@@ -1,7 +1,7 @@
 """All the work on one large result: what is shown of it, and what is recorded of it. Pure.
 
 A document is shown whole in a lossless form if that fits, else as the strategy says: a preview, its beginning
-(`truncate.py`) or a summary (`summary.py`). Of a failure the message is kept wherever it stands, then as much of the
+(`truncate.py`) or a summary (`summary.py`). Of a failure the message is kept wherever it is, then as much of the
 rest as there is room for: it may be the first line, the last one of a trace, in the middle of a log, or a member of an
 object.
 
@@ -152,7 +152,7 @@ class FittedText(Struct, frozen=True):
 
     form: Form
     body: str
-    """What stands below the line that announces it."""
+    """What is below the line that announces it."""
 
 
 def fit(document: Document, how: ResultOptions, room: Callable[[Form], int]) -> FittedText:
@@ -215,7 +215,7 @@ def result_facts(data: bytes, tokenizer: Tokenizer) -> ResultFacts:
 
 @uncollected()
 def shorten(data: bytes, how: ResultOptions, header: HeaderLine, tokenizer: Tokenizer) -> Shortened:
-    """What is shown of a result in its budget. A summary is not made here: its stand-in is."""
+    """What is shown of a result in its budget. A summary is not made here: its replacement is."""
     contents = contents_of(Body(data))
     document = contents.document()
     note = _facts_of(contents, document, tokenizer)

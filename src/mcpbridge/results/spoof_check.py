@@ -1,7 +1,7 @@
 """The last look at every finished result: nothing in it looks like the bridge's own header line but that line itself.
 
 Which spellings count is decided in `header_line.py`. The check works on the JSON as it is spelled, not on its values:
-so it meets every string, whatever its name and wherever it stands (also a member whose name stands twice, of which a
+so it meets every string, whatever its name and wherever it is (also a member whose name occurs twice, of which a
 client may take the one and we the other), and all that need not change keeps its bytes. Only brackets are replaced, so
 the JSON stays what it was. Linear in the size of the result, whatever is in it. Pure.
 """
@@ -27,7 +27,7 @@ from mcpbridge.results.header_line import (
 
 _TOP = 0x10000
 _SHORT = {"\t": r"\\t", "\n": r"\\n", "\r": r"\\r", "\f": r"\\f", "/": r"\\/"}
-"""What JSON has a shorter escape for, of what can stand around the mark."""
+"""What JSON has a shorter escape for, of what can be around the mark."""
 _BLANK, _END = r"\s|\\[tnrf]", '"'
 _PLAIN = re.compile(rf"\[({plain_mark(_BLANK, _END)})")
 _PART = 64 * 1024

@@ -24,10 +24,10 @@ from mcpbridge.storage.store import MAX_DAYS, DailyCounts, Store, add
 log = get_logger("mcpbridge.results")
 
 OTHER = "other"
-"""Stands for the clients, or tools, beyond those that are told apart in one day."""
+"""Stands for the clients, or tools, beyond those that are counted separately in one day."""
 
 By = Literal["day", "server", "tool", "client"]
-"""What accounts are told apart by."""
+"""What accounts are grouped by."""
 
 _LEDGER = "results"
 _FLUSH = 30.0
@@ -37,7 +37,7 @@ _WRITING = 2.0
 _AT_ONCE = 500
 """Rows that are written in one go: others want to write too."""
 _MOST_CLIENTS, _MOST_TOOLS = 1000, 10_000
-"""Names told apart in one day by one process: clients name themselves, and servers their tools."""
+"""Names counted separately in one day by one process: clients name themselves, and servers their tools."""
 _MOST_LINES = 50_000
 _LONGEST_NAME = 200
 """Characters."""
@@ -152,10 +152,10 @@ class TokenLedger:
     async def report(
         self, *, days: int = 7, by: Sequence[By] = ("tool",), servers: Collection[str] | None = None
     ) -> list[Account]:
-        """The sums of the last `days` days, today included, told apart by the parts `by`; of all processes.
+        """The sums of the last `days` days, today included, grouped by the parts `by`; of all processes.
 
         `servers`: of these alone; the store may be shared by configurations that have others.
-        What saved most comes first; where days are told apart, the oldest day.
+        What saved most comes first; where days are separate, the oldest day.
         """
         first = datetime.fromtimestamp(self._clock(), UTC) - timedelta(days=min(max(1, days), MAX_DAYS) - 1)
         since = first.date().isoformat()

@@ -197,7 +197,7 @@ def _measure(value: Any, most: int) -> int:
 
 
 NOTES = 8
-"""Cuts that are told one by one."""
+"""Cuts that are listed one by one."""
 
 
 def truncate(document: Document, room: int) -> str:

@@ -58,7 +58,7 @@ class Job(Struct, frozen=True):
     """Where it works, which must be in what it may read; empty: a private work folder that is removed afterwards."""
     stdin: bytes = b""
     files: Mapping[str, bytes] = {}
-    """Files by plain name that stand in the work folder at the beginning."""
+    """Files by plain name that are in the work folder at the beginning."""
     limits: Limits = DEFAULT_LIMITS
     access: Access = NO_ACCESS
 
@@ -99,7 +99,7 @@ class Runner(Protocol):
 
 
 MOST = 1000
-"""Files that are told, and directories that are looked into."""
+"""Files that are reported, and directories that are searched."""
 
 
 def files_left(folder: str) -> dict[str, int]:

@@ -23,7 +23,7 @@ _LEVEL = 1
 _CHUNK = 1024**2
 """Bytes that are compressed in one go: the output grows with what comes of it, and the input is not copied."""
 _SAMPLE = 256 * 1024
-"""Bytes after which it shows whether to go on."""
+"""Bytes after which it shows whether to continue."""
 _GAIN = 0.95
 """What is not smaller than this part of itself stays as it is: a picture, say."""
 _LARGEST_RATIO = 1100

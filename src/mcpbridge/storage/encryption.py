@@ -37,7 +37,7 @@ class Seal:
 
     salt: bytes
     id: int
-    """Tells keys apart: a number from 1 to 2^32, kept beside what is sealed. `NOT_SEALED` stands for what is not."""
+    """Distinguishes keys: a number from 1 to 2^32, kept beside what is sealed. `NOT_SEALED` stands for what is not."""
     _cipher: Any = field(repr=False)
 
     def close(self, data: bytes, *name: str) -> bytes:

@@ -51,9 +51,9 @@ class Store(Protocol):
     ) -> str:
         """Keep a value for so many seconds; returns its handle.
 
-        A given handle replaces what it named before for this principal. `label`: a few kilobytes that `entries` tells.
-        The store is bounded: beyond that those values go that were not used for longest, which is the oldest where
-        nothing is ever used; first of the kind that takes the most room.
+        A given handle replaces what it named before for this principal. `label`: a few kilobytes that `entries`
+        returns. The store is bounded: beyond that those values go that were not used for longest, which is the oldest
+        where nothing is ever used; first of the kind that takes the most room.
 
         Raises:
             ValueTooLarge: it is larger than all that may be kept.
@@ -117,8 +117,8 @@ class Store(Protocol):
     async def count(self, ledger: str, rows: Mapping[tuple[str, ...], Sequence[int]]) -> None:
         """Add numbers to those that are kept under the same keys; several processes add up.
 
-        `ledger` tells apart what is counted. Keys begin with the day, `YYYY-MM-DD`. They are kept for 400 days, and of
-        all ledgers at most 100,000 keys; beyond that the oldest days go.
+        `ledger` distinguishes what is counted. Keys begin with the day, `YYYY-MM-DD`. They are kept for 400 days, and
+        of all ledgers at most 100,000 keys; beyond that the oldest days go.
 
         Raises:
             StoreFailed: they cannot be kept now, and none was added. Not from the bridge's own store.

@@ -63,7 +63,7 @@ class BackendContext(Struct, frozen=True):
 class Backend(Protocol):
     """One source of tools.
 
-    One that has `asks` (see `Asks`) tells there of single calls whether a person must agree to them.
+    One that has `asks` (see `Asks`) says there for each call whether a person must agree to it.
     """
 
     @property

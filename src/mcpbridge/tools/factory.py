@@ -1,4 +1,4 @@
-"""The kinds of `[tools.NAME]`: the key that tells each, its settings and its backend. Unused kinds are not imported."""
+"""The kinds of `[tools.NAME]`: the key that selects each, its settings, its backend. Only used kinds are imported."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -26,10 +26,10 @@ _KINDS = {
     "command": _Kind("command", "command.settings:CommandSettings", "command.backend:CommandBackend"),
     "agent": _Kind("agent", "agent.settings:AgentSettings", "agent.local_agent:LocalAgent"),
 }
-"""The key that tells a kind, and the kind. An agent with an address has another backend, see `make`."""
+"""The key that selects a kind, and the kind. An agent with an address has another backend, see `make`."""
 
 KEYS = {key: kind.name for key, kind in _KINDS.items()}
-"""The key that tells a kind, and the name of the kind."""
+"""The key that selects a kind, and the name of the kind."""
 
 _REMOTE_AGENT = "agent.a2a_agent:RemoteAgent"
 

@@ -132,7 +132,7 @@ def _value_at(match: re.Match[str], value: object) -> Any:
 
 
 class PackTool(Struct, frozen=True, kw_only=True):
-    """One tool of a pack. What is left out is told by the function: its signature, its docstring."""
+    """One tool of a pack. What is left out comes from the function: its signature, its docstring."""
 
     function: Callable[..., Any]
     name: str = ""
@@ -246,7 +246,7 @@ GROUP = "mcpbridge.packs"
 
 
 class PackBackend(PythonBackend[Members]):
-    """The tools of one pack. Meets `Backend`; `call.target` tells which tool."""
+    """The tools of one pack. Meets `Backend`; `call.target` names the tool."""
 
     kind: Literal["pack"] = "pack"
 

@@ -216,7 +216,7 @@ class Discovery:
 
 
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
-"""A string as it stands in JSON; nothing else in valid JSON has quotes."""
+"""A string as it is in JSON; nothing else in valid JSON has quotes."""
 
 
 def masked(value: object, redact: Callable[[str], str]) -> bytes:

@@ -1,6 +1,6 @@
 """The `tools.<name>` sections of the configuration: what all kinds of backends have in common.
 
-The name of a pack stands here too, since `packs.py` loads more.
+The name of a pack is here too, since `packs.py` loads more.
 """
 
 from typing import Any

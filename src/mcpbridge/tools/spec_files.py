@@ -58,7 +58,7 @@ _STEMS = ("id", "name", "description", "execution_mode", "custom_config", "custo
 
 
 class Place:
-    """Where something stands in a spec file."""
+    """Where something is in a spec file."""
 
     def __init__(self, file: str, key: str) -> None:
         self.file, self.key = file, key
@@ -101,7 +101,7 @@ class Item:
         self.keys[name] = place.key
 
     def warn(self, place: Place, unused: Sequence[str], known: Collection[str]) -> None:
-        """Tell people of keys that mean nothing here."""
+        """Warn people of keys that mean nothing here."""
         if unused:
             close = {name: nearest(name, known, limit=1) for name in unused}
             told = [f"`{name}`" + (f" (did you mean `{near[0]}`?)" if near else "") for name, near in close.items()]
@@ -274,9 +274,9 @@ class SpecTool(Struct, frozen=True):
     table: Mapping[str, object]
     file: str
     key: str
-    """Where it stands: `tools[3]`."""
+    """Where it is: `tools[3]`."""
     keys: Mapping[str, str]
-    """By the key of the table: where that stands, such as `tools[3].tool_calling_config.endpoint`."""
+    """By the key of the table: where that is, such as `tools[3].tool_calling_config.endpoint`."""
     warnings: tuple[str, ...] = ()
     """What is not used of it; for people."""
 

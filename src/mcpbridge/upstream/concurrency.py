@@ -175,7 +175,7 @@ class ConcurrencyLimiter:
 
     @contextmanager
     def rest(self, call: Call) -> Generator[None]:
-        """Lend out the slot of a call that waits for a person. It goes on at once, even if all slots are taken then.
+        """Lend out the slot of a call that waits for a person. It continues at once, even if all slots are taken then.
 
         It is one slot, however many questions of the call wait.
         """

@@ -1,7 +1,7 @@
 """What servers offered last, on disk: they are listed before they run.
 
 One file a server, named after the fingerprint of how it is started, so that another command or environment is another
-server. The fingerprint is keyed with random bytes that are kept beside the files: neither names nor contents tell
+server. The fingerprint is keyed with random bytes that are kept beside the files: neither names nor contents show
 anything of a secret. Files are written whole and renamed; one that cannot be read is as good as none. When a server
 was seen last is the time of its file, so that seeing it again unchanged writes nothing but that.
 """

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 PROJECT_ROOT = "PROJECT_ROOT"
 """The name of the variable that stands for the directory of the client's project."""
 PROJECT_FIELDS = frozenset({"command", "args", "env", "cwd", "url", "headers"})
-"""Where of a server it may stand."""
+"""Where in a server's table it may be."""
 WAITS_FOR_PROJECT = (
     "it works in a project, and no client has named one yet (of what clients over HTTP tell, that counts which "
     "`http.projects` allows)"
@@ -34,13 +34,13 @@ class ProjectText(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     key: tuple[str, ...]
-    """Where it stands in the server's table: `("args", "1")`, `("env", "ROOT")`, `("cwd",)`."""
+    """Where it is in the server's table: `("args", "1")`, `("env", "ROOT")`, `("cwd",)`."""
 
     parts: tuple[str, ...]
     """The text before, between and behind the references: one more than there are of them."""
 
     defaults: tuple[str | None, ...]
-    """What stands in for each reference where there is no project (`${PROJECT_ROOT:-default}`); None: nothing does."""
+    """What replaces each reference where there is no project (`${PROJECT_ROOT:-default}`); None: nothing does."""
 
     def in_directory(self, directory: str) -> str:
         """The text for a project with this directory; empty: for none. Only where all references have defaults."""
@@ -70,12 +70,12 @@ def directory_of(project: str) -> str:
 
 
 def elsewhere(project: str) -> str:
-    """A project as one of another machine: it is told apart from others, and names no directory of this one."""
+    """A project as one of another machine: it is distinguished from others, and names no directory of this one."""
     return f"{_ELSEWHERE}{project}" if project else ""
 
 
 def uri_of_elsewhere(project: str) -> str:
-    """The URI that was told of a project which counts as one of another machine; empty: it does not."""
+    """The URI of a project which counts as one of another machine; empty: it does not."""
     return project.removeprefix(_ELSEWHERE) if project.startswith(_ELSEWHERE) else ""
 
 
@@ -96,7 +96,7 @@ def within(project: str, allowed: Iterable[str]) -> str:
 
 
 def place_of(project: str) -> str:
-    """What tells projects apart: `file:///a/` and `file:///a` are one."""
+    """What distinguishes projects: `file:///a/` and `file:///a` are one."""
     return directory_of(project) or project
 
 

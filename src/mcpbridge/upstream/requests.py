@@ -95,7 +95,7 @@ class UpstreamRequests:
         self._turn_timeout = timeouts.idle if self._is_apart else self._queue_timeout
 
     async def request(self, call: Call) -> Body:
-        """Pass a call on and wait for its result. Cancelling it tells the server, which may have acted already.
+        """Pass a call on and wait for its result. Cancelling it notifies the server, which may have acted already.
 
         Raises:
             UpstreamError, Overloaded: by what went wrong; the classes say whether the server may have acted.
@@ -205,7 +205,7 @@ class UpstreamRequests:
         return self.breaker.state(self._loop.time())
 
     def is_held_from(self, client: Elicitor) -> bool:
-        """Calls of another client run on this session, whose questions could not be told from this client's."""
+        """Another client has calls on this session, whose questions could be confused with those of this client."""
         owner = client.owner
         is_used = self._lock.blocks(owner) or bool(self._tasks and self._tasks.blocks(owner))
         return self._declared.takes_turns and (is_used or self._attribution.is_strange_to(client))

@@ -14,12 +14,12 @@ from mcpbridge.core.model import Call
 from mcpbridge.protocol.jsonrpc import encode
 
 FIRST_SECONDS = 1.0
-"""Seconds of waiting before the client is told; most starts need less."""
+"""Seconds of waiting before the client is notified; most starts need less."""
 EVERY_SECONDS = 1.0
 
 
 class StartProgress:
-    """Tells the client of one call meanwhile: `with StartProgress(...):` around the wait."""
+    """Notifies the client of one call meanwhile: `with StartProgress(...):` around the wait."""
 
     def __init__(self, server: str, call: Call, seconds: float) -> None:
         """`seconds`: how long the call may wait."""

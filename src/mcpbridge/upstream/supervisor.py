@@ -2,7 +2,7 @@
 
 One owner task an upstream opens its channel, holds the session and closes both in the same task, one connection after
 the other (cancel scopes must be left by the task that entered them; python-sdk issues 79, 577, 922). Everybody else
-uses the parts of the `Upstream` object: `requests` passes calls on, `connection` tells its state, `declared` says for
+uses the parts of the `Upstream` object: `requests` passes calls on, `connection` has its state, `declared` says for
 whom it is, `usage` who uses it, `listings` what it offers.
 
 A dead or slow upstream costs nobody else anything: no lock and no queue is shared between upstreams.
@@ -86,7 +86,7 @@ class Upstream:
 
         `home`: the client or project whose own it is; None: everybody's.
         `profile`: what its sessions of the handshake era declare that can be asked; see `DeclaredProfile.adopt`.
-        `is_spare`: it is connected to, and opened only once it is told a profile by `DeclaredProfile.assign`.
+        `is_spare`: it is connected to, and opened only once `DeclaredProfile.assign` gives it a profile.
         `memory`: what it offered when it was up last, so that it need not run to be listed, and where that is kept;
         None: it is kept nowhere. `history`: what the server was seen to ask, the same for all its instances. `redact`
         masks secrets in what it fails with.
@@ -178,7 +178,7 @@ class Upstream:
 
     @property
     def has_settled(self) -> bool:
-        """It is ready, or has failed at least once, or is known from earlier: waiting for it tells nothing new."""
+        """It is ready, or has failed at least once, or is known from earlier: waiting for it brings nothing new."""
         return self.connection.has_settled or (self._is_announced and self.is_known)
 
     def statistics(self) -> dict[str, Any]:
@@ -209,7 +209,7 @@ class Upstream:
     async def tried(self) -> None:
         """Start it, though it may be known what it offers; return when it is ready or could not be started.
 
-        Cancelling is safe: the start goes on.
+        Cancelling is safe: the start continues.
         """
         while self.session is None:
             if self.status.state == "idle" and not self.status.reason:
@@ -219,7 +219,7 @@ class Upstream:
             await self.connection.stepped()
 
     def announce(self) -> None:
-        """Tell the observer its state and what it offers, as if that were news."""
+        """Report to the observer its state and what it offers, as if that were news."""
         if self.session is not None or self.is_known:
             self._observer.offered(self, self.lists)
         self._stepped()
@@ -227,7 +227,7 @@ class Upstream:
     async def look(self) -> None:
         """Start it if it is idle, only to see what it offers now; return when that is clear. Unused it ends soon.
 
-        Cancelling is safe: the start goes on.
+        Cancelling is safe: the start continues.
         """
         if self.status.state != "idle":
             return
@@ -239,7 +239,7 @@ class Upstream:
                 return  # it could not be started
 
     def configure(self, settings: ServerSettings) -> None:
-        """Go on with settings that leave it as it is: see `KEEPS` in `instances/reconfigure`."""
+        """Continue with settings that leave it as it is: see `KEEPS` in `instances/reconfigure`."""
         self.settings = self.listings.settings = settings
         self.requests.adopt(settings.timeouts)
 
@@ -294,7 +294,7 @@ class Upstream:
     # -- its clients
 
     def serves(self, client: Elicitor) -> bool:
-        """Calls of this client may go to this very instance; cheap. False: `Pool.serving` tells which one is right."""
+        """Calls of this client may go to this very instance; cheap. False: `Pool.serving` returns the right one."""
         if not self.is_shared:
             return False
         declared = self.declared
@@ -319,7 +319,7 @@ class Upstream:
     # -- tasks
 
     def cancel_task(self, id_: str) -> None:
-        """Tell it that the outcome of a task is not wanted any more; if it cannot be told, the task ends by itself."""
+        """Notify it that nobody wants the outcome of a task any more; if that fails, the task ends by itself."""
         if (session := self.session) is not None:
             session.cancel_task(id_)
 

@@ -3,7 +3,7 @@
 Every running bridge listens on a socket named after its process. Whoever connects sends one line with a JSON object
 whose `do` says what is wanted, and gets one JSON document and the end. Who sends nothing gets the status, at once if it
 says that nothing will come. Who may connect is the file system's business: the directory and the socket are the user's
-alone. What is answered stands in `control_commands.py`.
+alone. The answers are made in `control_commands.py`.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """The HTTP API of a running bridge, for those who administer it: `/api/…`.
 
-A Starlette application, made at the first request for it. Who calls was found out before (`HttpFront`); what stands
+A Starlette application, made at the first request for it. `HttpFront` has found out who calls before; what is
 in `request.state` says whether they may administer. An ordinary token may not: a model that holds one could approve
 its own call.
 """

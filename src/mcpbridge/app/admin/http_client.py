@@ -60,7 +60,7 @@ class ApiClient:
         return (await self._ask("GET", "/api/tools", params=asked))["tools"]
 
     async def tool(self, name: str) -> dict[str, Any]:
-        """One tool, by id or name; of what stands in `[tools.NAME]` also its settings."""
+        """One tool, by id or name; of one in `[tools.NAME]` also its settings."""
         return await self._ask("GET", _path("tools", name))
 
     async def servers(self) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ Line = tuple[str, float]
 
 
 def labels(names: Sequence[str], values: Iterable[str]) -> str:
-    """Labels of one line, as they stand between the braces."""
+    """Labels of one line, as they are written between the braces."""
     return ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in zip(names, values, strict=True))
 
 

@@ -54,7 +54,7 @@ def result_routes(kept_results: KeptResults, guarded: Callable[[Endpoint], Endpo
 
 
 def stats_routes(ledger: TokenLedger, guarded: Callable[[Endpoint], Endpoint]) -> list[Route]:
-    """`GET /api/stats`: tokens of the last `days` (7), told apart `by` (tool; several with commas between)."""
+    """`GET /api/stats`: tokens of the last `days` (7), grouped `by` (tool; several with commas between)."""
 
     async def stats(request: Request) -> Response:
         asked = request.query_params

@@ -48,7 +48,7 @@ def _row_as_json(key: tuple[str, str, str], whole: Total) -> Mapping[str, Any]:
 
 
 BY: tuple[By, ...] = get_args(By)
-"""What tokens can be told by."""
+"""What tokens can be grouped by."""
 
 _NUMBERS = ("calls", "rewritten", "came", "shown", "stored", "recalled", "saved")
 

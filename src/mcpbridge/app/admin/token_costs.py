@@ -16,7 +16,7 @@ from mcpbridge.results.token_count import Counter, Tokenizer, counter
 def costs_document(snapshot: Snapshot, how: Tokenizer, leave_out: Collection[str] = ()) -> dict[str, Any]:
     """The costs of each server, of all and of each tool, the highest first; tools of `leave_out` do not count.
 
-    `search`: the tools that stand in place of all others where clients search, and their tokens.
+    `search`: the tools that take the place of all others where clients search, and their tokens.
     """
     count = counter(how)
     costs = {

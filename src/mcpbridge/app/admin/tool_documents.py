@@ -34,7 +34,7 @@ from mcpbridge.results.token_count import Tokenizer
 from mcpbridge.upstream.settings import ServerSettings
 
 _SEPARATORS = ("/", ".", "__")
-"""What can stand between a server's name and a tool's."""
+"""What can be between a server's name and a tool's."""
 
 _METHODS = {
     "tools": ("tools/list", "name"),
@@ -45,7 +45,7 @@ _METHODS = {
 """By the member of the answer that holds the list: the method, and the member that identifies an entry."""
 
 _SPOKEN = ("notes", "failure")
-"""Members that tell of failures, in which secrets are masked; the rest is what tools are, as clients get it."""
+"""Members that describe failures, in which secrets are masked; the rest is what tools are, as clients get it."""
 
 _LONGEST = 200
 """Characters of a description in a list that is for people; they are shown fewer."""
@@ -106,7 +106,7 @@ def absent(bridge: Bridge, *, only_servers: bool = False, server: str = "") -> d
     """What is missing from what is shown: servers, and tables of `[tools]` and packs that do not work.
 
     `failure` if nothing of what is configured works. `only_servers`: nothing but what servers have was asked for;
-    `server`: what this one has. Built-in tools that lack something are no news: `check` and `status` tell of them.
+    `server`: what this one has. Built-in tools that lack something are no news: `check` and `status` report them.
     """
     status = bridge.status()
     servers: list[State] = [
@@ -136,7 +136,7 @@ def _works(server: State) -> bool:
 def owners_absent(bridge: Bridge, tool: str) -> dict[str, Any]:
     """What does not work that could have a tool of this name, which is not there; `failure` if nothing works.
 
-    Where its name tells whose it is, nothing is said of others; the answer to the call tells why that one fails.
+    Where its name says whose it is, nothing is said of others; the answer to the call says why that one fails.
     """
     singles = {*bridge.backends.names(), *bridge.settings.builtin.enable}
     owners = (*singles, *bridge.settings.servers)

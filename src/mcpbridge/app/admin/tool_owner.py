@@ -17,7 +17,7 @@ from mcpbridge.tools.builtin.base_settings import NAMES
 from mcpbridge.tools.settings import pack_name
 
 _SEPARATORS = ("/", ".", "__")
-"""What can stand between a server's name and a tool's."""
+"""What can be between a server's name and a tool's."""
 
 OVER_ALL = frozenset({"find_tools", "describe_tools", "call_tool", "run_code"})
 """Tools of the bridge that are about the tools of servers."""
@@ -40,7 +40,7 @@ def owner_of(settings: Settings, name: str) -> Owner:
 
     1. The bridge's own, and built-in ones: they need no servers, unless they are about the tools of all.
     2. Tables of `[tools]` and packs: those that run code of people may call servers, the others need none.
-    3. A server whose name stands before it; several where one's name begins with another's.
+    3. A server whose name is before it; several where one's name begins with another's.
     4. A name with a slash, and no server is called so: there is no such tool.
     5. Any server's.
 

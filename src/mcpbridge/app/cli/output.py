@@ -1,7 +1,7 @@
 """What commands print: tables for people, plain text for pipes, JSON for programs.
 
 Text that comes from upstreams is shown without control characters on a terminal, because those can rewrite what
-stands there or type commands.
+is there, or type commands.
 """
 
 import base64
@@ -47,7 +47,7 @@ def counted(count: int, what: str) -> str:
 
 
 def note(text: str) -> None:
-    """Tell a person something beside the result."""
+    """Show a person something beside the result."""
     print(f"mcpbridge: {text}", file=sys.stderr)
 
 
@@ -93,7 +93,7 @@ def print_table(
     """A table with titles, unless `--no-header` was said; on a terminal within its width, otherwise in aligned columns.
 
     `is_report`: a row is a sentence that says what was done, so that it needs no titles but on a terminal.
-    Where a terminal is too narrow, the column titled `wraps` goes on in the next line; without one, the last is cut.
+    Where a terminal is too narrow, the column titled `wraps` continues in the next line; without one, the last is cut.
     """
     import click  # every command has it already, and who imports this module may be none
 

@@ -27,7 +27,7 @@ START_PATIENCE = 60.0
 END_PATIENCE = 45.0
 """Seconds that it has to end; it grants its clients and servers less."""
 _LOOK_AGAIN = 0.05
-"""Seconds, where the system tells nothing by itself."""
+"""Seconds, where the system reports nothing by itself."""
 _SHOWN_LINES = 20
 _SIDE_BY_SIDE = 16
 

@@ -4,7 +4,7 @@ Before there is an event loop, SIGINT raises KeyboardInterrupt, as usual in Pyth
 exception that arises in a finalizer or in a callback of C code is dropped ("Exception ignored in ..."), and imports
 are full of both. So the handler remembers what came, and `ended_by_signals` looks. On the loop `asyncio.Runner` would
 cancel the main task, once, and not at all where SIGINT was ignored when the program began, as it is in the background
-of a script; here the caller is told, and cancels a scope.
+of a script; here the caller is notified, and cancels a scope.
 
 A second signal ends the process at once, and so does the first if the end in order does not come in time. The servers
 go with it: by the parent-death signal, and by the guard process.
@@ -55,7 +55,7 @@ def ended_by_signals(
 ) -> Generator[None]:
     """Call `tell` on the running loop with the signal that came, also with a lost one from before.
 
-    Once told, the body has `within` seconds to end. With `hang_up`, SIGHUP calls that instead, as often as it comes.
+    Once notified, the body has `within` seconds to end. With `hang_up`, each SIGHUP calls that instead.
     Only on the main thread.
     """
     import asyncio  # not before SIGINT is handled

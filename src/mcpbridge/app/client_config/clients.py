@@ -1,4 +1,4 @@
-"""The table of clients: which files each has, how they are written, and where in them the servers stand.
+"""The table of clients: which files each has, how they are written, and where in them the servers are.
 
 Nothing here touches a disk. Sources: the documentation of each client as of 2026 (Claude Code and Codex measured as
 well); Roo Code's "Using MCP" for `.roo/mcp.json`, Zed's "Model Context Protocol" for `context_servers`, OpenCode's "MCP
@@ -32,7 +32,7 @@ class ClientFile:
     scope: Scope
     format: Format
     key: tuple[str, ...]
-    """Where the servers stand in the document; a `*` stands for every key (Claude Code: absolute project paths)."""
+    """Where the servers are in the document; a `*` stands for every key (Claude Code: absolute project paths)."""
 
     path: str
     """`{home}`, `{config}`, `{data}` or `{project}`, then names. A `*` among these stands for any name.

@@ -40,7 +40,7 @@ class Target:
 
     @property
     def spot(self) -> Spot:
-        """Where in the file the bridge stands."""
+        """Where in the file the bridge is."""
         return Spot(self.table, NAME, in_list=self.file.dialect == "continue")
 
 

@@ -166,7 +166,7 @@ async def form_of(request: Request) -> FormData:
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """The result of work that reads files, beside the calls that go on meanwhile."""
+    """The result of work that reads files, beside the calls that continue meanwhile."""
     return await asyncio.to_thread(work)
 
 

@@ -1,6 +1,6 @@
 """What the doctor finds of the running bridge, for the overview: examined when somebody asks, and remembered.
 
-It is `mcpbridge doctor --no-start`: nothing is started, and what takes long goes on in threads.
+It is `mcpbridge doctor --no-start`: nothing is started, and what takes long runs in threads.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Calls that a person tries from a form: each goes on in the background, and its page follows it until it is done.
+"""Calls that a person tries from a form: each runs in the background, and its page follows it until it is done.
 
 A job of one visitor is seen and cancelled by that visitor alone. It ends with its call, with Cancel, or with the
 bridge. What came of the last ones is kept for a while, so that a page that is loaded again finds it.

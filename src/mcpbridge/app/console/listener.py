@@ -2,7 +2,7 @@
 
 `mcpbridge ui` has it opened. It is a random port of 127.0.0.1, closed again when no page was open for a while. A page
 that is open counts as a client, so the daemon does not end under it. Port and sign-ins are written down beside the
-daemon's socket, so that a daemon that starts anew takes the same port and the open pages go on by themselves.
+daemon's socket, so that a daemon that starts anew takes the same port and the open pages continue by themselves.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """What open pages hear while they are shown: one stream of events for each browser, and one look for all streams.
 
-Calls are not listened to one by one, so a page that is open costs a call nothing: twice a second it is looked whether
+Calls are not listened to one by one, so an open page costs a call nothing: twice a second the module looks whether
 the counts of calls, the calls that run, the states of servers, the list of tools or the waiting approvals changed, and
 a change is announced by its topic. The page then asks for the part that shows it.
 """

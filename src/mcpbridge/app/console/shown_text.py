@@ -92,5 +92,5 @@ def shown_bytes(size: int) -> str:
 
 
 def shown_count(number: float | None) -> str:
-    """A number with thousands told apart."""
+    """A number with separators between thousands."""
     return "–" if number is None else f"{number:,.0f}"

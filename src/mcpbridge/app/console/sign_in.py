@@ -97,7 +97,7 @@ class SignIns:
         return [visit for visit in self._visits.values() if visit.until > now]
 
     def restore(self, visits: Iterable[Visit]) -> None:
-        """Let these be signed in: a bridge that started anew goes on with the pages of the one before."""
+        """Let these be signed in: a bridge that started anew continues with the pages of the one before."""
         for visit in visits:
             _put(self._visits, visit.digest, visit)
 

@@ -1,7 +1,7 @@
 """Follow the configuration file while the bridge runs: read it again when it was edited, and put it into effect.
 
-A broken edit changes nothing: the bridge goes on with what it has, says so once in the log, and shows it in its status
-until the file is right again. Reloads happen one after the other, whoever asks for them.
+A broken edit changes nothing: the bridge continues with what it has, says so once in the log, and shows it in the
+status until the file is right again. Reloads happen one after the other, whoever asks for them.
 
 The file is looked at once a second, which costs a `stat` and needs nothing installed; the ways in which systems
 report changes do not see edits on network file systems and in mounted folders, which is where many keep their
@@ -67,7 +67,7 @@ class Reloading:
         """`redact` learns the secrets that an edit brings. `environ`: what variables stand for.
 
         `view`: the one server that is served alone. `log_level`: given on the command line, so the file's never counts.
-        `warnings`: those of the file that were told at the start; they are not logged again. `missing`: see `Loaded`.
+        `warnings`: those of the file, reported at the start; they are not logged again. `missing`: see `Loaded`.
         `trust`: nobody named the file, so an edit waits until a person trusts it here.
         """
         self._bridge, self._path, self._redact = bridge, path, redact
@@ -127,7 +127,7 @@ class Reloading:
     ) -> AsyncGenerator[None]:
         """Reload meanwhile whenever the file was edited, unless `daemon.watch` is off.
 
-        Both in seconds: how often it is looked at, and for how long it must be as it is before it is read.
+        Both in seconds: how often the file is read, and for how long it must be as it is before it is read.
         """
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch, interval, debounce)

@@ -1,4 +1,4 @@
-"""The daemon: one bridge for all clients of a configuration, until it is told to end or nobody needs it."""
+"""The daemon: one bridge for all clients of a configuration, until it is asked to end or nobody needs it."""
 
 import asyncio
 import os
@@ -56,7 +56,7 @@ class Ending(Struct, frozen=True):
     again: bool = True
     """Clients may ask another daemon."""
     restarts: bool = False
-    """The same process goes on as a new daemon, with the same socket."""
+    """The same process continues as a new daemon, with the same socket."""
     stays: bool = False
     """That one does not end for want of clients, either."""
     number: signal.Signals | None = None

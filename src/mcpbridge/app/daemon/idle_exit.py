@@ -1,14 +1,14 @@
 """When the daemon ends because nobody needs it.
 
 Only one that a shim started does: whoever starts it for good wants it to stay. It ends some time after its last client
-left, also if none ever came, and not while something goes on that outlives a client: calls, tasks, approvals.
+left, also if none ever came, and not while something runs that outlives a client: calls, tasks, approvals.
 """
 
 import asyncio
 from collections.abc import Callable
 
 _LOOK_AGAIN = 30.0
-"""Seconds until it is looked again whether something still goes on; sooner if the time without clients is shorter."""
+"""Seconds until the next look whether something still runs; sooner if the time without clients is shorter."""
 _INEXACT = 0.01
 """Seconds by which a timer may be early."""
 

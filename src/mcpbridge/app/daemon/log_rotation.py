@@ -54,7 +54,7 @@ def open_log(path: Path) -> int:
 def rotate(path: Path, descriptor: int, *, largest: int = LARGEST) -> bool:
     """If the file is too large, put it aside and let the descriptor lead to a new one. Says whether it did.
 
-    Processes that have it open go on writing to the old one.
+    Processes that have it open continue to write to the old one.
     """
     try:
         if os.fstat(descriptor).st_size < largest:

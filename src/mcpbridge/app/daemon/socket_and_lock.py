@@ -173,9 +173,9 @@ def hold(
 def keep(
     held: Held, config: Path, environ: Mapping[str, str], more: Sequence[tuple[int, int]], *, is_anew: bool
 ) -> Held:
-    """The whole of what a daemon has that goes on with the places of another: `more` are sockets with their locks.
+    """All that a daemon has that continues in the places of another: `more` are sockets with their locks.
 
-    `is_anew`: it went on in the same process. If that was of another release, clients of this one look elsewhere; then
+    `is_anew`: it continued in the same process. If that was of another release, its clients look elsewhere; then
     that place is claimed too, unless another daemon has it, and is the first of all.
     """
     held.also += [Held(_listening(listener), _not_inherited(lock_fd)) for listener, lock_fd in more]

@@ -75,7 +75,7 @@ class SocketFront:
     ) -> None:
         """`listings`: see `greeting`. `adopt` takes what a hello brings, before the client's first message.
 
-        `changed` is told whenever `connections` changed.
+        `changed` is called whenever `connections` changed.
         """
         self.connections = set[Connection]()
         self._bridge, self._listeners, self._max_frame = bridge, list(listeners), max_frame
@@ -135,7 +135,7 @@ class SocketFront:
         self._bye = bye(again=again)
 
     def take_waiting(self) -> bool:
-        """Take who stands in the queue now; says whether there was anybody. For the last look before an end."""
+        """Accept those who wait in the queue; returns whether there was anybody. For the last look before an end."""
         before = len(self._open)
         for listener in self._listeners if self._is_accepting else ():
             self._accept(listener)

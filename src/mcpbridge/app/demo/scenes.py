@@ -33,7 +33,7 @@ class SceneFailed(Exception):
 
 
 def expect(holds: object, what: str) -> None:
-    """Go on if it holds.
+    """Continue if it holds.
 
     Raises:
         SceneFailed: it does not.

@@ -63,7 +63,7 @@ class Screen:
         self._console.print(Text(f"  {text} ", "bold yellow"), end="")
 
     def end_line(self, text: str = "") -> None:
-        """Go on in the next line."""
+        """Continue in the next line."""
         self._console.print(Text(text))
 
     def _printable(self, text: str) -> str:

@@ -1,6 +1,6 @@
-"""What is wrong about clients: the bridge's entry in their files, servers that stand twice, lists too long for them.
+"""What is wrong in clients: the bridge's entry in their files, servers listed twice, lists too long for them.
 
-What is known of clients stands in `catalog/listing/client_quirks.py`; what each would be listed is decided as a running
+What is known of clients is in `catalog/listing/client_quirks.py`; what each would be listed is decided as a running
 bridge does. Pure.
 """
 

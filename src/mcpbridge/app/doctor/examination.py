@@ -68,7 +68,7 @@ class Examiner:
     ) -> None:
         """`seconds`: what each server has to start, instead of its `init_timeout`; `told` hears as each is done.
 
-        `home`, `platform` and `project` tell where the files of clients are.
+        `home`, `platform` and `project` say where the files of clients are.
         """
         self._environ, self._home, self._platform, self._project = environ, home, platform, project
         self._redact, self._seconds, self._told = redact, seconds, told

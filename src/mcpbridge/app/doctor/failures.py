@@ -50,7 +50,7 @@ def explain(
 def unavailable(server: str, reason: str, source: Source, table: tuple[str, ...] = ()) -> Finding:
     """A server that cannot be started as it is configured: a variable is missing, or the like.
 
-    `table`: where it stands, if it is a tool.
+    `table`: where it is, if it is a tool.
     """
     named = re.search(r" in ([A-Za-z0-9_.\"-]+)(?:;|$)", reason)
     key = [part.strip('"') for part in named[1].split(".")] if named else []

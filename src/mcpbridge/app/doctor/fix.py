@@ -143,7 +143,7 @@ class Outcome:
     edits: tuple[Edit, ...]
     """Those that were made."""
     is_kept: bool
-    """They stand in the file now; else it is as it was."""
+    """They are in the file now; else it is as it was."""
     why: str = ""
     """Why they are not kept."""
     report: ServerReport | None = None

@@ -1,6 +1,6 @@
 """Breakages that many people meet, by what the server says before it dies; and what to do about each. Pure.
 
-The table grows with each one that somebody has met; the first row that fits counts, so the more special stand first.
+The table grows with each one that somebody has met; the first row that fits counts, so the more special come first.
 """
 
 import re

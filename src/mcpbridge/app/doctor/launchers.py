@@ -1,7 +1,7 @@
 """How servers are started: which launcher a command is, how it can be mended, and what could be better about it. Pure.
 
 Findings: fronts for URLs, packages that nobody maintains, relative paths that mean two things, secrets within reach,
-servers that stand twice.
+servers that are listed twice.
 """
 
 import re
@@ -51,7 +51,7 @@ def fetches(settings: ServerSettings) -> bool:
 
 
 def package_of(settings: ServerSettings) -> str:
-    """The package that a launcher runs, without its version; empty where it cannot be told."""
+    """The package that a launcher runs, without its version; empty if it is not known."""
     launcher = launcher_of(settings)
     if launcher not in ("npx", "uvx", "pipx"):
         return ""
@@ -169,7 +169,7 @@ _ARCHIVED: Mapping[str, str] = {
     "mcp-server-sqlite": "",
     "mcp-server-sentry": "Sentry's own: @sentry/mcp-server",
 }  # fmt: skip
-"""Reference servers that were archived in May 2025, and who went on."""
+"""Reference servers that were archived in May 2025, and who continued them."""
 
 
 def about_way(name: str, settings: ServerSettings, source: Source) -> Iterator[Finding]:
@@ -197,7 +197,7 @@ _SUFFIX = re.compile(r"[\w.-]+\.[A-Za-z]\w{0,9}")
 def about_relative_paths(servers: Mapping[str, ServerSettings], source: Source, here: Path) -> Iterator[Finding]:
     """The daemon starts programs in the configuration's directory, `call` and `check` in that of the terminal, `here`.
 
-    Of a server without `cwd`, a path that is there in one of the two only is told.
+    Of a server without `cwd`, a path that is there in one of the two only is reported.
     """
     daemons = source.path.absolute().parent
     for name, server in servers.items():

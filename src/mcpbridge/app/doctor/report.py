@@ -62,7 +62,7 @@ class ToolReport:
 
     @property
     def name(self) -> str:
-        """Without the section that it stands in."""
+        """Without the section that it is in."""
         return self.id.partition("/")[2]
 
     def as_json(self, findings: list[dict[str, Any]]) -> dict[str, Any]:

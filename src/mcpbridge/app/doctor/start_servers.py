@@ -74,7 +74,7 @@ class Boot:
     error: BridgeError | None = None
     """What went wrong."""
     speaks: str = ""
-    """The transport over which it does work, where it was told to use another one."""
+    """The transport over which it does work, where the configuration says another one."""
     stderr: tuple[str, ...] = ()
     """The last lines it wrote to standard error, secrets masked."""
     noise: str = ""

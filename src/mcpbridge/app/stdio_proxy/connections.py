@@ -178,7 +178,7 @@ class Link:
         self.due = time.monotonic() + END_PATIENCE if self.is_ending else None
 
     def end(self) -> None:
-        """Tell that the client says nothing more. What was put before must have left."""
+        """Say that the client sends nothing more. What was put before must have left."""
         self.is_ending, self.ending_since = True, time.monotonic()
         if self.is_greeted:
             self.due = time.monotonic() + END_PATIENCE

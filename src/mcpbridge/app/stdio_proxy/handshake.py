@@ -1,7 +1,7 @@
 """What a shim and a daemon say to each other beside the frames. Pure.
 
 Each is a line with a JSON object that begins with `mcpbridge`, the number of this protocol: the shim's hello, the
-daemon's greeting or refusal as its first line, and its farewell as the last. They are told from frames by their first
+daemon's greeting or refusal as its first line, and its farewell as the last. They differ from frames in their first
 bytes, so both sides write that member first.
 """
 
@@ -30,7 +30,7 @@ class Greeting:
     __slots__ = ("listings",)
 
     def __init__(self, listings: str) -> None:
-        """`listings`: a digest of what clients are listed; empty if it is not told."""
+        """`listings`: a digest of what clients are listed; empty if it is not sent."""
         self.listings = listings
 
 
@@ -70,7 +70,7 @@ def hello(environ: "Mapping[str, str]", cwd: str, *, project: str = "", server: 
 
 
 def project_of(environ: "Mapping[str, str]", cwd: str, named: str = "") -> str:
-    """The directory that the client works in; empty if nothing tells.
+    """The directory that the client works in; empty if nothing says it.
 
     Somebody named it, or it is the working directory (`cwd`, empty if that is gone): of clients that have one. Others
     are started in the home directory, or above it.
@@ -95,7 +95,7 @@ def working_directory() -> str:
 
 
 def is_own(line: bytes) -> bool:
-    """Whether a line of the daemon is no frame but of the kinds that `read` tells apart."""
+    """Whether a line of the daemon is no frame but of the kinds that `read` distinguishes."""
     return line.startswith(_START)
 
 

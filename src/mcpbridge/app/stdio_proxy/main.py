@@ -42,7 +42,7 @@ class Options:
 
 
 def read_options(arguments: "Sequence[str]") -> Options | None:
-    """The options in `arguments`. None: there is something else, or something is wrong, which others tell better."""
+    """The options in `arguments`. None: something else is there, or is wrong; other code reports that better."""
     options, words = Options(), iter(arguments)
     for word in words:
         name, equals, value = word.partition("=")

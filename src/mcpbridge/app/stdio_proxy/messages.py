@@ -3,7 +3,7 @@
 What the client says is parsed; it is small, and clients write it in every order. What the bridge says is only looked at
 from its first bytes: it may be large, and `protocol/jsonrpc.py` writes the id first.
 
-Here too: what a client is told after its daemon has ended. What is sent again to the next daemon is decided in
+Here too: what a client gets after its daemon has ended. What is sent again to the next daemon is decided in
 `replay.py`.
 """
 

@@ -4,7 +4,7 @@ The shim is in one of these states:
 
 - *connected*: lines go both ways as they come. The hello and what the client says are sent without waiting for the
   daemon's greeting, which may take as long as the daemon's start.
-- *introducing*: a new daemon is told of the handshake that its predecessor took. Until it has answered, nothing else is
+- *introducing*: a new daemon gets the handshake that its predecessor took. Until it has answered, nothing else is
   said to it.
 - *dormant*: the daemon was stopped, and the client wants nothing. Its next request starts another; one that is started
   by others is found.
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 CHILD_PATIENCE = 20.0
 """Seconds that a bridge of our own has to end in order."""
 LEAST_GRACE = 1.9
-"""Seconds that a daemon lets requests go on, at the least, once the client says nothing more."""
+"""Seconds that a daemon lets requests continue, at the least, once the client says nothing more."""
 LOOK_AGAIN = 1.0
 """Seconds between two looks for a daemon, where one was stopped."""
 
@@ -63,7 +63,7 @@ class Relay:
         hello: bytes,
         start_standalone: "Callable[[str], tuple[socket.socket, Popen[bytes]]]",
     ) -> None:
-        """`start_standalone` makes a bridge for this client alone, and tells people the reason that it gets."""
+        """`start_standalone` makes a bridge for this client alone, and shows people the reason that it gets."""
         self._client, self._daemons, self._hello = client, daemons, hello
         self._start_standalone = start_standalone
         self._memory = Memory()

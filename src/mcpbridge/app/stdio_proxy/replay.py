@@ -1,7 +1,7 @@
 """What of a conversation is said again to the next daemon, so that the client need not notice a restart. Pure.
 
 Remembered are the handshake, the log level, the subscriptions, the open listen streams and the requests without an
-answer; and what the bridge is asking the client. All that passes is shown to `Memory`, which says what goes on to the
+answer; and what the bridge is asking the client. `Memory` sees all that passes, and says what is forwarded to the
 other side. When a connection has ended, the order is: `lose`, then on the next connection `introduction`, its answer,
 and `resume`. What is said again beside the client's own requests bears ids of the proxy's, and the answers end here.
 After a crash a request is sent again only if that can do no harm; see `Request.survives`.
@@ -91,7 +91,7 @@ class Memory:
         return True
 
     def greeted(self, listings: str) -> list[bytes]:
-        """There is a daemon with this digest of its lists. Returns what to tell the client if they may have changed."""
+        """There is a daemon with this digest of its lists. Returns what to send to the client if they may differ."""
         before, self._listings = self._listings, listings
         return [] if before is None or (listings and listings == before) else self._news()
 
@@ -108,7 +108,7 @@ class Memory:
         return "initialize" in self._ours.values()
 
     def lose(self, taken: int | None, *, for_good: bool = False) -> list[bytes]:
-        """The connection ended; returns what to tell the client. The parameters are those of `Requests.lose`."""
+        """The connection ended; returns what to send to the client. The parameters are those of `Requests.lose`."""
         self._ours.clear()
         self._reopened.clear()
         self._withdrawn |= self._questions
@@ -253,7 +253,7 @@ class Request:
     __slots__ = ("batch", "id", "is_acknowledged", "is_modern", "line", "lists", "method", "place", "tries", "uri")
 
     def __init__(self, id_: Id, method: str, params: dict[str, object], line: bytes, place: int, batch: int) -> None:
-        """`line` is what the client wrote; `batch` tells what arrived as one array, 0 is none."""
+        """`line` is what the client wrote; `batch` numbers what arrived as one array, 0 is none."""
         self.id, self.method, self.batch = id_, method, batch
         self.line: bytes | None = line
         """None: it was too large to be kept."""
@@ -299,7 +299,7 @@ class Requests:
         return self._by_id.get(id_)
 
     def add(self, request: Request) -> None:
-        """The client has asked. One that had the same id is forgotten: the answers could not be told apart."""
+        """The client has asked. One that had the same id is forgotten: the answers could not be distinguished."""
         self.take(request.id)
         size = len(request.line or b"")
         if self._kept + size > self._most_kept:
@@ -316,7 +316,7 @@ class Requests:
         return request
 
     def lose(self, taken: int | None, *, for_good: bool = False) -> list[bytes]:
-        """The connection ended: what to tell the client. Those that are left may be sent again.
+        """The connection ended: what to send to the client. Those that are left may be sent again.
 
         `taken`: bytes that the daemon may have read; None: it has read none that is left here. `for_good`: there is no
         other connection, so none is left; listen streams just end.

@@ -1,6 +1,6 @@
 """Masks secrets in text that leaves the process: logs, error messages, the status document, recordings.
 
-Two things make a secret. The configuration brought it in: such a value is masked wherever it stands, also base64
+Two things make a secret. The configuration brought it in: such a value is masked wherever it occurs, also base64
 encoded (alone, or inside a longer text such as `user:secret`), URL encoded or escaped for JSON. Or it looks like one,
 which `text.py` decides. Results of calls that succeed are data: in them only the known values are masked
 (`known_only`).
@@ -125,7 +125,7 @@ def without_secrets(text: str, known: Callable[[str], str] = lambda text: text) 
 
 
 def masked_fields(fields: dict[str, Any], redact: Callable[[str], str]) -> dict[str, Any]:
-    """The fields of a log line without secrets; also those that stand under the name of one."""
+    """The fields of a log line without secrets; also those under the name of one."""
     if all(
         isinstance(one, int | float | None) or (isinstance(one, str) and _WORDS.fullmatch(one))
         for one in fields.values()

@@ -1,3 +1,3 @@
-"""What stands in the place of a secret."""
+"""What is written in the place of a secret."""
 
 MASK = "[redacted]"

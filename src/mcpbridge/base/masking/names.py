@@ -1,4 +1,4 @@
-"""Which values are secrets by the name that they stand under: `password`, `api_key`, `Authorization`. Pure.
+"""Which values are secrets by the name that they have: `password`, `api_key`, `Authorization`. Pure.
 
 `password` and `api_key` are certain. `token` usually is one, but `"token": 5` is a count, as `max_tokens` is, and
 `nextPageToken` names a page. A `pin` is a secret if it is digits; `token_type` only describes a secret.

@@ -1,12 +1,12 @@
-"""Take secrets out of a text by what stands around them and by how they look. Pure.
+"""Take secrets out of a text by what is around them and by how they look. Pure.
 
 What is looked for: private keys, addresses with passwords or keys, header lines, cookies, assignments in the ways of
 programs, shells and configuration files, options of commands, and what sentences say ("the password is …"). Prose and
 code stay readable: a value counts as a secret if it is quoted or assigned, or looks like no word. Which names are those
 of secrets is decided in `names.py`, keys that show who issued them are in `issued_keys.py`.
 
-Masking twice is masking once: passes go on until nothing changes. A text that is not done after a few of them was made
-for that, and is masked whole. The patterns take time in proportion to the text, since servers write it.
+Masking twice is masking once: passes continue until nothing changes. A text that is not done after a few of them was
+made for that, and is masked whole. The patterns take time in proportion to the text, since servers write it.
 """
 
 import re
@@ -136,7 +136,7 @@ _NO_VALUES = frozenset({"", "true", "false", "yes", "no", "on", "off", "none", "
     *("text", "list", "dict", "array", "varchar", "type", "token", "digest", "apikey", "negotiate"),
     *("redacted", "masked", "filtered", "prompt", "not", "must", "revoked"),
 }
-"""What a text says of a secret without telling it."""
+"""What a text says of a secret without showing it."""
 
 
 def without_secrets(text: str, known: Callable[[str], str] = lambda text: text) -> str:
@@ -426,7 +426,7 @@ def begins_secret_block(line: str) -> bool:
 
 
 def says_nothing(value: str) -> bool:
-    """Whether it is masked already, names where the value is to come from, or says of a secret without telling it."""
+    """Whether it is masked already, names where the value is to come from, or mentions a secret without showing it."""
     return MASK in value or value.lower() in _NO_VALUES or value.startswith(("$", "{{", "<", "%(", "***", "--"))
 
 

@@ -1,4 +1,4 @@
-"""Take secrets out of JSON values: what stands under the name of a secret, and what texts hold. Pure."""
+"""Take secrets out of JSON values: what is under the name of a secret, and what texts hold. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
@@ -18,7 +18,7 @@ def without_secrets_in(
 ) -> object:
     """The same value without secrets; the very same object if nothing in it changes.
 
-    `redact` masks what a text holds. `under`: what is a secret in it, by the names that it stands under.
+    `redact` masks what a text holds. `under`: what is a secret in it, by the names that it is under.
     """
     if isinstance(value, str):
         is_one = under is not None and not says_nothing(value) and under.has(value)

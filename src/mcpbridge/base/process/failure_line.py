@@ -32,7 +32,7 @@ _NEVER = re.compile(
 _QUIET_LEVEL = re.compile(
     r"(?:^|[\s\[|:\-])(?:INFO|DEBUG|TRACE|WARNING|WARN|NOTICE)(?:[\s\]|:]|$)|level=(?:info|debug|warn)"
 )
-"""Lines of a log that tell of no error."""
+"""Lines of a log that report no error."""
 
 _EXCEPTION = re.compile(
     r"^[\s|+\-]*(?:(?:Uncaught|Unhandled|Caused\sby:?|Exception\sin\sthread\s\S+|\[?ERROR\]?:?)\s)?"
@@ -64,10 +64,10 @@ _LIKELY = re.compile(
 
 
 def telling_line(lines: Sequence[str]) -> str:
-    """The line that tells why a program failed, of those that it wrote last; oldest first. Empty: none says anything.
+    """The line that says why a program failed, of those that it wrote last; oldest first. Empty: none says anything.
 
     1. What an interpreter, or the program itself, names as its failure: the last of these, since it ends the program.
-       npm says it first, and then how to go on.
+       npm says it first, and then how to continue.
     2. Else the last line with a word that goes with failures.
     3. Else the last line that is neither advice nor a stack frame, else the last line.
     """

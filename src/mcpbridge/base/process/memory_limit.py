@@ -1,8 +1,8 @@
 """Ends servers over their `memory_limit`: measures how much memory a server holds, with all that it started.
 
 Servers with a limit are measured every few seconds; those that are due at the same moment share one look at /proc.
-Memory that several processes share counts once where the system tells (PSS). That costs more, so it is asked only of
-a server that seems to be over its limit, or when somebody wants to know (`memory_of`).
+Memory that several processes share counts once where the system reports it (PSS). That costs more, so it is asked only
+of a server that seems to be over its limit, or when somebody wants to know (`memory_of`).
 """
 
 import asyncio

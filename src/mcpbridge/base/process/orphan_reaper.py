@@ -1,4 +1,4 @@
-"""Starts the orphan reaper and tells it which servers there are; it ends them if the bridge is killed.
+"""Starts the orphan reaper and informs it which servers there are; it ends them if the bridge is killed.
 
 The reaper is a program of its own (`orphan_reaper_main.py`). It is started with the first server, and again if it was
 killed. It hears of a server before that is started, and is dismissed with the last one.
@@ -30,17 +30,17 @@ class OrphanReaper:
         self._changes, self._popen, self._alive = threading.RLock(), None, {}
 
     def expects(self, cookie: str) -> None:
-        """Tells the reaper that a server is about to be started."""
+        """Notifies the reaper that a server is about to be started."""
         self.started(0, cookie)
 
     def started(self, pid: int, cookie: str) -> None:
-        """Tells the reaper that a server was started."""
+        """Notifies the reaper that a server was started."""
         with self._changes:
             self._alive[cookie] = pid
             self._send(f"+{cookie} {pid}\n")
 
     def ended(self, cookie: str) -> None:
-        """Tells the reaper that nothing is left of a server. After the last one the reaper is dismissed."""
+        """Notifies the reaper that nothing is left of a server. After the last one the reaper is dismissed."""
         with self._changes:
             self._alive.pop(cookie, None)
             self._send(f"-{cookie}\n")

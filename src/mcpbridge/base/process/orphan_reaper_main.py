@@ -7,8 +7,8 @@ At end of file, so also when the bridge was killed with SIGKILL, every process g
 SIGKILL; then whatever carries one of the cookies in its environment (descendants that left their group, or a server
 that was just being started) goes too.
 
-There are two of these: the first tells the second all that it hears. Should it be killed together with the bridge, the
-second ends what is left. Standard library only.
+There are two of these: the first forwards to the second all that it gets. Should it be killed together with the bridge,
+the second ends what is left. Standard library only.
 """
 
 import os

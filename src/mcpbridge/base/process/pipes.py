@@ -79,7 +79,7 @@ class FdReader:
                 self._read_on()
 
     def drain(self) -> None:
-        """Read what stands in the pipe now, without waiting for more: at most what a pipe can hold.
+        """Read what is in the pipe now, without waiting for more: at most what a pipe can hold.
 
         Bounded, since a descendant of a dead server may write to the pipe as fast as we read it.
         """

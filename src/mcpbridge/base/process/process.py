@@ -32,7 +32,7 @@ from mcpbridge.base.process import parent_death_main as launch
 from mcpbridge.base.process.orphan_reaper import orphan_reaper
 
 NOT_FOUND = "command not found"
-"""What is told, with the command after it, of one that is in no directory of the PATH."""
+"""The error, before the command, for one that is in no directory of the PATH."""
 
 STDIN_GRACE = 2.0
 """Seconds a server gets to end by itself after its stdin was closed."""
@@ -204,7 +204,7 @@ class ServerProcess:
                 pipe.close()
 
     def close_stdin(self) -> None:
-        """Tell it that nothing more comes."""
+        """Signal that nothing more comes."""
         if self._popen.stdin is not None and not self._popen.stdin.closed:
             with suppress(OSError):
                 self._popen.stdin.close()

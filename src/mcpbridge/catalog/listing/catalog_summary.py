@@ -1,6 +1,6 @@
 """What tools there are, in a line or two: `~150 tools of 20 servers: github (~30: issue, pull request, repo) · … `.
 
-It stands in the description of `find_tools`, so it is in every conversation, and clients cache prompts by their
+It is in the description of `find_tools`, so it is in every conversation, and clients cache prompts by their
 beginning: the same catalog gives the same text, and a tool more or less seldom changes it (counts are rounded, and
 what is more common comes first only where it is twice as common). Names come from servers that are not trusted, so
 they are cut down to a few letters and digits. Pure.
@@ -35,9 +35,9 @@ _GENERIC = frozenset(stem(word) for word in _SAYING_LITTLE.split())
 _FOREIGN = re.compile(r"[^A-Za-z0-9 _-]+")
 
 _FEW, _MANY = 12, 30
-"""Servers that are told one by one, and servers from which on most are told by what they are about."""
+"""Servers that are listed one by one, and the number from which on most are listed by topic."""
 _LADDER = ((_FEW, 6), (_FEW, 4), (_FEW, 3), (_FEW, 2), (6, 2), (4, 2), (4, 1), (3, 1), (2, 0), (0, 0))
-"""Servers that are told with their topics, and how many of these, from the longest map to the shortest."""
+"""Servers that are listed with their topics, and how many of these, from the longest map to the shortest."""
 _LADDER_OF_MANY = ((3, 2), (3, 1), (2, 1), (2, 0), (0, 0))
 
 
@@ -50,7 +50,7 @@ def catalog_map(
 ) -> str:
     """The map of these tools, each a server and the name of a tool there; empty for none.
 
-    `servers`: what is known of servers, by name; those with the same tag are told together where there are many.
+    `servers`: what is known of servers, by name; those with the same tag are listed together where there are many.
     `tokens`: how long it may be, about; it is shorter where there is no more to say.
     """
     regions = _regions(tools)

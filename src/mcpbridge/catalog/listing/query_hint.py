@@ -1,6 +1,6 @@
 """What a client says it is about to do, in `_meta["mcpbridge/query"]` of a list request: a text, or messages.
 
-A text may stand as the member `query` of an object, with a `limit` beside it: how many tools it wants at most.
+A text may be the member `query` of an object, with a `limit` beside it: how many tools it wants at most.
 
 Messages are those of a sampling request (`role`, `content`): the newest of the user counts, with the one before it.
 """

@@ -49,7 +49,7 @@ class Exposed:
         shorter: "Shorter",
         chosen: Sequence[str] | None = None,
     ) -> None:
-        """`map_of` tells in a few words what tools there are; `shorter` makes the shorter forms of definitions.
+        """`map_of` says in a few words what tools there are; `shorter` makes the shorter forms of definitions.
 
         `chosen`: ids of the tools that were chosen for one request: these are listed beside what always is.
         """
@@ -159,7 +159,7 @@ class Shorter:
     """Definitions of tools in shorter forms, each made once. May be called from several threads."""
 
     def __init__(self, had: Level, signature: Signature) -> None:
-        """`had`: the form that the catalog has by itself. `signature`: how the shortest one tells of arguments."""
+        """`had`: the form that the catalog has by itself. `signature`: how the shortest one shows arguments."""
         self._had, self._signature = had, signature
         self._made: dict[tuple[bytes, Level], Entry] = {}
         self._size = 0

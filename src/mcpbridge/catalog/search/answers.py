@@ -1,11 +1,11 @@
 """What `find_tools` and `describe_tools` answer: the texts that models read. Pure.
 
 `find_tools` answers with one line a tool. Lines are shortened step by step until all fit, the lower ones first: the
-first tool is the right one more often than all others together. Texts of servers stand on one line each, and nothing
+first tool is the right one more often than all others together. Texts of servers take one line each, and nothing
 in them can look like a line of the bridge's own.
 
 `describe_tools` gives all that is needed to call some tools. A signature in full takes fewer tokens than a schema;
-where it cannot say all, the exact schema stands below it. What does not fit is left out, the exact schemas first, and
+where it cannot say all, the exact schema is below it. What does not fit is left out, the exact schemas first, and
 is named.
 """
 
@@ -24,7 +24,7 @@ from mcpbridge.results.header_line import defused
 from mcpbridge.results.token_count import Counter, estimated_tokens_of
 
 Detail = Literal["names", "signatures", "schemas"]
-"""What a search tells of each tool: its name and first sentence; how to call it; its definition as JSON."""
+"""What a search shows of each tool: its name and first sentence; how to call it; its definition as JSON."""
 
 MOST = 50
 """Tools of one answer."""
@@ -51,14 +51,14 @@ _DROPPED_TOKENS = 20
 _FITS = 0.6
 """Share of the best score from which tools beyond the limit count as fitting too."""
 _EVEN = 16
-"""How evenly lines are shortened: the larger, the less it counts that one stands further down."""
+"""How evenly lines are shortened: the larger, the less it counts that one is further down."""
 
 
 class Found(Struct, frozen=True):
     """What a search found."""
 
     abilities: Sequence[Ability]
-    """Those to tell of, best first."""
+    """Those to show, best first."""
     tools: Mapping[str, ReadDefinition]
     """All tools of these, by id."""
     more: int = 0
@@ -223,7 +223,7 @@ DESCRIBED_TOKENS = 4000
 
 _LONGEST_NAME = 100
 _NAMED = 8
-"""Unknown names that are told one by one."""
+"""Unknown names that are listed one by one."""
 
 
 def described(

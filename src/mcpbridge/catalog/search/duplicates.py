@@ -1,4 +1,4 @@
-"""Tools that are nearly the same: those of several servers come as one, those of one server are told apart.
+"""Tools that are nearly the same: those of several servers come as one, those of one server are distinguished.
 
 Two servers for one service (forks, an official one and somebody's) would fill an answer with the same ability over and
 over. Within one server tools differ, if only by a word of their names; there a note says how. Pure.
@@ -29,7 +29,7 @@ _GENERIC = frozenset(("mcp", "tool", "api", "server"))
 _NOTE = 64
 """Characters of one note."""
 _TOGETHER = 4
-"""Siblings that one line tells apart."""
+"""Siblings that one line distinguishes."""
 _CLAUSE = re.compile(r"; | - | – | — |, (?:but|while|whereas|unlike|which)\b|\. | \(")
 _PROSE = re.compile(r"(?!e\.g|i\.e|default\b)\w(?!\w*:)[^{}\[\]<>=\"|\\)]{10,}")
 """A clause that reads as one; not code, nor what is said of one parameter."""

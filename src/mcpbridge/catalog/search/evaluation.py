@@ -10,7 +10,7 @@ that no tool seems to fit, it names the nearest as doubtful; these lines count t
 
 Where nobody has written queries, they are made of the tools' own descriptions: the first sentence as an order, without
 the tool's name and without a third of its words. Such a query is easier than what people and models ask. It measures
-whether the catalog tells its tools apart at all.
+whether the catalog distinguishes its tools at all.
 """
 
 import csv
@@ -34,7 +34,7 @@ from mcpbridge.catalog.words import VERBS, name_key, stems_of
 _QUERY = ("query", "text")
 _TOOL = ("tool", "gold")
 _SHOWN = 60
-"""Characters of a cell that is told of."""
+"""Characters of a cell that are shown."""
 
 Needs = tuple[tuple[str, ...], ...]
 """What a request needs: for each need the tools of which any one meets it."""
@@ -47,7 +47,7 @@ class Asked(Struct, frozen=True):
     needs: Needs
     """Names of tools; once they were looked up, their ids (`server/tool`)."""
     line: int = 0
-    """Where it stands in its file, from 1; 0: in none."""
+    """Where it is in its file, from 1; 0: in none."""
 
 
 class Flaw(NamedTuple):
@@ -172,7 +172,7 @@ def _places(names: Sequence[str], known: Sequence[str]) -> Iterator[int]:
 
 
 AT = (1, 5, 8)
-"""Lengths of answers for which recall is told."""
+"""Lengths of answers for which recall is reported."""
 DEPTH = 50
 """Lines of an answer that are looked at; what is not among them is not found."""
 
@@ -271,7 +271,7 @@ def confusions(outcomes: Sequence[Outcome], tools: Mapping[str, ToolText]) -> li
 
 
 def are_close(one: ToolText, other: ToolText) -> bool:
-    """Whether two tools of one server have names that are easily taken for one another."""
+    """Whether two tools of one server have names that are often confused."""
     if one.server != other.server or one.id == other.id:
         return False
     mine, its = (_stems(tool.server, tool.name[:_NAME]) for tool in (one, other))

@@ -1,6 +1,6 @@
 """What a search finds: the tools that fit, near-duplicates as one; none where nothing seems to fit. Pure.
 
-Scores of a ranker tell which tool fits best, not whether it fits: something is always nearest. A request that shares no
+Scores of a ranker say which tool fits best, not whether it fits: something is always nearest. A request that shares no
 word with any of the best tools is most likely one that no tool is for: these are then answered as doubtful. The wording
 of answers is in `answers.py`, the order of tools in `index.py`.
 """

@@ -5,7 +5,7 @@ router is a help that may always fail. Then the ranker chooses, and where that f
 The outcome says who chose. A model can only choose among the tools that it is given, so it opens nothing to anybody.
 
 The prompt is the same for the same tools and request, and begins the same for the same tools, so that services can
-cache its beginning. What servers say of their tools is data: it stands in the line of its tool, between two marks, and
+cache its beginning. What servers say of their tools is data: it is in the line of its tool, between two marks, and
 can neither begin another line nor end the marks.
 
 Asked for is a JSON array of names. The reader also accepts what models make of that: prose or a fence around it, an
@@ -34,10 +34,10 @@ from mcpbridge.core.llm.client import Account, Model
 from mcpbridge.core.llm.messages import ModelFailed, Prompt, defuser, excerpt_of, whole_characters, without_thoughts
 
 LONGEST_REQUEST = 4000
-"""Characters of a request that the model is told; of a longer one the beginning and the end."""
+"""Characters of a request that the model gets; of a longer one the beginning and the end."""
 LONGEST_NAME = 128
 LONGEST_DESCRIPTION = 120
-"""Characters of each tool's that the model is told."""
+"""Characters of each tool's that the model gets."""
 _LOOKED_AT = 2000
 """Characters of a name or description in which its first line is looked for; it may be megabytes."""
 
@@ -66,7 +66,7 @@ def prompt_for(
 ) -> Prompt:
     """Ask which of `tools`, by the names that it answers with, a request needs: `least` to `most` of them.
 
-    `is_whole`: these are all tools, so that other requests are told of the same.
+    `is_whole`: these are all tools, so that other requests get the same.
     """
     index = "\n".join(line_of(name, tool) for name, tool in tools.items())
     told = _defused(f"{index}\n")
@@ -89,7 +89,7 @@ def line_of(name: str, tool: ToolText) -> str:
 
 
 def listed_name(name: str) -> str:
-    """A name as the model is told it: the same, unless it is longer than any client takes or has odd characters."""
+    """A name as the model gets it: the same, unless it is longer than any client takes or has odd characters."""
     return _one_line(name)[:LONGEST_NAME]
 
 
@@ -135,10 +135,10 @@ _Find = Callable[[str], str | None]
 def chosen_in(answer: str, tools: Mapping[str, ToolText], most: int) -> tuple[str, ...]:
     """The names that it chooses, in its order, each once, at most `most`. None may be what it chose.
 
-    `tools`: those it was told, by these names. What is unknown, or can mean several of them, is left out.
+    `tools`: those that it got, by these names. What is unknown, or can mean several of them, is left out.
 
     Raises:
-        ModelFailed: it names nothing that it was told, nor says that it chooses nothing.
+        ModelFailed: it names nothing that it got, nor says that it chooses nothing.
     """
     text = without_thoughts(answer.strip())[-LONGEST_ANSWER:]
     find = _finder(tools)
@@ -322,7 +322,7 @@ class ModelRouter:
     async def choose(
         self, request: str, tools: Mapping[str, ToolText], ranker: Ranker, *, key: str, elicitor: Elicitor = NOBODY
     ) -> Choice:
-        """The tools that a request needs, at most `max_tools`; all of them if nothing can be told. Never raises.
+        """The tools that a request needs, at most `max_tools`; all of them if nothing can be decided. Never raises.
 
         `tools`: those that may be chosen, in canonical order, by the names that the choice is made of. `ranker`: knows
         them by their `ToolText.id`. `key`: other tools, or other texts of theirs, have another one. `elicitor`: the

@@ -57,7 +57,7 @@ class Search:
     ) -> None:
         """`rankers` is called once, at the first search. `tags`: those of a tool by the configuration.
 
-        `prepare` is told of each query before it is ranked, and waits no longer than a search may.
+        `prepare` gets each query before it is ranked, and waits no longer than a search may.
         """
         self._prepare = prepare
         self._make, self._snapshot, self._says, self._tags, self._tasks = rankers, snapshot, says, tags, tasks

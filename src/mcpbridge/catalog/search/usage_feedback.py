@@ -55,7 +55,7 @@ class Prior:
     """Counts notes, and moves hits by them."""
 
     def __init__(self, notes: int = 0, tools: dict[str, _Served] | None = None) -> None:
-        """`notes`: how many there were so far; `tools`: what they told, least recently noted first."""
+        """`notes`: how many there were so far; `tools`: what they showed, least recently noted first."""
         self._notes, self._tools = notes, tools or {}
 
     def observe(self, query: str, tool: str) -> None:

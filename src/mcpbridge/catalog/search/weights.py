@@ -60,7 +60,7 @@ IMPLIED = 0.8
 """What implied words count, as a share of what their class counts."""
 
 FAINT = 0.05
-"""Share of the most telling word: an implied word that tells less is not looked for."""
+"""Share of the most significant word: a less significant implied word is not looked for."""
 
 UNKNOWN = 0.5
 """What words that no tool has count against the rarest: most are names of people, places and things."""
@@ -105,7 +105,7 @@ PART = 0.9
 """What the best tool for a part of a request scores, where that for the whole scores 1."""
 
 PART_WORDS = 0.15
-"""How much less the parts count that have fewer telling words; an exponent."""
+"""How much less the parts count that have fewer significant words; an exponent."""
 
 STEP = 0.94
 """What each further tool for one of several needs scores of what it would, so that the best for each come early."""

@@ -6,7 +6,7 @@
 Python parses every stub. A tool whose name is no identifier gets one, and parameters likewise; `names_of` finds their
 real names again. Long definitions are cut.
 
-Annotations come from the JSON Schema, and leave out where a short word does for many. What one leaves out stands in a
+Annotations come from the JSON Schema, and leave out where a short word does for many. What one leaves out is in a
 comment, in a notation of its own (`{id: int, name?: str}`); the rest is said when the arguments are checked.
 """
 
@@ -271,7 +271,7 @@ def names_of(schema: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def signature(callee: Callee) -> str:
-    """One line that tells how to call it: `github__create_issue(*, owner: str, title: str | None = None) -> Any`."""
+    """One line that shows how to call it: `github__create_issue(*, owner: str, title: str | None = None) -> Any`."""
     for most in (_MOST_PARAMETERS, _FEW_PARAMETERS, 0):
         parameters = _parameters(callee, most)
         told = f"{_head(callee, parameters)} -> {_returned(callee)[0]}"

@@ -51,7 +51,7 @@ class References:
         return at
 
     def name(self, ref: object, target: object) -> tuple[str, bool]:
-        """The name of a definition, and whether it says enough: the definition was told, or is being told."""
+        """The name of a definition, and whether it says enough: the definition was written, or is being written."""
         if not isinstance(ref, str):
             return "", False
         name = self._names.get(ref)
@@ -72,15 +72,15 @@ class References:
         return isinstance(ref, str) and self._uses[ref] > 1
 
     def opened(self, schema: object) -> None:
-        """From now on a part of the schema is being told."""
+        """From now on a part of the schema is being written."""
         self._open.setdefault(id(schema), "")
 
     def is_open(self, schema: object) -> bool:
-        """Whether it is being told."""
+        """Whether it is being written."""
         return id(schema) in self._open
 
     def closed(self, schema: object) -> str:
-        """It is told now; returns the name that it was called by within itself, or nothing."""
+        """It is written now; returns the name that it was called by within itself, or nothing."""
         return self._open.pop(id(schema), "")
 
     def is_defined(self, target: object) -> bool:

@@ -1,6 +1,6 @@
 """Texts of servers on one line: without what cannot be seen, and cut at the end of a sentence or a word.
 
-Pure. Of a text as much is looked at as could be told, so that megabytes cost nothing.
+Pure. Only as much of a text is read as could be shown, so that megabytes cost nothing.
 """
 
 import re
@@ -8,12 +8,12 @@ import re
 from mcpbridge.catalog.words import stems_of
 
 _LOOKED_AT = 4000
-"""Characters of a text of which a part is told."""
+"""Characters of a text of which a part is shown."""
 
 _WHITE = re.compile(r"\s+")
 _SENTENCE = re.compile(r"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bvs\.) (?![a-z])|(?<=[。！？])(?!$)")
 _BEGINS = re.compile(r"(?:[-*•#>|]|[0-9]{1,2}[.)])\s|<[a-z]|[A-Z][A-Za-z ]{1,20}:$")
-"""Lines that do not go on with the sentence of the line before."""
+"""Lines that do not continue the sentence of the line before."""
 SECTION = re.compile(
     r"(?:args|arguments|parameters|params|returns|raises)\b[^:.]{0,24}:"
     r"|(?:when|how) to use\b[^:.]{0,24}:"
@@ -22,7 +22,7 @@ SECTION = re.compile(
 )
 """The beginning of what a description says of parameters and the like, after what the tool does."""
 _WRAPPED = 50
-"""Characters from which a line may have been broken where the sentence goes on."""
+"""Characters from which a line may have been broken where the sentence continues."""
 _MARKUP = "#*_`>|•- "
 _MOST_ADDED = 400
 """Characters of a text of which it is asked whether it adds something; longer ones do."""

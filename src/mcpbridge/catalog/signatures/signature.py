@@ -1,7 +1,7 @@
 """Tools in few words: `github__create_issue(repo: str, title: str, state?: "open"|"closed") - Create an issue`.
 
 A signature is made of a tool's name, description and input schema, at one of several levels. Whatever it leaves out is
-marked with `…`: within, where it would stand, and behind the parameters for what is said of them besides. One without
+marked with `…`: within, where it would be, and behind the parameters for what is said of them besides. One without
 the mark says all that the definition says. Pure; never raises, whatever a server sends.
 """
 
@@ -18,7 +18,7 @@ from mcpbridge.catalog.signatures.short_text import cut, gist, paragraphs
 from mcpbridge.catalog.signatures.types import FORMS, NAMES, Detail, Form, Types
 
 Level = Literal["names", "brief", "full"]
-"""What of a tool is told: the name and what it does; types too; all."""
+"""What of a tool is shown: the name and what it does; types too; all."""
 
 MARK = "…"
 
@@ -44,7 +44,7 @@ def signature(
 ) -> Signature:
     """The signature of a tool: on one line, or at the level `full` with a line for each parameter that needs it.
 
-    `schema` is its `inputSchema`, `output` its `outputSchema`, which only the level `full` tells.
+    `schema` is its `inputSchema`, `output` its `outputSchema`, which only the level `full` shows.
     """
     if level == "full":
         return _full(name, description, schema, output)

@@ -1,7 +1,7 @@
 """Words the values that a JSON schema allows: `str`, `int(1..50)`, `{id: int, tags?: str[]}`, `"open"|"closed"`.
 
-A detail says how much of a tool a signature tells, from most to least. Formats, bounds, patterns and descriptions are
-added as far as it says. What is left out is marked: with `…` where it would stand, or, for conditions that have no
+A detail says how much of a tool a signature shows, from most to least. Formats, bounds, patterns and descriptions are
+added as far as it says. What is left out is marked: with `…` where it would be, or, for conditions that have no
 place of their own, by `Types.is_untold`. A definition that is used more than once is written once, as `Filter{…}`, and
 then named.
 """
@@ -26,7 +26,7 @@ from mcpbridge.catalog.signatures.short_text import adds_to, clean, cut
 
 
 class Detail(Struct, frozen=True):
-    """How much is told. What is not is marked."""
+    """How much is shown. What is not is marked."""
 
     depth: int = 2
     """Levels of objects within parameters that are spelled out."""
@@ -35,18 +35,18 @@ class Detail(Struct, frozen=True):
     literals: int = 90
     """Characters of the values of one enum, and twice those of a default."""
     is_exact: bool = False
-    """Lengths, patterns and the like are told too."""
+    """Lengths, patterns and the like are shown too."""
     texts: int = 0
-    """Characters of a member's description; 0: none is told."""
+    """Characters of a member's description; 0: none is shown."""
     room: int = 1200
     """Characters altogether, about; what comes after is left out."""
 
 
 class Form(Struct, frozen=True):
-    """How much of a tool is told on one line."""
+    """How much of a tool is shown on one line."""
 
     description: int
-    """Characters of the description; 0: none is told."""
+    """Characters of the description; 0: none is shown."""
     optional: int = 0
     """Optional parameters that are named."""
     detail: Detail | None = None
@@ -81,7 +81,7 @@ _CONDITIONS = (
     " minProperties maxProperties contentSchema $dynamicRef $recursiveRef"
 )
 UNTOLD = frozenset(_CONDITIONS.split())
-"""Conditions that no type tells."""
+"""Conditions that no type shows."""
 
 Notes = tuple[list[str], bool]
 """Notes on a type, and whether they are all that there is to note."""
@@ -164,7 +164,7 @@ def _with(notes: list[str], exact: list[str], *, is_exact: bool, is_whole: bool)
 
 _LEVELS = 24
 _SHORT = 24
-"""Characters of a definition that is told each time it is used rather than named."""
+"""Characters of a definition that is written each time it is used rather than named."""
 _KINDS = 8
 """Types that one list of types may have."""
 
@@ -181,7 +181,7 @@ _IMPLIED = (
 
 
 class Types:
-    """The types within one schema, told one after the other."""
+    """The types within one schema, written one after the other."""
 
     def __init__(self, root: object, detail: Detail) -> None:
         self.reader = SchemaReader(root)
@@ -223,7 +223,7 @@ class Types:
         return f"{text} /*{said}*/" if said else text
 
     def text_of(self, member: Member) -> str:
-        """What is said of a member, on one line; empty: nothing, or nothing is to be told."""
+        """What is said of a member, on one line; empty: nothing, or nothing is to be shown."""
         if not self._detail.texts:
             return ""
         said = description_line(member, min(self._detail.texts, max(self._left, 20)))

@@ -2,7 +2,7 @@
 
     level        description             input and output schema                            output schema listed
     off          as sent                 as sent                                            yes
-    tidy         without needless blanks without annotations that tell a model nothing      yes
+    tidy         without needless blanks without annotations that mean nothing to a model   yes
     slim         its beginning           short texts, no examples, definitions inlined      yes
     skeleton     its first sentence      no texts                                           yes
     signatures   a signature and         the signature stands for it                        no
@@ -54,14 +54,14 @@ class SchemaRules(Struct, frozen=True):
     longest_default: int | None = None
     """Bytes of a `default`; a longer one is left out."""
     is_inlined: bool = False
-    """Definitions (`$defs`) that take less room where they are used stand there; so does the schema of a union
+    """Definitions (`$defs`) that take less room where they are used are written there; so does the schema of a union
     of one."""
 
 
 _UNTOLD = frozenset({"$comment", "examples", "example"})
 
 TIDY = SchemaRules()
-"""A model loses nothing, and every keyword that checks something stands where the server put it."""
+"""A model loses nothing, and every keyword that checks something stays where the server put it."""
 
 SLIM = SchemaRules(text=80, all_texts=240, dropped=_UNTOLD, longest_default=100, is_inlined=True)
 """What a parameter is for, in a few words."""

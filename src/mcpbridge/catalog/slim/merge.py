@@ -1,6 +1,6 @@
 """Steps of making a schema smaller: merge two schemas, inline definitions (`$defs`). Pure.
 
-Also the tables of JSON Schema's keywords that these steps need, and where a schema stands in another one, which decides
+Also the tables of JSON Schema's keywords that these steps need, and where a schema is in another one, which decides
 which of its words repeat others. Schemas are given by their keywords, values unparsed.
 """
 
@@ -183,7 +183,7 @@ def _read(literal: bytes) -> str:
 
 
 class Place(Struct, frozen=True):
-    """Where a schema stands."""
+    """Where a schema is."""
 
     name: str = ""
     """Of the property, or the definition, whose schema it is; empty at the top and where it has none."""

@@ -1,10 +1,10 @@
-"""Makes a JSON Schema smaller: it takes out words that tell a model nothing, or more, as `SchemaRules` say. Pure.
+"""Makes a JSON Schema smaller: it takes out words that mean nothing to a model, or more, as `SchemaRules` say. Pure.
 
 The smaller schema accepts and refuses the same values, at every level: what goes are annotations, keywords that check
-nothing as they stand (`minLength: 0`), and definitions that nothing refers to. `$schema` stays: it says how to read the
+nothing as they are (`minLength: 0`), and definitions that nothing refers to. `$schema` stays: it says how to read the
 rest.
 
-One pass looks at keywords only where a schema stands. Names of properties are names, whatever they are; data (`enum`,
+One pass looks at keywords only where a schema is. Names of properties are names, whatever they are; data (`enum`,
 `const`, `default`) and unknown keywords pass as the bytes that came. Nothing is written in another form than the server
 chose, since clients understand different ones.
 """
@@ -37,9 +37,9 @@ _WORDS = frozenset({"title", "description"})
 _INNER = (
     "not", "if", "then", "else", "contains", "propertyNames", "contentSchema", "unevaluatedProperties",
 )  # fmt: skip
-"""Keywords of one schema, of which nothing is known but where it stands."""
+"""Keywords of one schema, of which nothing is known but where it is."""
 _Handler = Callable[[str, Raw, Place, Fields], Raw | None]
-"""(keyword, its value, where the schema stands, all its keywords) -> what stays of the value; None: nothing."""
+"""(keyword, its value, where the schema is, all its keywords) -> what stays of the value; None: nothing."""
 
 
 class Walk:

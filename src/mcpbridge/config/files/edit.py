@@ -21,7 +21,7 @@ class NotEditable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Where an entry stands in a document, or will."""
+    """Where an entry is in a document, or will be."""
 
     table: tuple[str, ...]
     """The keys that lead to all entries."""
@@ -86,7 +86,7 @@ class Editor(Protocol):
 
 
 def entries(document: object, spot: Spot) -> dict[str, object]:
-    """What stands in the table of a parsed document, by name; of several with one name the last.
+    """What is in the table of a parsed document, by name; of several with one name the last.
 
     Raises:
         NotEditable: something else is where the table should be.

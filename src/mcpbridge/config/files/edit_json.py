@@ -1,6 +1,6 @@
-"""Edits JSON, with or without comments: puts one entry in or takes one out, in the manner of what stands around it.
+"""Edits JSON, with or without comments: puts one entry in or takes one out, in the manner of what is around it.
 
-The reader accepts comments and commas behind last members, and remembers where everything stands. The parsers of the
+The reader accepts comments and commas behind last members, and remembers where everything is. The parsers of the
 standard library give no positions, and no maintained package edits such a text without writing it anew.
 """
 
@@ -20,7 +20,7 @@ _SCALAR = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|nu
 
 @dataclass(slots=True)
 class Node:
-    """A value, and where it stands: from `start` to `end`."""
+    """A value, and where it is: from `start` to `end`."""
 
     start: int
     end: int
@@ -38,7 +38,7 @@ class Member:
     """Where its name begins."""
     node: Node
     comma: int | None
-    """Where the comma behind it stands."""
+    """Where the comma behind it is."""
 
 
 def scan(text: str) -> Node | None:

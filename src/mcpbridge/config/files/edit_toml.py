@@ -2,7 +2,7 @@
 
 A table is added at the end of the file, where it cannot come between others and their comments. tomlkit would write
 the file anew, and does not keep every one as it was. The reader finds where statements and members of inline tables
-stand. It gets only texts that the TOML parser has accepted, so it looks only for where things end. Blank lines and
+are. It gets only texts that the TOML parser has accepted, so it looks only for where things end. Blank lines and
 comments belong to no statement.
 """
 
@@ -37,7 +37,7 @@ class Statement:
     end: int
     is_header: bool
     value: tuple[int, int] = (0, 0)
-    """Where the value of an assignment stands."""
+    """Where the value of an assignment is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ def encoded(text: str, like: bytes) -> bytes:
 
 
 def replace_file(path: Path, before: bytes | None, after: bytes | None, *, private: bool) -> None:
-    """Have `after` stand in a file that held `before`; None: no file. Mode and owner of the file stay as they are.
+    """Write `after` into a file that held `before`; None: no file. Mode and owner of the file stay as they are.
 
     `path` is no symbolic link. A new file is for its owner alone if it is `private`. Directories are made as needed.
 

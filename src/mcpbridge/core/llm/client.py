@@ -52,7 +52,7 @@ class Account:
     provider: str
     """One of `APIS`; or `CLIENT`, which needs nothing below but `purpose`."""
     purpose: str
-    """What it is asked for, in one word: clients are told that `mcpbridge: PURPOSE` asks."""
+    """What it is asked for, in one word: clients see that `mcpbridge: PURPOSE` asks."""
     section: str
     """Where it is configured, as messages call it: `results.summary`."""
     model: str = ""

@@ -1,6 +1,6 @@
 """Prompts and answers of language models as values, and the two formats of services (OpenAI, Anthropic); pure.
 
-What servers and clients send is data to a model: it stands between two marks that it cannot forge (`defuser`).
+What servers and clients send is data to a model: it is between two marks that it cannot forge (`defuser`).
 """
 
 import re
@@ -27,7 +27,7 @@ class Prompt(Struct, frozen=True):
     tokens: int
     """That its answer may have."""
     prefix: str = ""
-    """What stands before `text`, and is the same from one prompt to the next: services that keep it charge less."""
+    """What is before `text`, and is the same from one prompt to the next: services that keep it charge less."""
     temperature: float | None = 0
     """How freely it writes; None: as it does by itself."""
 
@@ -93,7 +93,7 @@ class Api(Protocol):
     path: str
     """What comes after the base address."""
     optional: tuple[str, ...]
-    """Parameters that some models refuse; the ones to look for first stand first."""
+    """Parameters that some models refuse; the ones to look for first come first."""
 
     def headers(self, key: str) -> dict[str, str]:
         """The headers of a request. `key` empty: the service needs none."""
@@ -107,7 +107,7 @@ class Api(Protocol):
         """What the model wrote.
 
         Raises:
-            ModelFailed: that cannot be told from the answer.
+            ModelFailed: that cannot be seen in the answer.
         """
         ...
 

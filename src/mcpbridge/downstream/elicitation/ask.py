@@ -59,7 +59,7 @@ class ClientRequests:
         self._has_ended = False
 
     async def request(self, method: str, params: bytes | Raw, notify: Notify, *, seconds: float | None = None) -> Raw:
-        """Send a request through `notify` and wait for its result. When this is cancelled, the client is told.
+        """Send a request through `notify` and wait for its result. When this is cancelled, the client is notified.
 
         `seconds` to wait, if it is less than usual.
 
@@ -198,7 +198,7 @@ class LegacyElicitor:
         return answer
 
     def finished(self, question: Question) -> None:
-        """Tell the client that the page it opened has done its work."""
+        """Notify the client that the page it opened has done its work."""
         id_ = self._minted.pop(bytes(question.params), None)
         if id_ is not None:
             self._client.elicitations.discard((question.upstream, id_))

@@ -53,7 +53,7 @@ def checked_page(url: str, *, is_own: bool = False) -> Target:
 
 
 def display_host(target: Target) -> str:
-    """The host as people are told of it: as it is looked up, with a port that is not the usual one."""
+    """The host as people see it: in the form of a look-up, with a port that is not the usual one."""
     host = f"[{target.host}]" if ":" in target.host else target.host
     usual = 443 if target.is_tls else 80
     place = host if target.port == usual else f"{host}:{target.port}"

@@ -4,8 +4,8 @@ A modern client takes no requests. The question comes as the answer to its call 
 comes back with its answers and a `requestState` (MCP 2026-07-28, multi round-trip requests).
 
 A modern upstream works the same way: its questions and its state pass through, the state sealed
-(`multi_round_trip.py`). Nothing is kept here, so any replica can go on. A legacy upstream waits in the middle of the
-call. That call is **parked**: it goes on in a task of its own, and the sealed state names it. Each state opens once,
+(`multi_round_trip.py`). Nothing is kept here, so any replica can continue. A legacy upstream waits in the middle of the
+call. That call is **parked**: it continues in a task of its own, and the sealed state names it. Each state opens once,
 only for the same request of the same principal, and it expires.
 """
 
@@ -190,7 +190,7 @@ class Parking:
         """End the call at this server whose client is away longest. False: no client is away, or not for long.
 
         One's own go first; those of others only when they can hardly be waited for any more. A client over HTTP may
-        leave for good in between its requests, and nobody is told.
+        leave for good in between its requests, and nobody is notified.
         """
         away = [parked for parked in self._parked if parked.is_away and parked.call.upstream == server]
         own = [parked for parked in away if parked.client.principal == principal]

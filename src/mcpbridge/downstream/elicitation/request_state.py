@@ -85,7 +85,7 @@ class Sealer:
         return base64.urlsafe_b64encode(nonce + sealed).rstrip(b"=").decode()
 
     def open(self, text: str, bind: tuple[str, ...], *, once: bool = False) -> dict[str, Any]:
-        """The claims. `once`: this seal opens no second time, as far as this process can tell.
+        """The claims. `once`: this seal opens no second time, as far as this process knows.
 
         Raises:
             BadRequest: forged, changed, expired, opened before, or made for something else; it does not say which.

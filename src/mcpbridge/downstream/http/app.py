@@ -99,7 +99,7 @@ class Routes:
         profiles: Callable[[], Collection[str]] = tuple,
         backends: Callable[[], Collection[str]] = tuple,
     ) -> None:
-        """`views` tells the servers that have endpoints of their own now, `profiles` the profiles.
+        """`views` returns the servers that have endpoints of their own now, `profiles` the profiles.
 
         `backends`: those whose tools come as a server's do, and that have none.
         """

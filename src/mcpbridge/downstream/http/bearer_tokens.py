@@ -3,7 +3,7 @@
 Where none is configured it is the local user's own (`storage/http_token.py`), unless `--no-auth` lets everyone in.
 
 A token is as strong as a random key, so a fast hash is enough. Digests are compared in constant time, so their timing
-tells nothing. Tokens are read from the `Authorization` header only, never from the query string (MCP, authorization),
+reveals nothing. Tokens are read from the `Authorization` header only, never from the query string (MCP, authorization),
 and are never logged.
 """
 

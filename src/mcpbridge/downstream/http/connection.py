@@ -45,7 +45,7 @@ class BoundedConnection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take what has come, unless a head goes on for too long."""
+        """Take what has come, unless a head takes too long."""
         if self._is_in_head and self._head_size:
             self._head_size += len(data)
             if self._head_size > _MAX_HEAD:

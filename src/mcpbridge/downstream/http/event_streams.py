@@ -2,7 +2,7 @@
 
 A `Stream` is the ordered events of one response, or of a session's own channel. The bridge puts messages in;
 whichever connection reads it takes them out. When that connection breaks, the next one names the last event that it
-saw and goes on from there (MCP 2025-11-25, transports, resumability). An event's id is `<stream>-<number>`, so
+saw and continues from there (MCP 2025-11-25, transports, resumability). An event's id is `<stream>-<number>`, so
 finding its place needs no table.
 
 All buffers are bounded. A client that does not read loses the oldest notifications of that stream, but never the

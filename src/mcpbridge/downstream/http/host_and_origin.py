@@ -6,10 +6,10 @@ that is present and not allowed gets 403). Who is calling is checked in `bearer_
 
 On loopback, in this order:
 
-1. `Host` names this machine, with the port that is served or none (no browser leaves it out), or stands in
+1. `Host` names this machine, with the port that is served or none (no browser leaves it out), or is in
    `http.allowed_hosts`; else 421.
 2. `Origin`, if there is one, is the very address that is served: scheme, name and port. Another port of this machine
-   is another program's, whose pages are as foreign as any. Or it stands in `http.allowed_origins`; else 403.
+   is another program's, whose pages are as foreign as any. Or it is in `http.allowed_origins`; else 403.
 3. `Sec-Fetch-Site`, if there is one, says `same-origin`, or `none` (the user typed the address). A browser sends it
    with every request, also with those that have no `Origin`; else 403. An allowed `Origin` may be of any site.
 

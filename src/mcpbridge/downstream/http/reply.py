@@ -73,7 +73,7 @@ class ReplyOptions(Struct, frozen=True):
     status_of: Callable[[int], int] = lambda _: 200
     """The HTTP status for an error code, where the answer is the whole response."""
     outlived: Callable[[], None] | None = None
-    """Called when the client has left and its call goes on. None: its leaving cancels the call."""
+    """Called when the client has left and its call continues. None: its leaving cancels the call."""
     unheard: Callable[[Request], None] | None = None
     """Called with the request after that, if its answer cannot be fetched later either."""
     primes: bool = False
@@ -136,7 +136,7 @@ class Reply:
 
     @property
     def is_outlived(self) -> bool:
-        """Its client left, and the call goes on or went on without it."""
+        """Its client left, and the call continues or continued without it."""
         return self._left and self._options.outlived is not None
 
     async def run(self, work: Callable[[Notify], Awaitable[Answer]]) -> Answer | None:

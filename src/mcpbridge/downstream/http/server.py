@@ -158,7 +158,7 @@ class ListenAddress(Struct, frozen=True):
     """None for a path."""
 
     def url(self, path: str) -> str:
-        """How to tell people where `path` is served."""
+        """The address to show people where `path` is served."""
         return self.origin if self.reach == "path" else self.origin + path
 
 

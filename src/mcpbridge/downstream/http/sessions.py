@@ -5,7 +5,7 @@ idle one lives, and the format of its id: 128 random bits. The id is never proof
 the principal that opened it, and to anyone else it does not exist (MCP, security best practices).
 
 A client that loses a stream comes back by GET with the id of the last event that it saw (`event_streams.py`). Its
-call goes on meanwhile: a broken connection is no cancellation (MCP 2025-11-25, transports). Only
+call continues meanwhile: a broken connection is no cancellation (MCP 2025-11-25, transports). Only
 `notifications/cancelled` and the end of the session cancel it.
 """
 
@@ -58,7 +58,7 @@ class Session:
 
 
 class Sessions:
-    """All sessions, the longest unused first. `on_end` is told of each that ends, however it does."""
+    """All sessions, the longest unused first. `on_end` is called with each that ends, however it does."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class Sessions:
         self._on_end(session)
 
     def hang_up(self) -> None:
-        """End all channels for unsolicited messages; calls go on."""
+        """End all channels for unsolicited messages; calls continue."""
         for session in self._by_id.values():
             session.streams.channel.finish()
 
@@ -234,7 +234,7 @@ class LegacyFront:
                 self.sessions.leave(session)
 
     async def get(self, exchange: Exchange) -> None:
-        """Carry the session's unsolicited messages, or go on with a stream that broke.
+        """Carry the session's unsolicited messages, or continue a stream that broke.
 
         Raises:
             Refused: there is no such session or stream.

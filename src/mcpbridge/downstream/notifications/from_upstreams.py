@@ -3,9 +3,9 @@
 `UpstreamNotifications` is an `upstream.supervisor.Observer`: it decides which clients hear that a resource changed, a
 log message came, or a page has done its work.
 
-A server that needs `${PROJECT_ROOT}` lists nothing until there is a project. `tell_project` tells the servers at once
-what is known of a client's project, before the client asks what they offer. A client is asked for its roots only if a
-server waits for them.
+A server that needs `${PROJECT_ROOT}` lists nothing until there is a project. `tell_project` notifies the servers at
+once what is known of a client's project, before the client asks what they offer. A client is asked for its roots only
+if a server waits for them.
 """
 
 from collections.abc import Callable
@@ -47,14 +47,14 @@ class UpstreamNotifications:
     def logged(self, upstream: Upstream, params: Raw) -> None:
         """An upstream logged something that belongs to no single call.
 
-        It may be of somebody's call all the same, and tell of it. So it goes to the session that asked for its level
+        It may be of somebody's call all the same, and reveal it. So it goes to the session that asked for its level
         only while there is no other client whose it could be.
         """
         if len(self._listeners.clients) == 1 and self._is_theirs():
             self._listeners.logged(upstream.name, params)
 
     def elicitation_completed(self, upstream: Upstream, params: Raw) -> None:
-        """A page that an upstream had a client open has done its work: that client is told (2025-11-25)."""
+        """A page that an upstream had a client open has done its work: that client is notified (2025-11-25)."""
         try:
             asked = upstream.name, Body(params).text("elicitationId")
         except (msgspec.DecodeError, KeyError):

@@ -58,7 +58,7 @@ class Listen(Struct, eq=False):
     def acknowledge(self, honoured: list[str], tasks: list[str] | None = None) -> None:
         """The first message on the stream: what will be delivered.
 
-        `honoured` are the URIs that can be watched, `tasks` those whose server tells of them.
+        `honoured` are the URIs that can be watched, `tasks` those whose server reports them.
         """
         self.uris = frozenset(honoured)
         filter_: dict[str, object] = {_LISTS[kind]: True for kind in sorted(self.lists)}
@@ -125,12 +125,12 @@ class Listeners:
                 listen.send(method, {})
 
     def everyone(self) -> Iterator[tuple["Client | Listen", Client]]:
-        """Who may be told that a list changed, with the client whose list that is."""
+        """Who may be notified that a list changed, with the client whose list that is."""
         yield from [(client, client) for client in self.clients if client.initialized]
         yield from [(listen, listen.client) for listen in self.listens if listen.client is not None]
 
     def tell(self, listener: "Client | Listen", lists: Iterable[str]) -> None:
-        """These lists of `tools`, `prompts` or `resources` are others now, for one who may be told."""
+        """These lists of `tools`, `prompts` or `resources` are others now, for one who may be notified."""
         for kind in sorted(lists):
             method = f"notifications/{kind}/list_changed"
             if isinstance(listener, Client):

@@ -23,7 +23,7 @@ from mcpbridge.upstream.supervisor import Upstream
 log = get_logger("mcpbridge.tasks")
 
 ACK_SECONDS = 3.0
-"""Seconds that a server has to say which tasks it will tell of; what comes later is not promised to the client."""
+"""Seconds that a server has to say which tasks it will report; what comes later is not promised to the client."""
 FIRST_RETRY, LONGEST_RETRY = 0.5, 30.0
 """Seconds before a stream that ended is opened again: doubled each time, between these."""
 
@@ -47,7 +47,7 @@ class TaskStatusStreams:
 
     @asynccontextmanager
     async def heard_on(self, listen: Listen, client: Client) -> AsyncGenerator[list[str]]:
-        """Gives the tasks of the stream that are told of, as the client names them; their news come from then on.
+        """Gives the tasks of the stream that are reported, as the client names them; their news come from then on.
 
         Raises:
             BadRequest: the client did not declare the extension.

@@ -59,7 +59,7 @@ class Delivery:
     ) -> None:
         """`server_info`: the bridge's own, encoded. `extensions`: those that the configuration lets cross.
 
-        `timeouts`: is told of each call of a tool. `around`: what is the same for all calls.
+        `timeouts`: is notified of each call of a tool. `around`: what is the same for all calls.
         """
         self._catalog, self._pool, self._plan, self._parking, self._tasks = catalog, pool, plan, parking, tasks
         self._server_info, self._extensions, self._around = server_info, extensions, around

@@ -33,14 +33,14 @@ from mcpbridge.protocol.revisions import (
 from mcpbridge.upstream.pool import Pool
 
 LEAST_EXCERPT = 80
-"""Characters; an excerpt that would be shorter tells nothing and is left out."""
+"""Characters; a shorter excerpt would say nothing and is left out."""
 
 
 class Introduction:
-    """Tells each client what is behind the bridge now."""
+    """Says to each client what is behind the bridge now."""
 
     def __init__(self, pool: Pool, own: str, budget: int, extensions: frozenset[str] = frozenset()) -> None:
-        """What is told besides what the servers say.
+        """What the bridge says besides what the servers say.
 
         `own`: the bridge's own instructions. `budget`: characters of all instructions together. `extensions`:
         identifiers that may cross besides those that the bridge understands.
@@ -125,7 +125,7 @@ class Identity(msgspec.Struct, frozen=True):
     version: str
     instructions: str
     instructions_budget: int = INSTRUCTIONS_BUDGET
-    """Characters, with the excerpts of what the servers tell."""
+    """Characters, with the excerpts of what the servers say."""
     list_ttl_ms: int = LIST_TTL * 1000
     """Milliseconds that modern clients may go without asking again."""
     extensions: frozenset[str] = frozenset()

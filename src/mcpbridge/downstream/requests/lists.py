@@ -28,7 +28,7 @@ from mcpbridge.protocol.meta import QUERY
 from mcpbridge.upstream.pool import Pool
 
 Choose = Callable[[str, Client, Exposure, Elicitor], Awaitable[Sequence[str] | None]]
-"""Ids of the tools for a request, best first, of those that this client may be told of; None: all of them.
+"""Ids of the tools for a request, best first, of those that this client may know of; None: all of them.
 
 The last is whoever can be asked meanwhile.
 """
@@ -49,7 +49,7 @@ class Listing:
         is_open: Callable[[ToolRef], bool],
         extra: SessionTools,
     ) -> None:
-        """`settled` waits while servers start. `signature` tells how a tool is called, in a line.
+        """`settled` waits while servers start. `signature` says in a line how a tool is called.
 
         `extra`: what single sessions have besides.
 
@@ -88,7 +88,7 @@ class Listing:
         return exposed
 
     def own_name(self, client: Client, name: str) -> str:
-        """The catalog's name of a tool that this client may have been told of under a shorter one."""
+        """The catalog's name of a tool that this client may know under a shorter one."""
         return self._look(client).names.get(name, name)
 
     async def _tools(self, client: Client, frame: Frame, notify: Notify) -> bytes:

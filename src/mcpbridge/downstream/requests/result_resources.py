@@ -31,7 +31,7 @@ _PART = re.compile(r"([a-z0-9]{1,64})(?:/(text)|/content/([0-9]{1,6}))?", re.ASC
 _LARGE = 32 * 1024
 """Bytes of a result from which on the answer is made in a thread: it would hold up all other requests."""
 _LONGEST_READ = 1024 * 1024
-"""Characters of a text that is read to tell what kind it is; of a longer one the beginning."""
+"""Characters of a text that is read to find what kind it is; of a longer one the beginning."""
 
 _JSON, _PLAIN = "application/json", "text/plain"
 _TYPES: dict[str, str] = {

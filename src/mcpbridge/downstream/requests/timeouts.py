@@ -1,10 +1,10 @@
 """Clients that stop waiting for a call before it is over.
 
 Whoever cancels a call does not want it done, so it is cancelled at its server. But most clients also send
-`notifications/cancelled` when their own timeout is over. The reason tells the two apart:
+`notifications/cancelled` when their own timeout is over. The reason distinguishes the two:
 
 1. A cancelled call is cancelled at its server.
-2. A call that timed out at its client goes on if it already runs at a server (`pipeline/stages/abandoned_calls.py`).
+2. A call that timed out at its client continues if it already runs at a server (`pipeline/stages/abandoned_calls.py`).
 3. A call that timed out while it waited for its turn, for an approval or for an answer of that client is cancelled: it
    has done nothing yet, so nothing is lost.
 
@@ -60,7 +60,7 @@ class CallTimeouts:
         """Those that go on without their clients, which are those that could cancel them."""
 
     def give_up(self, client: Client, task: asyncio.Task[Any]) -> bool:
-        """Let the call that this task answers go on without its client. False: it is to be cancelled."""
+        """Let the call that this task answers continue without its client. False: it is to be cancelled."""
         requested = self.calls.get(task)
         if requested is None:
             return False
@@ -81,7 +81,7 @@ class CallTimeouts:
         return True
 
     async def finished(self, task: asyncio.Task[Any], client: Client, result: Body, notify: Notify) -> None:
-        """The call that this task answers has a result: if nobody waits for it, it is kept, and its client is told.
+        """The call that this task answers has a result: if nobody waits for it, it is kept, and its client is notified.
 
         Raises:
             CallAbandoned: that is so.

@@ -1,6 +1,6 @@
 """Methods that the bridge does not know, of revisions and extensions to come: passed on if it is plain whose they are.
 
-With several servers behind an endpoint nobody can tell which one a method belongs to, so it is refused. An endpoint
+With several servers behind an endpoint nobody can know which one a method belongs to, so it is refused. An endpoint
 that shows one server passes it on, if that server has announced a capability that the method may be of: it may refuse
 it, and has as much time as for a call. Params and result cross as they are.
 """

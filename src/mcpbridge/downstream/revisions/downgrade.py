@@ -40,7 +40,7 @@ _NEWS: Mapping[str, str] = {
     '"resource_link"': FIRST_WITH_STRUCTURE,
     '"audio"': FIRST_WITH_ANNOTATIONS,
 }
-"""What stands in a result that has something for older clients to change, and the revision that brought it."""
+"""What is in a result that has something for older clients to change, and the revision that brought it."""
 
 _LOOKED_FOR = {
     revision: [word.encode() for word, since in _NEWS.items() if revision < since] for revision in (*LEGACY, "")
@@ -217,7 +217,7 @@ def _member(fields: Fields, name: str) -> str:
 
 
 def pages_first(error: UpstreamAnswered, client: Client) -> BridgeError:
-    """What to tell this client of an upstream's error; the error itself when it is of another kind."""
+    """What this client gets of an upstream's error; the error itself when it is of another kind."""
     pages = [Body(question.params) for question in url_questions(error)]
     if not pages:
         return error

@@ -18,7 +18,7 @@ from mcpbridge.protocol.log_levels import LEVELS
 from mcpbridge.protocol.revisions import MODERN
 
 ENVELOPE = b"modelcontextprotocol"
-"""Stands in the params of every modern request. The slash that follows may be escaped."""
+"""Is in the params of every modern request. The slash that follows may be escaped."""
 
 
 class _Meta(msgspec.Struct):

@@ -103,7 +103,7 @@ class LegacyTasks:
         return result
 
     def forget(self, client: Client) -> None:
-        """A session ended. Its tasks run on, since they may be asked for again; nobody is told of them meanwhile."""
+        """A session ended. Its tasks run on, since they may be asked for again; nobody gets news of them meanwhile."""
         for record in self._tasks.of(_owner(client)):
             if record.client is client:
                 record.streams.clear()

@@ -52,7 +52,7 @@ class TaskIds:
         self._sealer = sealer
 
     def seal(self, client: Client, server: str, id_: str, seconds_to_live: float | None) -> str:
-        """What this client is told in place of a server's own id."""
+        """What this client gets in place of a server's own id."""
         seconds = UNLIMITED if seconds_to_live is None else seconds_to_live + MARGIN
         return self._sealer.seal({"server": server, "task": id_}, _bind(client), seconds=seconds)
 
@@ -136,7 +136,7 @@ def require_tasks(client: Client) -> None:
 
 
 class Tasks:
-    """Tasks of modern clients at modern servers: nothing is kept here, so any replica can go on."""
+    """Tasks of modern clients at modern servers: nothing is kept here, so any replica can continue."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class Tasks:
         """Whether the tool needs a task of the bridge's own, and whether the client takes a task for an answer.
 
         A client that does not know of tasks may name one all the same: that is ignored (2025-11-25, task support and
-        handling). One that was told of them may do so for tools that can run as tasks (tool-level negotiation).
+        handling). One that learned of them may do so for tools that can run as tasks (tool-level negotiation).
 
         Raises:
             BadRequest: −32601, this tool cannot.
@@ -213,7 +213,7 @@ class Tasks:
         return self.for_client(client, server, public_id, task)
 
     def for_client(self, client: Client, server: str, public_id: str, task: Body) -> Body:
-        """A task with all that stands in it, for this client."""
+        """A task with all that is in it, for this client."""
         from mcpbridge.pipeline.task_polling import INPUT_REQUIRED, read_task
 
         task.put("taskId", public_id)

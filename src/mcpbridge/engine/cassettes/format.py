@@ -28,7 +28,7 @@ LISTS = {
     "resources/list": "resources",
     "resources/templates/list": "resources",
 }
-"""Requests for what a server offers, and whose `list_changed` tells of another answer."""
+"""Requests for what a server offers, and whose `list_changed` announces another answer."""
 
 _NOTHING = Raw(EMPTY_OBJECT)
 
@@ -67,7 +67,7 @@ class Step(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Entry(Struct, frozen=True, forbid_unknown_fields=True):
-    """One line. It has a `request`; or it tells what came outside of all (`told`), or why nothing came."""
+    """One line. It has a `request`; or it says what came outside of all (`told`), or why nothing came."""
 
     server: str
     """The name of a server, of a table of `[tools]`, or `builtin`."""
@@ -82,9 +82,9 @@ class Entry(Struct, frozen=True, forbid_unknown_fields=True):
     unanswered: bool = False
     """Nothing came of it, as long as somebody waited."""
     changes: int = 0
-    """Of a list: how often the server had told by then that it had changed."""
+    """Of a list: how often the server had announced by then that it had changed."""
     told: str = ""
-    """`first`: it came before any call; `calls`: while several calls ran, and is of none that could be told."""
+    """`first`: it came before any call; `calls`: while several calls ran, and belongs to none that is known."""
     unavailable: str = ""
     """Why the server could not be reached."""
 
@@ -99,7 +99,7 @@ def key_of(entry: Entry) -> tuple[str, str, bytes]:
 
 
 def in_order(entries: Iterable[Entry]) -> list[Entry]:
-    """The entries as they stand in the file. Equal requests keep their order."""
+    """The entries as they are in the file. Equal requests keep their order."""
     return sorted(entries, key=_place)
 
 

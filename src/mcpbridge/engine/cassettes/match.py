@@ -85,7 +85,7 @@ class Matching:
 
 
 def is_same_answer(recorded: Step, given: Step) -> bool:
-    """Whether a request of the server was answered as in the recording. One that was not answered there goes on."""
+    """Whether a request of the server was answered as in the recording. One that was not answered there continues."""
     if not recorded.is_answered:
         return recorded.ask == given.ask
     if bool(bytes(recorded.refused)) or bool(bytes(given.refused)):  # the words of an error are the bridge's

@@ -68,7 +68,7 @@ def _is_volatile(name: str) -> bool:
 
 
 def token_of(params: bytes | Raw) -> Raw:
-    """What progress of a request is to name, as it stands there; empty: nobody wants to hear of any."""
+    """What progress of a request is to name, as it is there; empty: nobody wants to hear of any."""
     meta = Body(params).inner("_meta") if bytes(params) else None
     return meta.fields.get("progressToken", Raw()) if meta is not None else Raw()
 

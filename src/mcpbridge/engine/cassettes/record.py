@@ -2,7 +2,7 @@
 
 Each request of the bridge is recorded with everything that came of it. A notification belongs to the request that it
 names, or on whose stream it came. One that names none belongs to the only call that runs, or to the last one that ran.
-While several calls run nobody can tell, so it becomes an entry of its own (`told`).
+While several calls run nobody can know which, so it becomes an entry of its own (`told`).
 """
 
 from collections.abc import AsyncGenerator

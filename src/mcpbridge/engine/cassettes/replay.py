@@ -3,7 +3,7 @@
 The transport that answers from it starts nothing and contacts nobody.
 
 Each message of the bridge is answered in the next turn of the event loop, with everything that the recording has for
-it. A request of the server waits for its answer. If that answer differs from the recorded one, replay goes on with an
+it. A request of the server waits for its answer. If that answer differs from the recorded one, replay continues with an
 equal entry that has this answer, if there is one.
 """
 
@@ -71,7 +71,7 @@ class Script:
         return self._note(unmatched(self._file, server, method, params, recorded, used_up=used_up))
 
     def going_on(self, entry: Entry, number: int, given: Step) -> Entry | str:
-        """The entry that goes on after this answer to a request of the server, or what is wrong."""
+        """The entry that continues after this answer to a request of the server, or what is wrong."""
         step = entry.meanwhile[number]
         given = replace(given, answer=self._masker.raw(given.answer), refused=self._masker.raw(given.refused))
         if is_same_answer(step, given):

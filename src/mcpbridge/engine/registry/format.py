@@ -59,7 +59,7 @@ class StoredEntries:
     """Those of one configuration: bridges with others share the store, but nothing of this."""
 
     def __init__(self, store: Store, owner: Callable[[], str]) -> None:
-        """`owner`: tells the configuration."""
+        """`owner`: names the configuration."""
         self._store, self._owner = store, owner
 
     async def all(self) -> list[bytes]:

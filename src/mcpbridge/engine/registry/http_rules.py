@@ -45,10 +45,10 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "grpc": _TOOL | _keys("grpc service method include exclude metadata tls max_message max_messages"),
     "agent": _REQUEST | _keys("agent skills card url allow_origins stream"),
 }
-"""The keys that may be said of each kind, by the key that tells the kind."""
+"""The keys that may be said of each kind, by the key that selects the kind."""
 
 KINDS: Mapping[Section, tuple[str, ...]] = {"servers": ("url",), "tools": ("endpoint", "openapi", "grpc", "agent")}
-"""The keys that tell a kind; one of them must be there."""
+"""The keys that select a kind; one of them must be there."""
 
 INNER: Mapping[tuple[Section, str], frozenset[str]] = {
     # Neither keys out of files, nor what opens a browser or a port here.

@@ -48,7 +48,7 @@ class Apply(Protocol):
 class Registry:
     """What was said of one bridge's servers and tools. Its methods run on the event loop; changes wait for one another.
 
-    A change goes on to its end, whatever becomes of who asked for it. One that fails changes nothing.
+    A change continues to its end, whatever becomes of who asked for it. One that fails changes nothing.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Build the built-in tools of `[builtin]` from the settings.
 
 Tools that do work (`web-search`, `file-read`, …) belong to the server `builtin` and are found, hidden and listed like
-those of any server. Tools about the bridge itself (`brief`, `pulse`, …) stand beside `recall` and `find_tools`.
+those of any server. Tools about the bridge itself (`brief`, `pulse`, …) are beside `recall` and `find_tools`.
 """
 
 import os
@@ -53,11 +53,11 @@ class BuiltinSet(Struct, frozen=True):
             yield Offer(server, tuple(encode(tool.definition) for tool in ready))
 
     def asks(self, tool: Tool) -> Asks | None:
-        """Tells of a call why a person must agree to it, where that depends on its arguments; empty: nobody must."""
+        """Says why a person must agree to a call, where that depends on its arguments; empty: nobody must."""
         return getattr(self.tools.get(tool.server, {}).get(tool.name), "asks", None)
 
     def precheck(self, tool: Tool) -> Precheck | None:
-        """Tells of a call that it cannot be done, before a person is asked about it."""
+        """Says that a call cannot be done, before a person is asked about it."""
         return getattr(self.tools.get(tool.server, {}).get(tool.name), "precheck", None)
 
     def inactive(self) -> list[dict[str, str]]:

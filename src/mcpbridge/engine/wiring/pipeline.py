@@ -146,7 +146,7 @@ class PipelineInputs(Struct, frozen=True):
     """Who takes calls of those, by that server."""
     precheck: Callable[[Tool], Precheck | None]
     asks: Callable[[Tool], Asks | None] = lambda tool: None
-    """Where it depends on the arguments whether a person must agree: what tells that."""
+    """Where it depends on the arguments whether a person must agree: what decides that."""
     record: Record | None = None
     """Gets the record of each call that has ended."""
 

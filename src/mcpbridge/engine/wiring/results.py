@@ -101,7 +101,7 @@ class LargeResults:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Owns what goes on beside calls."""
+        """Owns what runs beside calls."""
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._scripts.close)
             await stack.enter_async_context(self.ledger.running())

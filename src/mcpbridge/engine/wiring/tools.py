@@ -1,6 +1,6 @@
 """Build the backends of `[tools]`: what they offer, how calls reach them, and their status.
 
-A backend whose settings are the same goes on over a reload (`leases.py`), and so does one that a program handed in.
+A backend whose settings are the same continues over a reload (`leases.py`), and so does one that a program handed in.
 """
 
 import asyncio
@@ -249,7 +249,7 @@ class Backends:
             self._catalog.update(offer)
 
     def asking(self, backends: BackendSet, others: Callable[[Tool], Asks | None]) -> Callable[[Tool], Asks | None]:
-        """Finds what tells of the calls of a tool whether a person must agree. `others`: of tools of no backend."""
+        """Finds what decides for the calls of a tool whether a person must agree. `others`: of tools of no backend."""
 
         def asks(tool: Tool) -> Asks | None:
             one = backends.by_name.get(tool.name if tool.server == TOOLS else tool.server)

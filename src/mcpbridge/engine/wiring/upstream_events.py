@@ -33,7 +33,7 @@ _EVENTS = {
 
 
 class UpstreamEvents:
-    """The `Observer` of all upstreams of a bridge. They are made before what it tells of them: see `begin`."""
+    """The `Observer` of all upstreams of a bridge. They are made before what it notifies of them: see `begin`."""
 
     def __init__(self, catalog: Catalog, note: Note) -> None:
         """`note` hears of the states of servers, and of their lists."""

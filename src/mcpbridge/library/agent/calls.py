@@ -1,7 +1,7 @@
-"""The calls of a run: read from the model's message, made, and recorded so that a run that goes on repeats none.
+"""The calls of a run: read from the model's message, made, and recorded so that a run that continues repeats none.
 
 The records are in the store, by tenant, run and call, and belong to the user of the run, so another process finds them
-too. A record that cannot be kept is logged, and the run goes on.
+too. A record that cannot be kept is logged, and the run continues.
 """
 
 import asyncio

@@ -43,7 +43,7 @@ class Prepared(Struct, frozen=True):
 
 
 Prepare: TypeAlias = Callable[[Turn], "Prepared | Awaitable[Prepared | None] | None"]
-"""Called before each round with the turn before, of round 0 at first. None: go on as it is."""
+"""Called before each round with the turn before, of round 0 at first. None: continue as it is."""
 
 
 class RunOptions(Struct, frozen=True):
@@ -155,9 +155,9 @@ async def set_context(
 ) -> None:
     """Set what a tool keeps of a run, or (`tool` empty) what all tools share; calls under way see it at once.
 
-    Set before the first call of the run, it stands in the place of what an initialiser would make. A tool's value is
+    Set before the first call of the run, it takes the place of what an initialiser would make. A tool's value is
     checked now if the tool was called before, else at its next call: what does not fit then is not used, which the log
-    tells. `unknown`: why there can be no tool of this id; None: there may be.
+    says. `unknown`: why there can be no tool of this id; None: there may be.
 
     Raises:
         UnknownName: there is no such tool.

@@ -63,7 +63,7 @@ class Loop:
         self._began = asyncio.get_running_loop().time()
 
     async def run(self) -> RunOutcome:
-        """Go on until there is an outcome.
+        """Continue until there is an outcome.
 
         Raises:
             RunFailed: the model or a function of the program raised something.

@@ -38,14 +38,14 @@ class CallbackFailed(BridgeError):
 
 
 class Listener(Generic[T]):
-    """Tells a function of the program, and goes on whatever it raises; the first of that is remembered, and logged."""
+    """Notifies a function of the program, whatever it raises; the first error is remembered, and logged."""
 
     def __init__(self, function: Callable[[T], object]) -> None:
         self._function = function
         self._error: Exception | None = None
 
     def __call__(self, news: T) -> None:
-        """Tell it."""
+        """Notify it."""
         try:
             self._function(news)
         except Exception as error:  # noqa: BLE001 - the program's own, whatever it is

@@ -27,7 +27,7 @@ OnCall: TypeAlias = Callable[
     "ToolCall[Any, Any] | CallResult[Any] | Awaitable[ToolCall[Any, Any] | CallResult[Any] | None] | None",
 ]
 """Sees a call before it is made. None: as it is; another call: this one in its place; a result: it is not made.
-Raising `CallRefused` refuses it, which the model is told."""
+Raising `CallRefused` refuses it, and the model sees that."""
 
 OnResult: TypeAlias = Callable[[CallResult[Any]], "CallResult[Any] | Awaitable[CallResult[Any] | None] | None"]
 """Sees what came of a call, and may give another result in its place."""

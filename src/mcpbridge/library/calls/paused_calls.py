@@ -77,7 +77,7 @@ async def claimed(store: Store, record: PausedRecord, still_waiting: StillWaitin
 
 @asynccontextmanager
 async def in_turn(store: Store, handle: str, principal: str) -> AsyncGenerator[None]:
-    """Nobody else goes on with the run of this name meanwhile; waits for those who do."""
+    """Nobody else continues the run of this name meanwhile; waits for those who do."""
     while True:
         async with _Claim(store, RUN_CLAIM, handle, principal).held() as is_ours:
             if is_ours:
@@ -268,7 +268,7 @@ class PausedCalls:
     ) -> CallResult[Any] | None:
         """What came of the call that a model made under this id in this run, of several the latest; None: nothing yet.
 
-        `id`: of the paused call, which tells calls apart that a model gave one id. One that is forgotten came to an
+        `id`: of the paused call, which distinguishes calls that a model gave one id. One that is forgotten came to an
         error that says so.
         """
         if id:

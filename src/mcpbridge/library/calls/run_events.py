@@ -1,6 +1,6 @@
 """The events of a run in the order in which they happen, its turns, its outcome, and its token usage. Pure.
 
-`match event:` tells events apart by class. `event.name` is a text for it; for a `BusEvent` it is the name that the
+`match event:` distinguishes events by class. `event.name` is a text for it; for a `BusEvent` it is the name that the
 publisher chose, whatever that is.
 """
 
@@ -91,8 +91,8 @@ class RunOutcome(Struct, frozen=True):
     text: str
     """What the model wrote last."""
     messages: Sequence[Mapping[str, Any]]
-    """The whole history as the model's API has it, JSON values. A paused run goes on from there: `run(model, messages,
-    run=outcome.run)`, in any process that has the same store."""
+    """The whole history as the model's API has it, JSON values. A paused run continues from there, in any process that
+    has the same store: `run(model, messages, run=outcome.run)`."""
     run: str
     """Id of the run."""
     turns: Sequence[Turn] = ()
@@ -163,7 +163,7 @@ class CallStarted(Struct, frozen=True):
 
 
 class CallProgress(Struct, frozen=True):
-    """A tool told how far it is, or gave a preliminary result."""
+    """A tool reported how far it is, or gave a preliminary result."""
 
     name: ClassVar[str] = "tool.progress"
     call: ToolCall[Any, Any]
@@ -232,4 +232,4 @@ RunEvent: TypeAlias = (
     | BusEvent
     | RunFinished
 )
-"""What a run tells while it goes on: `async for event in bridge.run(...)`."""
+"""What a run reports while it works: `async for event in bridge.run(...)`."""

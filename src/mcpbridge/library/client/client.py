@@ -167,7 +167,7 @@ _AT_ONCE = 64
 """Calls of one turn that are made at a time; how many of them run is the bridge's business."""
 
 _FINDERS = {*UNLISTED, "recall"}
-"""Tools of the bridge that stand beside those that were found."""
+"""Tools of the bridge that are listed beside those that were found."""
 
 Detail = Literal["names", "signatures", "schemas"]
 
@@ -217,7 +217,7 @@ class Client(mcp.Client):
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
     ) -> None:
-        """Disconnect. What the block raised goes on as it is: task groups of the SDK would wrap it.
+        """Disconnect. What the block raised is passed on unchanged: task groups of the SDK would wrap it.
 
         Raises:
             NotConnected: the connection broke meanwhile, and what ran in the block was cancelled for that.

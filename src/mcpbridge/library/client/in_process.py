@@ -1,7 +1,7 @@
 """An `mcp.Client` of a bridge in the same process: a transport without a socket or another process.
 
 Behind it is the same conversation as behind standard input and output, in both eras. Each message is written as JSON
-once and read once; nothing else stands in between.
+once and read once; nothing else is in between.
 """
 
 import asyncio

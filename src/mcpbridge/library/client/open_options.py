@@ -33,7 +33,7 @@ _HERE = "config"
 
 STARTUP_SECONDS = 30.0
 """What the first listing waits for servers that start, where the configuration says nothing: clients of people give up
-on a bridge that takes seconds, and a program would go on without half of its tools."""
+on a bridge that takes seconds, and a program would continue without half of its tools."""
 
 
 def patient(settings: Settings) -> Settings:

@@ -367,7 +367,7 @@ def _end_all() -> None:
 
 
 class SyncRun:
-    """One run, usable once: `bridge.run(…).outcome`, or `for event in bridge.run(…)`, which tells what happens.
+    """One run, usable once: `bridge.run(…).outcome`, or `for event in bridge.run(…)`, which reports what happens.
 
     Ctrl-C while it waits cancels it, and so does ending the iteration early.
     """

@@ -43,7 +43,7 @@ def adapt_function(
 
     `input_schema`: JSON Schema of the arguments, an object; left out, what `args` or else the function's annotations
     say. `output_schema`: of the structured result; left out, what `returns` or else they say. `event_schema`: of what
-    it yields; left out, they. All of it is kept to; what the annotations alone say of what is returned is told to
+    it yields; left out, they. All of it is kept to; what the annotations alone say of what is returned is declared to
     clients only where it is an object, as of `@tool`. `args`, `returns`: the types that calls and results have in the
     program, for type checkers and at run time. The function gets JSON values by name; if its one parameter is annotated
     as `args`, it gets that. `name`, `description`: left out, the function's, as its docstring says. `context_init`:
@@ -142,7 +142,7 @@ def returned_by(
 def looked_at(
     name: str, function: Callable[..., Any], settings: "FunctionSettings", context_init: "Init | None" = None
 ) -> "FunctionTool":
-    """A function as a tool, which keeps to its annotations also where clients are told no schema.
+    """A function as a tool, which keeps to its annotations also where clients get no schema.
 
     `context_init`: see `Keeps.init`.
 

@@ -126,7 +126,7 @@ class ToolBuilder(Struct, Generic[R], frozen=True):
     def output(self, kind: Any, /) -> "ToolBuilder[Any]":
         """What results are: a Python type, the name of a JSON type or a JSON Schema. Those that are not, are errors.
 
-        Clients are told it. Left out, the handler's annotation is kept to, as `@tool` does.
+        Clients get it. Left out, the handler's annotation is kept to, as `@tool` does.
         """
         return cast("ToolBuilder[Any]", replace(self, given_output=kind))
 
@@ -153,7 +153,7 @@ class ToolBuilder(Struct, Generic[R], frozen=True):
         return replace(self, context_init=init)
 
     def manual(self, **options: Any) -> "ToolBuilder[R]":
-        """No handler: each call is paused until the program gives its result. `manual_tool` tells what can be said."""
+        """No handler: each call is paused until the program gives its result. `manual_tool` says what can be set."""
         return self._done_by("manual", None, options)
 
     def human(

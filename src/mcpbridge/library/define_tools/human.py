@@ -80,7 +80,7 @@ def human_tool(
     `on_tool_called` has the parameters of the tool, and returns its result, or None or a `Pause` to wait for an answer.
     `on_response_received(response)` makes the result of the answer that `Bridge.resume` brings. Both results are
     checked against the output schema, which the annotation of `on_response_received` says where it is left out (clients
-    are told it where it is an object), as annotations do the `input_schema` and the `response_schema`. `reason`: what
+    get it where it is an object), as annotations do the `input_schema` and the `response_schema`. `reason`: what
     people are asked. `ask_client`: the user of the client that calls is asked first, where it shows forms.
     `expires_in`: seconds that a call waits; a week, left out. `context_init`: makes what its `Context[T]` begins with,
     once a run. Further ones: see `ToolOptions`.

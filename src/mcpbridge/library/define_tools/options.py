@@ -27,17 +27,17 @@ log = get_logger("mcpbridge.library")
 
 ApprovalRule = Callable[[Mapping[str, Any]], "bool | str | Awaitable[bool | str]"]
 """From the arguments of a call (JSON values by name) to whether a person must agree; a text is the reason that people
-are told. It runs on the event loop, so one that is not `async` must be quick. If it raises, or takes longer than ten
-seconds, the call is refused."""
+are notified. It runs on the event loop, so one that is not `async` must be quick. If it raises, or takes longer than
+ten seconds, the call is refused."""
 
 SECONDS = 10.0
 """How long it may take."""
 REASON = "the tool asks for it"
-"""What people are told where it gives no reason."""
+"""What people see where it gives no reason."""
 
 
 def asking(tool: str, rule: bool | ApprovalRule) -> Asks | None:
-    """What tells of the calls of a tool whether a person must agree; None: nobody must."""
+    """What decides for the calls of a tool whether a person must agree; None: nobody must."""
     if not callable(rule):
         return _always if rule else None
 
@@ -100,7 +100,7 @@ class ToolOptions(TypedDict, total=False):
     risk_level: Risk
     """How much harm a call can do (`low`, `medium`, `high`), for rules of `permissions`."""
     timeout: float | str
-    """Seconds that a call may take (or `"2m"`); each event that it tells starts them anew. Default: 30."""
+    """Seconds that a call may take (or `"2m"`); each event that it reports starts them anew. Default: 30."""
     requires_approval: bool | ApprovalRule
     """A person has to agree to each call, or to those of which this function of the arguments says so."""
     tags: Sequence[str]
@@ -168,7 +168,7 @@ def modelled(model: type[M], name: str, options: ToolOptions, **others: Any) -> 
 
 
 def asks_of(name: str, options: ToolOptions) -> "Asks | None":
-    """What tells of a call whether a person must agree, by the option `requires_approval`."""
+    """What decides whether a person must agree to a call, by the option `requires_approval`."""
     rule = options.get("requires_approval", False)
     if not isinstance(rule, bool) and not callable(rule):
         what = f"expected a bool or a function of the arguments, not {type(rule).__name__}"

@@ -108,8 +108,8 @@ _SPOKEN: Mapping[Format, _Spoken] = {
 def offered(api: str, tools: Iterable[Described], *, strict: Strictness = False) -> Offered:
     """The tools in a format: a list to hand to the API as it is, with the names that they have there.
 
-    `strict`: where the API can hold its model to the schema, it is told to (True), or is where no rule of the schema is
-    lost by that ("auto"). What cannot be strict is sent as it is, and `Offered.not_strict` says why.
+    `strict`: where the API can hold its model to the schema, it is asked to (True), or is where no rule of the schema
+    is lost by that ("auto"). What cannot be strict is sent as it is, and `Offered.not_strict` says why.
 
     Raises:
         FormatError: there is no such format, or they are more tools than the API takes.

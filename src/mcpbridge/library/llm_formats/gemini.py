@@ -4,7 +4,7 @@ Older Gemini APIs give calls no id. Such a call gets one (`MADE_UP`), which is n
 by name and order.
 
 Input schemas (`parametersJsonSchema`) only lose rules, so the rewritten schema takes every argument that the original
-takes. The description tells what was left out, and the bridge checks calls against the original.
+takes. The description says what was left out, and the bridge checks calls against the original.
 """
 
 import re

@@ -275,7 +275,7 @@ def name_in(api: Format, wire: str) -> str:
 
 STOPS = ("end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "pause_turn")
 """It was done; it wants tools called; it ran out of tokens, so that its last call may be cut off; it met a text to stop
-at; it, or a filter, refuses; it wants to go on. Another reason is told in the API's own words."""
+at; it, or a filter, refuses; it wants to continue. Another reason is given in the API's own words."""
 
 
 def stop_reason_of(reason: str, words: Mapping[str, str], *, has_calls: bool) -> str:

@@ -27,7 +27,7 @@ LONGEST_DESCRIPTION = 1024
 
 
 class Described(Protocol):
-    """A tool as far as models are told of it."""
+    """A tool as far as models see it."""
 
     @property
     def name(self) -> str:

@@ -1,7 +1,7 @@
 """What was agreed to last: the arguments of each tool's last approved call. A person sees what is new in the next one.
 
 They are kept in the store, masked and bounded, for each principal alone. What is too large to be kept is known by its
-digest, which still tells whether a call is the same.
+digest, which still shows whether a call is the same.
 """
 
 import time
@@ -36,7 +36,7 @@ _MOST = 200
 """Differences that are listed."""
 _DEPTH = 40
 _SHOWN, _BEFORE = 200, 30
-"""Characters of a value that are shown, and of what stands before the first difference of two texts."""
+"""Characters of a value that are shown, and of what is before the first difference of two texts."""
 
 
 class Approved(Struct, frozen=True):
@@ -168,7 +168,7 @@ class RecentApprovals:
     """What became of the last requests, newest first: for who looks after they were answered, or had expired."""
 
     def __init__(self, write: Audit) -> None:
-        """`write` is what writes events down; all go on to it."""
+        """`write` records events; all of them are forwarded to it."""
         self._write = write
         self._ended: deque[tuple[float, ApprovalEvent]] = deque(maxlen=_REMEMBERED)
 

@@ -2,7 +2,7 @@
 
 The form is the same elicitation that servers use, in the bridge's own name: to the client all questions are the
 bridge's, so each message begins with who asks. A server cannot ask in the bridge's name, since its questions begin with
-its own, and no server's name has the colon and the blank that stand here, even if it is called as the bridge is.
+its own, and no server's name has the colon and the blank that are used here, even if it is called as the bridge is.
 """
 
 import asyncio
@@ -128,7 +128,7 @@ class HandlerApprover:
         return True
 
     async def ask(self, request: ApprovalRequest, call: Call) -> Verdict | None:
-        """Call the function. What it raises is a no; `ApprovalUnavailable` is told as it is. See `Approver`."""
+        """Call the function. What it raises is a no; `ApprovalUnavailable` is reported as it is. See `Approver`."""
         try:
             said = self._handler(request) if self._is_async else await _in_thread(self._handler, request)
             if inspect.isawaitable(said):

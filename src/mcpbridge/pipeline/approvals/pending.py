@@ -47,7 +47,7 @@ LOOK = 1.0
 TELL_EVERY = 10
 """Looks between two words to the client: many give up after a minute in which they hear nothing."""
 _REMEMBERED = 1000
-"""Answers that are remembered, to tell who comes late; and as many requests that nobody waits for."""
+"""Answers that are remembered, to recognise who comes late; and as many requests that nobody waits for."""
 _CLEAN_UP = 2.0
 """Seconds for taking a record away."""
 
@@ -194,7 +194,7 @@ class PendingApprovals:
         return f"A person can still run `mcpbridge approve {request.id}`; after that, the same call passes once."
 
     def let_go(self, id_: str) -> ApprovalRequest | None:
-        """The request of a call that did not wait for its answer, and was told so by this bridge a moment ago.
+        """The request of a call that did not wait for its answer, and learned so from this bridge a moment ago.
 
         A server may say as well that a call of its waits for somebody; that is not believed.
         """

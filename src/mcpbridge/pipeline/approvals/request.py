@@ -1,6 +1,6 @@
 """What a person is asked to agree to, when another call counts as the same, how it is worded, and what came of it.
 
-Arguments are shown as they would be sent: numbers and members stand as they were written, also a member that is named
+Arguments are shown as they would be sent: numbers and members are as they were written, also a member that is named
 twice. What a terminal or a dialog does not show, or what turns the direction of the text, is spelled out. Too much is
 shortened at its long texts first, so that every member can be seen; then size and digest of the whole are added. Pure.
 """
@@ -114,7 +114,7 @@ ASKED = "approval.asked"
 
 
 def tell_asked(request: ApprovalRequest, call: Call) -> None:
-    """Tell whoever listens to events that somebody may answer."""
+    """Notify whoever listens to events that somebody may answer."""
     if call.around.events.is_heard:
         call.context.events.publish(ASKED, request)
 

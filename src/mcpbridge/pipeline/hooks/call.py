@@ -43,7 +43,7 @@ class HookCall(Struct, frozen=True):
     result: dict[str, Any] | None = None
     """After the call, unless it failed."""
     error: Exception | None = None
-    """After the call, if it failed or was refused. A result that tells of a failure (`isError`) is none."""
+    """After the call, if it failed or was refused. A result that reports a failure (`isError`) is none."""
     duration: float = 0.0
     """Seconds that the call took, after it."""
     facts: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
@@ -58,7 +58,7 @@ class Answer(Struct, frozen=True):
 
 
 HookFunction = Callable[[HookCall], Any | Awaitable[Any]]
-"""Returns None to let the call pass, an `Answer`, or (before a call) a mapping: the arguments to go on with. Raises
+"""Returns None to let the call pass, an `Answer`, or (before a call) a mapping: the arguments to continue with. Raises
 `HookRefused` to refuse it. A function that is not async runs on the event loop: it must not take long."""
 
 
@@ -102,7 +102,7 @@ def before(
 ) -> Hook | Callable[[HookFunction], Hook]:
     """Make a function a hook that runs before calls of these tools; it may change, answer or refuse them.
 
-    `tools` are globs of ids (`server/tool`) or of names, `servers` of servers. With `failure="open"` a call goes on
+    `tools` are globs of ids (`server/tool`) or of names, `servers` of servers. With `failure="open"` a call continues
     when the function raises something else than a refusal, or takes longer than `timeout` seconds.
     """
     make = _maker("tool_call.before", tools, servers, timeout, failure, name)
@@ -245,7 +245,7 @@ class Changes:
         return call.caller.session.id, tool.id, canonical_digest(sent)
 
     def of(self, key: ChangeKey) -> bytes | None:
-        """The arguments to go on with; empty: those that it has. None: not known."""
+        """The arguments to continue with; empty: those that it has. None: not known."""
         return self._changes.get(key)
 
     def keep(self, key: ChangeKey, arguments: bytes) -> None:
@@ -273,7 +273,7 @@ class Verdict(Struct, frozen=True):
     """What is to become of the call; at most one is set."""
 
     arguments: Raw | None = None
-    """Those to go on with."""
+    """Those to continue with."""
     result: Body | None = None
     """The result to give."""
     refusal: str | None = None
@@ -281,7 +281,7 @@ class Verdict(Struct, frozen=True):
 
 
 PASS = Verdict()
-"""It goes on as it is."""
+"""It continues as it is."""
 
 
 class _Answer(msgspec.Struct, forbid_unknown_fields=True):

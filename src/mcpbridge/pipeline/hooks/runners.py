@@ -164,7 +164,7 @@ def _nothing() -> None:
 
 
 def asking(hook: Hook) -> Callable[[Happening], Awaitable[Verdict]]:
-    """How to ask the function of a hook. What it raises beside refusals is logged, and told as HookFailedError."""
+    """How to ask the function of a hook. What it raises beside refusals is logged, and reported as HookFailedError."""
 
     async def ask(happening: Happening) -> Verdict:
         try:

@@ -2,7 +2,7 @@
 
 The counting is a few additions on a `Series` that the caller holds; sums, rates and quantiles are made by whoever asks.
 Names that clients and servers choose make series, so there is a limit to each; what is beyond counts as `other`. Here
-stand also the buckets, how a call's outcome is classified, and what each session has called so far (for `pulse`).
+are also the buckets, how a call's outcome is classified, and what each session has called so far (for `pulse`).
 """
 
 import asyncio
@@ -30,7 +30,7 @@ OTHER = "other"
 
 _MOST_SERIES = 10_000
 _MOST_NAMES = 20
-"""Names of errors, and answers to approvals, that one series tells apart: servers may invent error codes."""
+"""Names of errors, and answers to approvals, that one series distinguishes: servers may invent error codes."""
 _LONGEST_CLIENT = 64
 _CALL = "tools/call"
 
@@ -248,7 +248,7 @@ class Metrics:
     """All series of one bridge."""
 
     def __init__(self, *, max_tools: int = 2000, max_clients: int = 50) -> None:
-        """How many tools, and client names, are told apart."""
+        """How many tools, and client names, are counted separately."""
         self._max_tools, self._max_clients = max_tools, max_clients
         self._series: dict[tuple[str, str, str, str], Series] = {}
         self._tools: set[str] = set()
@@ -378,7 +378,7 @@ KNOWN_METHODS = frozenset({"tools/call", "prompts/get", "resources/read", "compl
 """Requests that are counted by name. Clients may send others to a server that is shown alone, of any name."""
 
 _CODES = (-32_999, -32_000)
-"""Error codes that are told apart: those of JSON-RPC, of MCP and around them. Servers may invent any others."""
+"""Error codes that are counted separately: those of JSON-RPC, of MCP and around them. Servers may invent any others."""
 
 _WHOLE = 128 * 1024
 """Bytes up to which a result is read for this alone."""

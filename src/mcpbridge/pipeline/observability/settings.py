@@ -1,4 +1,4 @@
-"""The `observe` section of the configuration: what is counted and traced of calls, and who is told."""
+"""The `observe` section of the configuration: what is counted and traced of calls, and where that is sent."""
 
 from pydantic import BaseModel, ConfigDict, Field
 

@@ -1,7 +1,7 @@
 """Traces and metrics of calls for OpenTelemetry, by the semantic conventions of MCP (and of GenAI, for tools).
 
 Two stages: the outermost makes a SERVER span of the client's request, the innermost a CLIENT span of each request to a
-server. A trace that a client began goes on here and at the server, by `traceparent` in `_meta`. The packages are the
+server. A trace that a client began continues here and at the server, by `traceparent` in `_meta`. The packages are the
 extra `otel`; nothing of them is imported here, since who turns this on hands their objects in (`tracing_setup.py`).
 
 Arguments and results are content of people: they are in no span unless the configuration says so.
@@ -45,11 +45,11 @@ class Otel(Protocol):
     def start(
         self, name: str, attributes: Attributes, *, carried: Mapping[str, str], parent: object, is_client: bool
     ) -> object:
-        """A new span, whose parent is `parent`, else what `carried` (traceparent, tracestate) tells of."""
+        """A new span, whose parent is `parent`, else what `carried` (traceparent, tracestate) names."""
         ...
 
     def carry(self, span: object) -> Mapping[str, str]:
-        """What tells the next one of this span; empty if it is not to go on."""
+        """The headers that name this span to the next one; empty if the trace ends here."""
         ...
 
     def finish(self, span: object, attributes: Attributes, error: str) -> None:
@@ -133,7 +133,7 @@ class TraceReceived(_Traced):
 
 
 class TraceSent(_Traced):
-    """Stage and its factory: a CLIENT span of each request to a server, of which the server is told."""
+    """Stage and its factory: a CLIENT span of each request to a server, whose id the server gets."""
 
     operation = "mcp.client.operation.duration"
     is_client = True
@@ -164,7 +164,7 @@ _MEASURED = (
     "server.port",
     "mcpbridge.server",
 )
-"""Attributes that durations are told apart by; the rest would make too many series."""
+"""Attributes that durations are grouped by; the rest would make too many series."""
 
 
 _LONGEST_METHOD = 100

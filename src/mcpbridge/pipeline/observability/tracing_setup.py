@@ -1,6 +1,6 @@
 """OpenTelemetry as `tracing` needs it, made of its SDK (the extra `otel`) or of what the program has set up.
 
-Imported only where `[observe] otel = true`. Where to send stands in the `OTEL_*` variables that all its SDKs read.
+Imported only where `[observe] otel = true`. Where to send is in the `OTEL_*` variables that all its SDKs read.
 """
 
 import asyncio

@@ -100,7 +100,7 @@ _DECIDES = ("permission", "risk", "read_only", "destructive", "idempotent")
 
 
 class Asked(Protocol):
-    """One call, as conditions see it; nothing of it is looked at that no condition reads."""
+    """One call, as conditions see it; only what a condition reads is evaluated."""
 
     @property
     def client(self) -> Mapping[str, object]:

@@ -20,7 +20,7 @@ _LISTS = ("tools", "servers", "risk", "clients", "principals")
 
 
 def or_one(schema: dict[str, Any]) -> None:
-    """The JSON schema of a setting that may also be one of what stands in its list; for editors."""
+    """The JSON schema of a setting that may also be a single value of its list; for editors."""
     kinds = {"type": schema.pop("type"), "items": schema.pop("items")}
     schema["anyOf"] = [kinds, kinds["items"]]
 

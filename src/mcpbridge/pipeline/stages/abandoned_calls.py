@@ -1,11 +1,11 @@
-"""Calls whose client stopped waiting: they go on, and what comes of them is kept for it.
+"""Calls whose client stopped waiting: they continue, and their results are kept for it.
 
 A client's patience often ends before a tool's work does. Such a call is not cancelled, and not lost: it runs on, up to
 its own deadlines, and its result is kept under a handle, for the principal that made the call. The same call made again
 (same tool, same arguments) joins the one that still runs, or gets the kept result. Once: the next one runs anew, since
 whoever asks a second time may want to know how things are now. By its handle a result can be read until it expires.
 
-Who stopped waiting, and who can be told, is the business of `downstream/requests/timeouts.py`.
+Who stopped waiting, and who can be notified, is the business of `downstream/requests/timeouts.py`.
 """
 
 import time
@@ -89,7 +89,7 @@ class AbandonedCalls:
     # -- for who knows that a client stopped waiting
 
     def begin(self, call: Call) -> AbandonedCall | None:
-        """From now on a call goes on without its client. None: it is not to, so it should be cancelled."""
+        """From now on a call continues without its client. None: it is not to, so it should be cancelled."""
         if (abandoned := self._running(call)) is not None:
             return abandoned
         if call.tool is None or call.takes_task or self._options(call.tool).late != "keep":

@@ -1,4 +1,4 @@
-"""A person has to agree before some calls go on: asks whoever can be asked, and lets nothing pass without a yes.
+"""A person has to agree before some calls continue: asks whoever can be asked, and lets nothing pass without a yes.
 
 Which calls those are is decided above (`Call.approval`). A yes that was kept (for a call that could not wait, or for
 the session) lets the same call pass without a question. Silence is a no, and so is nobody to ask. While a person
@@ -42,7 +42,7 @@ class Approver(Protocol):
         ...
 
     def reaches(self, call: Call) -> bool:
-        """Whether somebody can be asked this way about this call, as far as one can tell."""
+        """Whether somebody can be asked this way about this call, as far as that is known."""
         ...
 
     async def ask(self, request: ApprovalRequest, call: Call) -> Verdict | None:
@@ -53,7 +53,7 @@ class Approver(Protocol):
         ...
 
     async def keep(self, request: ApprovalRequest) -> str:
-        """Nobody answered in time: take an answer later, if this can. Tells what a person can do; empty: nothing."""
+        """Nobody answered in time: take an answer later, if this can. Returns what a person can do; empty: nothing."""
         ...
 
 

@@ -71,7 +71,7 @@ def is_final(result: Body, data: bytes) -> bool:
 
 
 def is_error(result: Body, data: bytes) -> bool:
-    """It tells of a failure. `data`: the bytes of the result."""
+    """It reports a failure. `data`: the bytes of the result."""
     return b'"isError"' in data and bytes(result.get("isError") or b"false") != b"false"
 
 
@@ -90,7 +90,7 @@ class _Use(Struct):
 
 
 MOST_TOOLS = 10_000
-"""Tools whose use is told apart: a server that gives its tools new names all the time must not fill the memory."""
+"""Tools whose use is counted separately: a server that keeps renaming its tools must not fill the memory."""
 
 
 class Cache:
@@ -144,7 +144,7 @@ class Cache:
         return self._epochs[server]
 
     def forget(self, server: str) -> int:
-        """What was kept of a server, and what is being read there, is not to be told to later calls."""
+        """What was kept of a server, and what is being read there, must not answer later calls."""
         self._epochs[server] += 1
         return self.results.drop_server(server)
 

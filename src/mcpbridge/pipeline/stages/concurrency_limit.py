@@ -14,7 +14,7 @@ lend theirs out: they do nothing but wait for it, and whoever holds what it wait
 
 A call that asks its client something lends out its slots meanwhile: a person may take minutes, and the answer may need
 further calls (sampling that uses tools). Would those wait for the slots of the call that waits for them, neither could
-go on.
+continue.
 
 Waiting ends at the call's deadline; where it has none, after as long as the call itself might take.
 """
@@ -41,7 +41,7 @@ class Limit(NamedTuple):
     """What is limited, for whom, and to how many calls at a time."""
 
     key: Hashable
-    """Tells it from all others. A limit that is set anew is another one."""
+    """Distinguishes it from all others. A limit that is set anew is another one."""
     what: str
     """What takes only so many, for refusals: `Tool 'x/y'`."""
     slots: int
@@ -107,7 +107,7 @@ class SlotLending(ElicitorWrapper):
         return self._elicitor
 
     async def ask(self, question: Question) -> Raw:
-        """Ask. When the answer is there the call goes on at once, even if all slots are taken then."""
+        """Ask. When the answer is there the call continues at once, even if all slots are taken then."""
         with ExitStack() as lent:
             for slot in () if self.is_over else self._slots:
                 lent.enter_context(slot.rest(self._call))

@@ -1,9 +1,9 @@
 """Let others see calls, change them, answer them or refuse them: functions of the program, programs, addresses.
 
-Hooks run in order: those of the configuration as they stand there, then the program's. Each sees what those before it
+Hooks run in order: those of the configuration in its order, then the program's. Each sees what those before it
 changed. Arguments are shown as the tool would get them, mended where they will be: what a hook let pass must not become
-something else on its way. What fails is told by the name of the hook; what it said itself goes to the log. A call that
-comes back with answers to a question was let through before: its hooks are not asked again, and what they changed
+something else on its way. A failure is reported with the name of the hook; what it said itself goes to the log. A call
+that comes back with answers to a question was let through before: its hooks are not asked again, and what they changed
 holds.
 """
 

@@ -49,7 +49,7 @@ class DecideByArguments:
     """Makes the stages: decides about each call by its arguments; says in `Call.approval` where a person must agree."""
 
     def __init__(self, policy: Policy, asks: Callable[[Tool], Asks | None] = lambda tool: None) -> None:
-        """`asks`: what tells of the calls of a tool whether a person must agree, where their arguments decide."""
+        """`asks`: what decides for each call of a tool whether a person must agree, where their arguments decide."""
         self._policy, self._asks = policy, asks
 
     def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:

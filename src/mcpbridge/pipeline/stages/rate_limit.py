@@ -1,4 +1,4 @@
-"""How often calls may come: for each client, each server, each tool. Who comes too soon is told when to come back.
+"""How often calls may come: for each client, each server, each tool. Whoever comes too soon learns when to come back.
 
 A call passes when each of its buckets has a token, and only then takes one of each: one that is refused costs nobody
 anything. Later rounds of a call, and its retries, count no further. Reading resources and getting prompts counts for

@@ -43,7 +43,7 @@ _SLOW = 32 * 1024
 MOST = 64 * 1024**2
 """Characters that all references of a call may stand for together."""
 MOST_LOADED = 128 * 1024**2
-"""Bytes of the results that they may stand in."""
+"""Bytes of the results that they may be in."""
 _MOST_REFERENCES = 1000
 _MOST_DOUBTFUL = 100
 """Names that only may be handles and are looked for."""

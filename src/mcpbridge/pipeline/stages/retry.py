@@ -152,7 +152,7 @@ class _Retried:
 
 
 def of_all_tries(upstream: str, error: BridgeError) -> BridgeError:
-    """The error of the last try, as it is to be told where an earlier one may have taken effect."""
+    """The error of the last try, as it is reported where an earlier one may have taken effect."""
     if isinstance(error, UpstreamUnavailable | CallRefused):  # both say, by their kind too, that nothing was sent
         what = (
             error.what if isinstance(error, UpstreamUnavailable) else str(error).removeprefix(f"Server '{upstream}' ")

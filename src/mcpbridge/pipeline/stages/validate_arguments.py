@@ -1,7 +1,7 @@
 """Stage: check a tool's arguments against its own schema before anything runs, and mend harmless slips.
 
 A right call costs one look and keeps its bytes. Absent arguments that have a default get it. What is wrong is mended
-where the schema leaves no doubt (`validation/coercion.py`), and told of in the result; else the call is refused with
+where the schema leaves no doubt (`validation/coercion.py`), and reported in the result; else the call is refused with
 what is wrong and what would be right (`validation/error_messages.py`).
 
 The schema is the one that the server sent. If nothing can be checked against it (a broken schema, an unknown draft,

@@ -314,7 +314,7 @@ class Default(Struct, frozen=True):
     raw: bytes
     """The value as the schema spells it."""
     member: bytes
-    """The same with the name, as it stands in an object."""
+    """The same with the name, as it is in an object."""
 
 
 class Defaults(Struct, frozen=True):

@@ -1,6 +1,6 @@
 """What is wrong with arguments, worded so that a model gets them right next time. Pure.
 
-Each fault is one short sentence, with the nearest valid name or value. Beside them stands the piece of the schema that
+Each fault is one short sentence, with the nearest valid name or value. Beside them is the piece of the schema that
 shows how it is right: only those parameters and what is required, with `$ref`s put in place, and small enough for a
 model's context. Detail goes step by step until it fits: descriptions first, types last. Values are shown only if they
 are small.

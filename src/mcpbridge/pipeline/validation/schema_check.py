@@ -25,9 +25,9 @@ MAX_FAULTS = 100
 MAX_BRANCHES, MAX_DEPTH = 8, 3
 """Alternatives of one place whose faults are looked at, and alternatives within alternatives."""
 MANY_BYTES, MANY_ERRORS = 16 << 10, 2000
-"""What may have more faults than there is time for: the validator tells of all at once, 20 µs each, or of one."""
+"""What may have more faults than there is time for: the validator reports all at once, 20 µs each, or one."""
 TOO_MANY_ERRORS = 3000
-"""Errors within one, of which not even the first is told."""
+"""Errors within one, of which not even the first is reported."""
 BACKTRACK_LIMIT = 10_000
 """Steps that one `pattern` may take beyond linear time (it has look-around or back references), about 1 ms."""
 LARGEST_PATTERN = 256 << 10
@@ -199,7 +199,7 @@ def _refuse(what: str) -> NoReturn:
 
 
 def is_checkable(schema: Schema) -> bool:
-    """Whether the schema says anything that an object could break, as far as a glance tells."""
+    """Whether the schema says anything that an object could break, as far as a quick look shows."""
     if schema.keys() - _ANNOTATIONS - {"type", "properties", "additionalProperties", "required"}:
         return True
     if schema.get("type", "object") != "object" or schema.get("required"):

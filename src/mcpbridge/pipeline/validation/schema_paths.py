@@ -126,7 +126,7 @@ def _step(node: object, key: str | int) -> object:
 
 
 LONGEST_VALUE = 40
-"""Characters of JSON; what is longer is told of by its kind alone."""
+"""Characters of JSON; of a longer one only its kind is shown."""
 LONGEST_NAME = 60
 """Characters of one name in a path."""
 

@@ -16,7 +16,7 @@ _ROUNDS = 3
 
 
 class Unauthorized(httpx2.HTTPError):
-    """There is no token to be had; `reason` tells the caller why. Nothing was executed by the server."""
+    """There is no token to be had; `reason` is the reason for the caller. Nothing was executed by the server."""
 
     def __init__(self, reason: BridgeError) -> None:
         super().__init__(str(reason))

@@ -168,7 +168,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.abort()
 
     def flow(self, exchange: Exchange, *, paused: bool) -> None:
-        """Stop or go on reading, as the reader of `exchange` keeps up."""
+        """Stop or continue reading, as the reader of `exchange` keeps up."""
         if self._exchange is exchange and paused != self._is_paused and self._transport is not None:
             self._is_paused = paused
             if paused:

@@ -154,7 +154,7 @@ _MESSAGES = [
     re.compile(rf'"{member}"\s*:\s*"((?:[^"\\]|\\.)+)"')
     for member in ("message", "error_description", "detail", "error", "title")
 ]
-"""Where JSON bodies say what is wrong, the most telling first."""
+"""Where JSON bodies say what is wrong, the best message first."""
 
 
 class Failure(Struct, frozen=True):

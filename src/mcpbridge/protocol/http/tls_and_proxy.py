@@ -31,7 +31,7 @@ class TlsOptions(Struct, frozen=True):
     cert: str = ""
     """Our certificate, with its chain."""
     key: str = ""
-    """Its private key; empty when it stands in the file of the certificate."""
+    """Its private key; empty when it is in the file of the certificate."""
     key_password: str = ""
     verify: bool = True
     """False: whatever certificate the server shows is good."""

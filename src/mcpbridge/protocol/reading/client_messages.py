@@ -150,7 +150,7 @@ def is_usable_id(id_: bytes) -> bool:
 
 
 def find_client_ids(message: bytes) -> list[bytes]:
-    """The id in a message that cannot be read, as far as it can be told: only one that belongs to the message itself.
+    """The id in a message that cannot be read, as far as it is known: only one that belongs to the message itself.
 
     An id within the params is somebody else's: an error with that id would end another request of this client.
     """

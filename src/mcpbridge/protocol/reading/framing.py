@@ -4,7 +4,7 @@ Every byte is looked at a fixed number of times: a line of 40 MB costs ten times
 over the limit is skipped while it arrives; only its ends are kept, to find out whose answer it was.
 
 `read_message` is for channels that keep messages apart by themselves (WebSocket, server-sent events). The same rules
-hold, but there is no noise: text that is no message stands where a message was meant to be, so it counts as spoiled.
+hold, but there is no noise: text that is no message is where a message should be, so it counts as spoiled.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ _READ_LEAST = 1 << 16
 _READ_A_FEED = 1 << 19
 """Bytes of a large line that are read in one go, though more may wait."""
 _NOISE_A_FEED = 8
-"""Lines of noise that are told of in one chunk; a program that prints without end must not cost a look each."""
+"""Lines of noise that are reported in one chunk; a program that prints without end must not cost a look each."""
 
 
 class LineReader:

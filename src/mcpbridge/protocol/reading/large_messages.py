@@ -36,7 +36,7 @@ _ROOM = 1 << 20
 """Bytes by which a message may grow where wrong bytes in it are replaced."""
 
 WORDS = (b'uri"', b'"icons"', b'"resource_link"', b'"audio"', b'"mcpbridge/', b"mcpbridge")
-"""What is looked for on the way, in lower case: where it stands, the result may need a change. The last one is looked
+"""What is looked for on the way, in lower case: where it occurs, the result may need a change. The last one is looked
 for in all strings, the others in those of less than 4096 bytes."""
 ESCAPED, NOT_ASCII = b"\\u", b"not ascii"
 """Among the words of a message that has such an escape, or a byte that is not ASCII."""

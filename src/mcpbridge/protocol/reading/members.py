@@ -15,7 +15,7 @@ _OPENING = b"[{"
 
 
 class Span(Struct, frozen=True, gc=False):
-    """Where the value of a member stands, with the blanks around it."""
+    """Where the value of a member is, with the blanks around it."""
 
     key: bytes
     """The name as it is written, with its quotes."""
@@ -38,7 +38,7 @@ class MemberReader:
         """Where the value of a member begins, on each level; -1: its name is waited for."""
 
     def read(self, data: bytes, clean: bytes, base: int, depth: int) -> None:
-        """Read a part, which begins where `depth` brackets are open and stands at `base` in the message.
+        """Read a part, which begins where `depth` brackets are open and is at `base` in the message.
 
         It holds no part of a string. `clean`: the same without escaped quotes.
         """

@@ -114,7 +114,7 @@ def _null_for_not_a_number(match: re.Match[bytes]) -> bytes:
 
 
 def is_cut_between_tokens(text: bytes) -> bool:
-    """Whether no string is left open at the end: JSON strings cannot go on in the next line."""
+    """Whether no string is left open at the end: JSON strings cannot continue in the next line."""
     return all(match.group(1) for match in _STRING.finditer(text))
 
 

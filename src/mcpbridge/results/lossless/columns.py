@@ -82,7 +82,7 @@ _DEEPEST = 4
 _LONGEST = 2000
 """Characters of texts that are compared with other columns; longer ones are prose."""
 _SOURCES = 60
-"""Columns that others may be told from; more cost too much time."""
+"""Columns that others may follow from; more cost too much time."""
 
 
 class Keys(Struct, frozen=True):
@@ -102,7 +102,7 @@ class ColumnPlan(Struct):
 
 
 KeysOf = Callable[[list[Any]], Keys | None]
-"""The keys of objects that all stand in one table of their own; None where they do not."""
+"""The keys of objects that all are in one table of their own; None where they do not."""
 
 
 def plan(
@@ -111,7 +111,7 @@ def plan(
     """All columns, in the given order.
 
     `places`: of each row, how many records of its list come before it. `below`: the member whose lists are rows of
-    their own. `depth`: in how many lists that stand in cells these records are.
+    their own. `depth`: in how many lists in cells these records are.
     """
     planned: list[ColumnPlan | None] = []
     there = [value is BELOW for path, values in columns if path == below for value in values]

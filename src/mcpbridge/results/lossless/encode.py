@@ -57,7 +57,7 @@ _WORK = 6
 _LOOKED_AT = 1000
 """Records of which one must have records of its own kind below it, for a list to be a tree."""
 _NAME = 24
-"""Characters of a name that may stand for an object; longer ones cost more than they tell."""
+"""Characters of a name that may stand for an object; longer ones cost more than they say."""
 
 
 def table_form(value: Any, size: int | None = None) -> str:
@@ -256,7 +256,7 @@ _LARGEST = 4 * 1024**2
 _LARGER = 300
 """How many times the room a text may be at most to be tried: nothing but the plainest counting is shortened more."""
 _SAMPLE = 64 * 1024
-"""Characters that tell whether a text can fit at all, from its beginning, its middle and its end."""
+"""Characters that show whether a text can fit at all, from its beginning, its middle and its end."""
 
 
 def shortest(document: Document, room: int | None = None) -> Lossless:

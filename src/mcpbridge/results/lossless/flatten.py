@@ -6,8 +6,8 @@ that order are kept whole, in the column of the path where they do.
 
 Objects that repeat, such as the user in each of forty issues, are found and given keys.
 
-In a list of paths, what neighbours share stands once, above them. Folders end with `/`. The order stays, so a folder
-may come again:
+In a list of paths, what neighbours share is written once, above them. Folders end with `/`. The order stays, so a
+folder may come again:
 
     # paths; what is indented lies in the folder above
     /srv/app/

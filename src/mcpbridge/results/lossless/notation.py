@@ -1,7 +1,7 @@
 """The notation of the lossless table form: cells, names, templates, and what the head says of each column.
 
-A cell is a value as JSON, or a string without its quotes where it cannot be mistaken for anything else. Cells stand
-between `|` in a line, and between `,` or `;` inside the brackets of a list that stands in a cell (`inline`).
+A cell is a value as JSON, or a string without its quotes where it cannot be mistaken for anything else. Cells are
+between `|` in a line, and between `,` or `;` inside the brackets of a list in a cell (`inline`).
 
 A template puts strings together from other columns: `https://host/{owner}/{name}`. It is a list of parts: strings,
 sources (columns that have a value in every row where the string is one), and at most one `HOLE` for the cell.
@@ -169,7 +169,7 @@ Part = str | int
 """A literal, the number of a source, or HOLE."""
 
 _PARTS = 12
-"""Of a template; what has more is told by its cell."""
+"""Of a template; what has more is described by its cell."""
 _PLACES = 8
 """Where a source is looked for in the first text."""
 
@@ -319,7 +319,7 @@ class Spec(Struct):
     value: Any = None
     """The constant, or the text of the template."""
     source: Path = ()
-    """The column that it is the same as, or told by."""
+    """The column that it is the same as, or follows from."""
     steps: tuple[int, int] = (0, 0)
     """The first number and what is added each time."""
     branches: tuple[Any, Any] = (None, None)

@@ -19,7 +19,7 @@ from mcpbridge.results.preview.wording import is_long_id, value_text
 Number = int | Decimal
 Sort = Literal["empty", "constant", "flag", "category", "number", "ident", "time", "id", "url", "text", "mixed"]
 """`empty`: nothing but null and missing; `flag`: true and false; `ident`: numbers that name something (ids, ports,
-years), whose sum means nothing; `id`: strings, each of which stands once; `mixed`: strings and numbers together."""
+years), whose sum means nothing; `id`: strings, each of which occurs once; `mixed`: strings and numbers together."""
 
 _NAMES_SOMETHING_LISTED = (
     "id ids no num nr number code port version year month day hour uid gid pid index idx seq sequence zip "
@@ -46,7 +46,7 @@ class ColumnProfile(Struct):
     rows: Sequence[int]
     """The row of each of them."""
     counts: Counter[Any]
-    """How often each value stands."""
+    """How often each value occurs."""
     nulls: int
     empties: int
     """Empty strings."""
@@ -57,7 +57,7 @@ class ColumnProfile(Struct):
     high: Number = 0
     """The largest of them."""
     same_as: str = ""
-    """The path of an earlier column that tells the same rows apart."""
+    """The path of an earlier column that distinguishes the same rows."""
 
     @property
     def path(self) -> str:
@@ -71,7 +71,7 @@ class ColumnProfile(Struct):
 
     @property
     def all_different(self) -> bool:
-        """No value stands twice, and there are several."""
+        """No value occurs twice, and there are several."""
         return len(self.counts) == len(self.present) > 1
 
 

@@ -27,7 +27,7 @@ _BEGINNING = re.compile(r"[^\W\d_][\w'’]{2,39}(?![\w'’])")
 """A whole word of three letters at least."""
 _EXTENSION = re.compile(r"[^/.\s]\.([A-Za-z][A-Za-z0-9]{0,5})$")
 _EXTENSION_LENGTH = 9
-"""Characters at the end of a name in which all stands that the pattern finds, an end of line included."""
+"""Characters at the end of a name that contain all that the pattern finds, an end of line included."""
 
 
 def worth_of(profile: ColumnProfile) -> float:
@@ -46,7 +46,7 @@ def worth_of(profile: ColumnProfile) -> float:
 
 
 def column_line(profile: ColumnProfile) -> Line:
-    """All that can be said of a column by itself, apart from the rows that its extremes stand in."""
+    """All that can be said of a column by itself, apart from the rows of its extremes."""
     line = Line(profile.path or "values", names=profile.path)
     worth = worth_of(profile)
     if profile.same_as:

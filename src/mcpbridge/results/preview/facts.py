@@ -1,7 +1,7 @@
 """Facts of a preview, and the choice of those that fit into so many characters.
 
 Each fact belongs to a line and has a worth: about how often somebody asks for it. Facts are chosen by worth for each
-character. Where the line stands, and where in the line, does not depend on what is chosen.
+character. Where the line is, and where in the line, does not depend on what is chosen.
 
 Also here: series within rows (lists of numbers, or of points in time with their values), described by their first,
 last, least and greatest value.
@@ -29,7 +29,7 @@ class Fact(Struct):
     names: str = ""
     """The path of the field that need not be listed elsewhere when this is said."""
     joint: bool = False
-    """It goes on with the fact before it, and is said only with that."""
+    """It continues the fact before it, and is said only with that."""
 
 
 class Line(Struct):
@@ -42,7 +42,7 @@ class Line(Struct):
     """The path of the field that its title names."""
     chosen: set[int] = field(default_factory=set[int])
     whole: str = ""
-    """A long text, of which its one fact tells the beginning; more of it is told where there is room."""
+    """A long text, of which its one fact shows the beginning; more is shown where there is room."""
 
     def add(self, text: str, worth: float, names: str = "", *, joint: bool = False) -> None:
         """One more fact, if there is something to say."""
@@ -50,7 +50,7 @@ class Line(Struct):
             self.facts.append(Fact(text, worth, names or self.names, joint))
 
     def may_choose(self, place: int) -> bool:
-        """It is not chosen yet, and what it goes on with is."""
+        """It is not chosen yet, and the one that it continues is."""
         return place not in self.chosen and (not self.facts[place].joint or place - 1 in self.chosen)
 
     @property
@@ -80,7 +80,7 @@ def cost(length: int, tokens: int) -> float:
 
 
 def by_worth(lines: Iterable[Line]) -> list[tuple[float, Line, int]]:
-    """All facts with their worth for what a character costs, the most first; equal ones as they stand."""
+    """All facts with their worth for what a character costs, the most first; equal ones in their order."""
     ranked: list[tuple[float, Line, int]] = []
     for line in lines:
         begin = cost_of(line.title) / 2

@@ -1,6 +1,6 @@
 """How a preview shares its room, and how much of a document it reads: every number of previews has its home here.
 
-The size of a preview is a setting (`core/result_settings.py`). What one fact is worth stands where it is written.
+The size of a preview is a setting (`core/result_settings.py`). What one fact is worth is decided where it is written.
 """
 
 # How the room is shared: facts, rows, fields.
@@ -124,7 +124,7 @@ CONSTANT_LENGTH = 56
 """Characters of the value that a constant column has in every row."""
 
 PLAIN_VALUE_LENGTH = 120
-"""Characters of a field that stands once; of a longer text the beginning and the end are shown."""
+"""Characters of a field that occurs once; of a longer text the beginning and the end are shown."""
 
 COUNTED_VALUES = 12
 """Values of a column that are counted one by one."""

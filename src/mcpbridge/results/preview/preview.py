@@ -106,7 +106,7 @@ class Choice:
 
     @property
     def has_rows(self) -> bool:
-        """Some rows are told."""
+        """Some rows are shown."""
         return any(self._rows) or any(self._ends)
 
     def choose(self) -> None:
@@ -188,7 +188,7 @@ class Choice:
                 spare -= len(told) - before
 
     def text(self) -> str:
-        """As it stands."""
+        """Unchanged."""
         parts = [self._head] if self._head else []
         room = max(40, int(self._room * FIELDS_SHARE) - 40)
         for section, rows, ends in zip(self._sections, self._rows, self._ends, strict=True):

@@ -87,7 +87,7 @@ class Rows(Struct):
         """The rows worth their characters, in so many at most, and whether they stand for `ends`, too.
 
         Empty if there is no room for any. `before`: characters of the preview without them. `ends`: what `ends` gave,
-        which is told before them; rows that stand for it may be longer by its length.
+        which is shown before them; rows that stand for it may be longer by its length.
         """
         best, replaces, best_worth = "", False, LIST_LOSS if ends else float("-inf")
         if ends and "\n…\n" not in ends:

@@ -262,7 +262,7 @@ class _Node(Struct):
 
 
 def tree_section(title: str, roots: Sequence[Any], branch: str) -> Section:
-    """A tree whose nodes hold what is below them in the member `branch`. All nodes together are told as a table."""
+    """A tree whose nodes hold what is below them in the member `branch`. All nodes together are shown as a table."""
     nodes, more = _nodes(roots, branch)
     section = table_section(title, [node.value for node in nodes], leave_out=branch)
     leaves = sum(node.leaf for node in nodes)

@@ -1,6 +1,6 @@
 """How previews write values and field paths: short, visibly cut, numbers to the last digit.
 
-Field paths stand in few characters: `user{login,id:int,type="User"},labels[]{name,color}`.
+Field paths take few characters: `user{login,id:int,type="User"},labels[]{name,color}`.
 """
 
 import json
@@ -143,7 +143,7 @@ class Field(Struct, frozen=True):
 def outline(fields: Sequence[Field], room: int, plainness: int = 0) -> str:
     """The fields, with their types if there is room; those that matter least are counted only.
 
-    `plainness`: up to `PLAINEST`; the more, the less is told beside the names.
+    `plainness`: up to `PLAINEST`; the higher, the less is shown beside the names.
     """
     if not fields or room < 8:
         return ""

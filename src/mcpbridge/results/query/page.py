@@ -1,8 +1,8 @@
 """Lays out selected rows and values in so many characters, and says how to get the rest.
 
 Rows are a JSON list if they are plain values, else JSON one a line, or CSV where that is much shorter: a header, then
-cells. A text that holds a comma, a quote or a line end, or that could be read as another JSON value, stands as a JSON
-string; lists and objects stand as JSON in such a string; an empty cell is a missing member.
+cells. A text that holds a comma, a quote or a line end, or that could be read as another JSON value, is written as a
+JSON string; lists and objects are JSON in such a string; an empty cell is a missing member.
 """
 
 import re
@@ -21,7 +21,7 @@ _LITERAL = re.compile(r"true|false|null|-?\d[\d.eE+-]*", re.ASCII)
 
 
 class Row(Struct, frozen=True):
-    """What a page needs of the rows: how many, the value of each, and where each stands."""
+    """What a page needs of the rows: how many, the value of each, and where each is."""
 
     total: int
     value: Callable[[int], Any]

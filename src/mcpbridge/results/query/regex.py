@@ -39,7 +39,7 @@ class Finder(Protocol):
     """Looks for something in texts."""
 
     def first(self, text: str, start: int = 0) -> tuple[int, int] | None:
-        """Where it first stands at or after `start`; None if it does not."""
+        """Where it first occurs at or after `start`; None if it does not."""
         ...
 
 

@@ -1,7 +1,7 @@
 """The terms of a query: fields, functions of a field, aggregates, and how values compare.
 
 A term is a field, or a function of one, such as `len(labels)` and `max(values[][1])`. Beside the fields of a row there
-are `$index` and `$key` (where it stands in its list or object), `$path`, `$trail` (the names of what it is in) and
+are `$index` and `$key` (where it is in its list or object), `$path`, `$trail` (the names of what it is in) and
 `$handle`.
 
 Numbers compare exactly, and as numbers too where one side is a text that holds one. Times in ISO form compare as
@@ -152,7 +152,7 @@ def aggregate_named(name: str) -> Callable[[list[Any]], Any]:
 
 
 def by_frequency(values: list[Any]) -> list[tuple[Any, int]]:
-    """Distinct values and how often each stands there, the most frequent first, then in order."""
+    """Distinct values and how often each occurs there, the most frequent first, then in order."""
     seen: dict[Any, list[Any]] = {}
     for value in values:
         entry = seen.setdefault(identity(value), [value, 0])
@@ -332,7 +332,7 @@ def parse_term(text: str) -> Term:
 
 
 def split_terms(text: str) -> list[str]:
-    """Split at commas that stand in no brackets or quotes."""
+    """Split at commas outside of brackets and quotes."""
     parts, depth, quote, start = list[str](), 0, "", 0
     for at, char in enumerate(text):
         if quote:

@@ -60,7 +60,7 @@ _SUMMING = ("test result: ", "Test", "Ran ", "BUILD ", "Build", "Compil", "FAILE
 """What else a summary has, for a first look."""
 
 _ENDINGS = ("PASS", "FAIL", "SKIP", "ERROR", " ... ", "ok ", *NAMED)
-"""What every line that tells how a test ended has one of, for a first look."""
+"""What every line that reports how a test ended has one of, for a first look."""
 
 _GROUPS = {
     name: (f"how{name.lstrip('howid')}", f"id{name.lstrip('howid')}") for name in OUTCOME.groupindex
@@ -94,7 +94,7 @@ class Runs(Struct):
     traces: list[int] = field(default_factory=list[int])
 
     def take(self, at: int, line: str) -> bool:
-        """Take in a line that has neither a time nor a level. True if it is plain: all it tells is what it says."""
+        """Take in a line that has neither a time nor a level. True if it is plain: it reports nothing but its text."""
         if not line or line.isspace():
             return False
         if self.endings.any_in(line) and (outcome := OUTCOME.match(line)):

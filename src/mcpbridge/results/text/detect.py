@@ -1,4 +1,4 @@
-"""Tells the kind of a text without a value, by its beginning and a look into its middle."""
+"""Finds the kind of a text without a value, by its beginning and a look into its middle."""
 
 import re
 from typing import Literal

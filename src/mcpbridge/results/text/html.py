@@ -50,7 +50,7 @@ HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
 KNOWN = HEADINGS | {
     *("title", "a", "caption", "table", "tr", "td", "th", "ul", "ol", "li", "input", "select", "textarea", "meta"),
 }
-"""Elements of which more is told than how many there are."""
+"""Elements of which more is shown than how many there are."""
 
 
 class Page(Struct):
@@ -265,7 +265,7 @@ def _attributes(body: str) -> dict[str, str]:
 
 
 MAX_HEADINGS = 2_000
-"""Headings of a level that are told at most."""
+"""Headings of a level that are shown at most."""
 
 COUNTED = {
     "a": "links (a)",

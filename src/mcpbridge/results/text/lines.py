@@ -1,6 +1,6 @@
 """What all previews of texts share: the lines that are read, and the choice of facts that fit.
 
-Facts stand in the order in which they are read, and each says how much it matters: the room goes to what matters most,
+Facts are in the order in which they are read, and each says how much it matters: the room goes to what matters most,
 then to the next, and what is left goes to lists that had to be cut. A cut says how much is missing; `ends` does the
 same for the beginning and the end of a text.
 
@@ -80,7 +80,7 @@ class Present:
         """Found with the first line that is asked for: often none is."""
 
     def any_in(self, line: str) -> bool:
-        """Whether one of the words stands anywhere in a line."""
+        """Whether one of the words occurs anywhere in a line."""
         if self._present is None:
             text = "\n".join(self._lines)
             self._present = [word for word in self._words if word in text]
@@ -135,7 +135,7 @@ def _bare(lines: list[str]) -> list[str]:
 
 
 LEAST = 12
-"""Characters below which a part of a fact tells nothing."""
+"""Characters below which a part of a fact says nothing."""
 
 ENOUGH = 1_000
 """Characters of a room that any fact may use."""
@@ -148,16 +148,16 @@ FIRST = 1
 
 
 class Fact(Struct, frozen=True):
-    """One thing to tell: a heading, and what is listed under it."""
+    """One thing to report: a heading, and what is listed under it."""
 
     rank: int
     """How much it matters; 0 comes first."""
     head: str
-    """What stands before the list; of a fact without a list all of it."""
+    """What is before the list; of a fact without a list all of it."""
     items: Sequence[str] = ()
     """Listed as many as there is room for, from the first."""
     between: str = ", "
-    """What stands between two items."""
+    """What is between two items."""
     share: float = 1.0
     """The part of the room that it may take at most before all others had their turn."""
     of: int = 0
@@ -169,7 +169,7 @@ class Fact(Struct, frozen=True):
 def facts_text(facts: Iterable[Fact], room: int) -> str:
     """The facts that fit into `room` characters, one a line, in their order.
 
-    Of a large room minor facts get a part only: what has been told by then answers most questions, and every character
+    Of a large room minor facts get a part only: what has been shown by then answers most questions, and every character
     is paid for again with each of them.
     """
     placed = list(facts)
@@ -196,7 +196,7 @@ def facts_text(facts: Iterable[Fact], room: int) -> str:
 
 
 def fact_text(fact: Fact, room: int) -> str:
-    """The fact in at most `room` characters, with what is missing said; nothing if that is too few to tell it."""
+    """The fact in at most `room` characters, with what is missing said; nothing if that is too few."""
     if not fact.items:
         return cut(fact.head, room) if room >= min(len(fact.head), max(LEAST * 3, len(fact.head) // 2)) else ""
     all_of = max(fact.of, len(fact.items))

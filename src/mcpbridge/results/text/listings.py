@@ -107,7 +107,7 @@ def extension(path: str) -> str:
 
 
 _BULLET = re.compile(r"^(?:[-*•]|\d{1,7}[.)]) (?=\S)")
-"""What may stand before a path in a list."""
+"""What may be before a path in a list."""
 
 NAMES = 8
 """Files that are named of each directory."""

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from mcpbridge.results.text.lines import FIGURE, KEPT, Fact, Lines, around, cut, many, tally
 
 COLUMNS = 20
-"""Columns of which anything is told."""
+"""Columns of which anything is shown."""
 
 FEW = 12
 """Distinct values of a column up to which each is counted."""

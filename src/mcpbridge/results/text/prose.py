@@ -31,10 +31,10 @@ ENDS = 500
 """Characters of the beginning and the end that are shown if most lines are alike."""
 
 SHORT = 240
-"""Characters of what lines have in common up to which that is told."""
+"""Characters of what lines have in common up to which that is shown."""
 
 ALIKE = 3
-"""Lines of one form from which on they are told together."""
+"""Lines of one form from which on they are shown together."""
 
 NAMES = 2000
 """Names whose values are counted."""
@@ -70,12 +70,12 @@ class Outline(Struct):
 
     headings: list[str] = field(default_factory=list[str])
     tops: list[str] = field(default_factory=list[str])
-    """Keys that stand at the beginning of a line."""
+    """Keys that are at the beginning of a line."""
     below: Counter[str] = field(default_factory=Counter[str])
-    """How many keys stand right below each of these."""
+    """How many keys are right below each of these."""
     values: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
     plain: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
-    """Other lines, and where they stand."""
+    """Other lines, and where they are."""
     is_cut: bool = False
     """There are more names than are kept."""
     keyed: int = 0

@@ -14,7 +14,7 @@ LEAST = 3
 """Records below which they are shown as any text."""
 
 COMMON = 0.6
-"""The part of the records that have a key which is told."""
+"""The part of the records that have a key which is shown."""
 
 LONGEST = 200
 """Lines of a record, on average, from which on it is no record."""
@@ -34,7 +34,7 @@ class Records(Struct):
     """The records of a text."""
 
     keys: list[str]
-    """Those that most records have, as the first of them stand; the first begins each record."""
+    """Those that most records have, in the order of the first of them; the first begins each record."""
     count: int = 0
     values: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     """All that is said under each of the keys."""
@@ -43,7 +43,7 @@ class Records(Struct):
     places: list[int] = field(default_factory=list[int])
     """Where these begin."""
     rest: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
-    """Lines that are none of the keys, and where they stand."""
+    """Lines that are none of the keys, and where they are."""
 
 
 def records_of(every: Sequence[str], width: int) -> Records | None:

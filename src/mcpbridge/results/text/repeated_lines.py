@@ -27,14 +27,14 @@ class Template(Struct, frozen=True):
     """Lines that say the same."""
 
     text: str
-    """Their words; `{…}` where they differ, with what stands there."""
+    """Their words; `{…}` where they differ, with what is there."""
     count: int
     first: int
     """Which of the given lines was the first of them."""
     last: int
     """Which was the last."""
     slowest: tuple[float, int] | None = None
-    """Its longest duration in milliseconds, and the line where that stands."""
+    """Its longest duration in milliseconds, and the line where that is."""
     numbers: Sequence[int] = ()
     """All of these lines, in no order."""
 

@@ -4,7 +4,7 @@ A URL that is not written plainly is refused. What no honest page uses (user nam
 characters that cannot be seen) is how filters are passed by: two parsers read it differently. Here one parser reads
 it, and what it read is what is asked for.
 
-`ipaddress` alone does not tell where an address leads: a forbidden IPv4 address may be carried inside an IPv6 one, and
+`ipaddress` alone does not show where an address leads: a forbidden IPv4 address may be carried inside an IPv6 one, and
 a few addresses of cloud providers lie in public ranges.
 
 `Guard.target_of` judges a URL and its host, `Guard.check_answers` the addresses that the host was resolved to. A
@@ -249,7 +249,7 @@ class Guard:
         self._ports = frozenset(settings.ports)
 
     def target_of(self, text: str, *, is_trusted: bool = False) -> Target:
-        """What a URL asks for, in as far as that can be told without resolving its host.
+        """What a URL asks for, as far as that is known without resolving its host.
 
         `is_trusted`: a person wrote it, so any port, name and address is good, if it is written plainly.
 
@@ -402,7 +402,7 @@ async def resolved(host: str, port: int) -> Sequence[str]:
 
 
 def is_own_address(address: str) -> bool:
-    """Whether an address is one of this machine's, told by trying to bind to it, so no list is out of date."""
+    """Whether an address is one of this machine's, found by trying to bind to it, so no list is out of date."""
     if not _is_bindable(address):
         return False
     # Some systems let programs bind to any address at all (Linux: ip_nonlocal_bind).

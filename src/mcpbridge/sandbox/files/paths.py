@@ -4,7 +4,7 @@ A root is a directory that is held by a descriptor. Whatever a path says, it is 
 nobody who swaps directories for links meanwhile gets anything else opened; checking a path first and opening it then
 lets such a swap through. Only regular files are read, as reading a pipe or device can wait for ever or do something.
 
-`entries` lists what stands beneath a directory, in order, by descriptors: links are named and never followed.
+`entries` lists what is beneath a directory, in order, by descriptors: links are named and never followed.
 """
 
 import errno
@@ -38,7 +38,7 @@ _KINDS = {
 
 
 def kind_of(status: os.stat_result) -> str:
-    """What stands there, with its article; empty: a regular file."""
+    """What is there, with its article; empty: a regular file."""
     return "" if stat.S_ISREG(status.st_mode) else _KINDS.get(stat.S_IFMT(status.st_mode), "no regular file")
 
 
@@ -98,7 +98,7 @@ class Root:
             self.close()
 
     def beneath(self, path: str) -> Sequence[str] | None:
-        """The names of an absolute path below this root, `..` among them as it stands; None: it is not below."""
+        """The names of an absolute path below this root, `..` among them unchanged; None: it is not below."""
         names = [name for name in path.split("/") if name not in ("", ".")]
         for spelt in self._spelt:
             if tuple(names[: len(spelt)]) == spelt:
@@ -359,7 +359,7 @@ def entries(
     """What is in the directory `parts`, by name, each directory followed by what is in it, `depth` levels down.
 
     `hidden`: also names that begin with a dot. `enters` says of a directory, by the names from where the listing began,
-    whether it is looked into. `look_up` is called for each entry, and raises to end it.
+    whether the walk enters it. `look_up` is called for each entry, and raises to end it.
 
     Raises:
         PathRefused: tools are not to look there.

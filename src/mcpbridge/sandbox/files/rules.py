@@ -200,7 +200,7 @@ class Rules:
     ) -> None:
         """`deny`: patterns of what does not exist for tools. `protect`: of what is not written either.
 
-        `runs`: whether what stands there is run, or obeyed, by the bridge itself.
+        `runs`: whether what is there is run, or obeyed, by the bridge itself.
 
         Raises:
             WrongGlob: a pattern is none.

@@ -28,7 +28,7 @@ _MACHINES = {"x86_64", "aarch64", "arm64", "riscv64"}
 _BENEATH, _NO_MAGIC_LINKS, _NO_LINKS = 0x08, 0x02, 0x04
 
 DIRECTORY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""Opens a directory to go on from there; it need not be readable."""
+"""Opens a directory to continue from there; it need not be readable."""
 
 NOT_HERE = {errno.ENOSYS, errno.EPERM, errno.EINVAL, errno.E2BIG, errno.EAGAIN}
 """Errors after which it is worth to walk: the call is missing, forbidden, or too much was moved meanwhile."""
@@ -181,7 +181,7 @@ def walk(
 
 
 def look(directory: int, name: str) -> os.stat_result | None:
-    """What stands under a name; a link is itself. None: nothing."""
+    """What is under a name; a link is itself. None: nothing."""
     try:
         return os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:

@@ -23,7 +23,7 @@ _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
 _EFFECTIVE = os.access in os.supports_effective_ids
 
 MakeContent = Callable[[Opened | None], bytes]
-"""From the file as it is (None: there is none) to what shall stand in it."""
+"""From the file as it is (None: there is none) to what shall be in it."""
 
 
 class Changed(Exception):

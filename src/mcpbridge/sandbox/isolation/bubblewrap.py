@@ -81,7 +81,7 @@ class Bubblewrap:
         }
 
     def options(self, start: Start) -> list[str]:
-        """What bubblewrap is told, without the command."""
+        """The options of bubblewrap, without the command."""
         options = ["--unshare-user", "--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--hostname", "sandbox"]
         if start.access.network:
             options.append("--share-net")

@@ -171,7 +171,7 @@ def _together(each: int, children: int) -> None:
 
 
 def main() -> None:
-    """Try, and tell."""
+    """Try, and report."""
     world: dict[str, Any] = json.load(sys.stdin)
     if world.get("together"):
         _together(int(world["together"]), int(world["children"]))

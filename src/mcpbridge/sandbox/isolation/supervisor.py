@@ -326,8 +326,8 @@ async def supervise(
     """Run the command. Cancelled, all its processes are killed before this returns.
 
     `folder`: its work folder, which may not become too large. `has_first`: a sandbox with processes of its own, which
-    tells the id of the first. `is_swept`: processes may leave the group, and are looked for by their environment at the
-    end.
+    reports the id of the first. `is_swept`: processes may leave the group, and are looked for by their environment at
+    the end.
 
     Raises:
         OSError: it could not be started.

@@ -116,7 +116,7 @@ class Start(Struct, frozen=True):
     lifeline: int | None = None
     """A descriptor whose other end closes when the bridge is gone."""
     information: int | None = None
-    """A descriptor that is told the process id of the sandbox's first process, as JSON."""
+    """A descriptor that gets the process id of the sandbox's first process, as JSON."""
 
 
 class Tier(Protocol):

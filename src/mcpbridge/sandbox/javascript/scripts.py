@@ -55,7 +55,7 @@ _SUFFIX = re.compile(r"\|[ \t]*_?transform[ \t]*:")
 
 
 def transform_suffix(text: str) -> tuple[str, str] | None:
-    """What stands before the first `| transform:`, and the expression behind it; None if there is no such suffix."""
+    """What is before the first `| transform:`, and the expression behind it; None if there is no such suffix."""
     found = _SUFFIX.search(text)
     if found is None:
         return None

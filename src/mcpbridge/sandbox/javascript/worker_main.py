@@ -41,7 +41,7 @@ def pieces(text: str) -> "list[bytes]":
 
 
 def has_long_numbers(text: str) -> bool:
-    """Whether numbers stand in this JSON that a double may not hold. Cheap for what has no long runs of digits."""
+    """Whether there are numbers in this JSON that a double may not hold. Cheap for what has no long runs of digits."""
     data = text.encode("utf-8", "replace")
     digits = data.translate(_DIGITS)
     start = digits.find(_LONG_RUN)

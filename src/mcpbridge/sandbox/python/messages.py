@@ -44,7 +44,7 @@ class ToolCallRequest(msgspec.Struct, tag_field="kind", tag="call", frozen=True)
 
 
 class Printed(msgspec.Struct, tag_field="kind", tag="printed", frozen=True):
-    """It has printed this. `left_out`: characters that it printed beyond what is told, once at the end."""
+    """It has printed this. `left_out`: characters that it printed beyond what is reported, once at the end."""
 
     text: str
     left_out: int = 0
@@ -58,7 +58,7 @@ class SleepRequest(msgspec.Struct, tag_field="kind", tag="sleep", frozen=True):
 
 
 class Waiting(msgspec.Struct, tag_field="kind", tag="waiting", frozen=True):
-    """It cannot go on before a call is answered. `seen`: results that it has read so far."""
+    """It cannot continue before a call is answered. `seen`: results that it has read so far."""
 
     seen: int
 
@@ -77,7 +77,7 @@ class Failed(msgspec.Struct, tag_field="kind", tag="failed", frozen=True):
     """The name of the exception."""
     message: str
     trace: str = ""
-    """Where, as Python tells it."""
+    """Where, as Python reports it."""
 
 
 Frame = Ready | Unusable | NameLookup | ToolCallRequest | SleepRequest | Printed | Waiting | Done | Failed

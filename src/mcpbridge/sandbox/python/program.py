@@ -82,7 +82,7 @@ class ProgramClock:
         self._altogether.rest()
 
     def computes(self) -> None:
-        """It goes on."""
+        """It continues."""
         if self._runs:
             self._computing.go()
 
@@ -121,7 +121,7 @@ _OF_LIMITS = {
 
 
 def describe_failure(failed: Failed, seconds: float, memory: int) -> str:
-    """What whoever wrote the program is told; it may have `seconds` to compute, and `memory` bytes."""
+    """What whoever wrote the program gets to know; it may have `seconds` to compute, and `memory` bytes."""
     sign, said = _OF_LIMITS.get(failed.what, ("", ""))
     if sign and sign in failed.message:
         return said.format(seconds=seconds, memory=memory >> 20)
@@ -134,7 +134,7 @@ def describe_failure(failed: Failed, seconds: float, memory: int) -> str:
 
 
 def time_is_over(watch: ProgramClock) -> str:
-    """What a program is told that was stopped by the clock; empty if it was not."""
+    """The error of a program that the clock stopped; empty if it was not."""
     if watch.over == "computing":
         return f"The program computed for more than {watch.computing:g} s; it was stopped"
     if watch.over == "altogether":
@@ -192,7 +192,7 @@ class Toolbox(Protocol):
         """Call a tool. `arguments` is an object; `positional`: how many came without a name.
 
         Raises:
-            CallFailed: the program is told.
+            CallFailed: the program gets it.
         """
         ...
 

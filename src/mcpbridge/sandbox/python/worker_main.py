@@ -3,8 +3,8 @@
     python -I -S worker_main.py PARENT_PID SITE_PACKAGES INTERPRETER
 
 `INTERPRETER` is the file of Monty, a Python of its own without files, network and modules of others; it runs as a child
-of this process, which drives it (`worker_steps.py`) and tells the bridge of its calls. Both have given up what they do
-not need by then. The standard library and Monty's package only: there is no mcpbridge here.
+of this process, which drives it (`worker_steps.py`) and reports its calls to the bridge. Both have given up what they
+do not need by then. The standard library and Monty's package only: there is no mcpbridge here.
 """
 
 import importlib

@@ -17,7 +17,7 @@ else:  # no package is around it in the process of a program
 
 HEADER = 4
 PRINTED = 1 << 20
-"""Characters that are told of what a program prints."""
+"""Characters that are reported of what a program prints."""
 LARGEST_ANSWER, LARGEST_ENCODED = 4 << 20, 16 << 20
 """Characters of a program's value, and of it as a string of JSON: less than the largest frame."""
 MOST_NAMES, MOST_SLEEPS = 500, 300
@@ -60,7 +60,7 @@ class Tools:
 
 
 class Output:
-    """What the program prints, told in few pieces."""
+    """What the program prints, reported in few pieces."""
 
     def __init__(self, pipe: Pipe) -> None:
         self._pipe, self._room, self._left_out = pipe, PRINTED, 0
@@ -79,7 +79,7 @@ class Output:
                 self.flush()
 
     def flush(self, *, is_last: bool = False) -> None:
-        """Tell what was printed so far."""
+        """Report what was printed so far."""
         if self._parts or (is_last and self._left_out):
             text = "".join(self._parts)
             for start in range(0, max(1, len(text)), _PIECE * 8):
@@ -103,7 +103,7 @@ class Program:
         self._known: dict[str, bool] = {}
 
     def run(self, code: str) -> None:
-        """Run it, and tell what came of it."""
+        """Run it, and report the outcome."""
         monty = self._monty
         try:
             step = self._session.feed_start(code, print_callback=self._output)

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 Outcome = Literal["ok", "tool_error", "refused", "failed", "cancelled", "asked", "interrupted"]
 """`tool_error`: a result with `isError`; `refused`: by the bridge, unsent; `failed`: at the server or on the way;
-`asked`: the answer was a question, the call goes on with another request; `interrupted`: the bridge was killed after it
-sent the call, so nobody knows whether that took effect."""
+`asked`: the answer was a question, the call continues with another request; `interrupted`: the bridge was killed after
+it sent the call, so nobody knows whether that took effect."""
 
 StageTime = tuple[str, float, float]
 """Name of a stage, and when it began and ended: seconds since the call began."""
 
 
 class CallRecord(Struct, frozen=True):
-    """One call, as far as it can be told without looking at what people said. Nothing here is encoded or hashed yet."""
+    """One call, as far as it is known without looking at what people said. Nothing here is encoded or hashed yet."""
 
     at: float
     """Seconds since 1970, when it began."""
@@ -125,7 +125,7 @@ _INSERT_MINUTE = (
 
 _LONGEST_NAME = 1000
 _LONGEST_TEXT = 500
-"""Characters; clients and servers name things, and errors tell things, as long as they like."""
+"""Characters; names of clients and servers, and texts of errors, may be as long as they like."""
 _LONGEST_FACTS = 16 * 1024
 _APART = "\n" * 64
 _TOGETHER = 16 * 1024

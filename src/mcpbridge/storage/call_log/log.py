@@ -64,7 +64,7 @@ class CallLog:
         redact: Callable[[str], str] = str,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`locate` tells where the file is, when it is needed; `redact` masks secrets in what is kept."""
+        """`locate` returns where the file is, when it is needed; `redact` masks secrets in what is kept."""
         self.dropped = 0
         """Records that were not written."""
         self.budget: Budget | None = None

@@ -1,7 +1,7 @@
 """Reads calls out of the call log, while bridges write it and when none runs. Events and sums: `timeline.py`.
 
 A page is read newest first, without the content of calls, so it takes the same time whatever they carry. What is
-searched for a text is read with it: one page looks through a bounded number of calls then, and says where to go on.
+searched for a text is read with it: one page looks through a bounded number of calls then, and says where to continue.
 """
 
 import json
@@ -57,7 +57,7 @@ class Filter:
     min_seconds: float | None = None
     max_seconds: float | None = None
     text: str | None = None
-    """Stands somewhere in the tool, the error, the arguments or the result; capital letters of English do not count."""
+    """Occurs somewhere in the tool, the error, the arguments or the result; capital letters of English do not count."""
     parent: str | None = None
     """The uid of the call that made it."""
     run: str | None = None
@@ -80,7 +80,7 @@ def read_page(
 ) -> Page:
     """The newest calls with numbers below `before` (if that is given) and above `after`.
 
-    With `which.text` there may be less than `limit` of them though there are more: `Page.before` is where to go on.
+    With `which.text` there may be less than `limit` of them though there are more: `Page.before` is where to continue.
 
     Raises:
         StoreFailed: the file cannot be read, or is no call log.

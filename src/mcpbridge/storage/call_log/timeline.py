@@ -16,7 +16,7 @@ SESSION_BEGAN, SESSION_LISTED, SESSION_ENDED = "session.began", "session.listed"
 """Events of the sessions of clients: its first request, a list of tools that it got, and its end."""
 
 By = Literal["server", "tool", "client"]
-"""What sums are told apart by."""
+"""What sums are grouped by."""
 
 _WITH_SERVER = 3
 """The version of the file from which on there are minutes, and servers of events."""
@@ -140,7 +140,7 @@ def read_minutes(
     client: str | None = None,
     step: int = 60,
 ) -> list[Row]:
-    """What was counted of calls, in sums over `step` seconds and whatever they are told `by`; the oldest first.
+    """What was counted of calls, in sums over `step` seconds grouped by `by`; the oldest first.
 
     `at` is when the time of a sum began, in seconds since 1970. `buckets`: how many calls took how long, with the
     bounds of the metrics. Calls that were only counted, and not recorded, are part of it.

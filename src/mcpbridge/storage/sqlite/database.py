@@ -263,7 +263,7 @@ class Database:
         return future
 
     def post(self, work: Work[object], done: Done | None = None) -> None:
-        """Have `work` done some time soon, and go on."""
+        """Schedule `work`, and return at once."""
         self._hand_over(_Job(work, True, asyncio.get_running_loop(), None, done))  # noqa: FBT003 - it writes
 
     async def close(self, seconds: float = CLOSE_SECONDS) -> None:

@@ -282,7 +282,7 @@ def unwrap(row: Row, data: bytes, seal: Seal | None) -> bytes:
 
 
 def wrap_label(name: Name, label: bytes, seal: Seal | None) -> bytes:
-    """A label to write; an empty one tells nothing and stays empty."""
+    """A label to write; an empty one says nothing and stays empty."""
     return label if seal is None or not label else seal.close(label, *label_binding(name))
 
 

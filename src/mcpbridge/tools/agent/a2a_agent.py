@@ -42,7 +42,7 @@ class Owners:
         self._has_principals = False
 
     def allows(self, principal: str, *, task_id: str, context_id: str) -> bool:
-        """Whether the principal may go on with these; asked before every exchange.
+        """Whether the principal may continue with these; asked before every exchange.
 
         What is not known, such as what was begun before the bridge started, is open as long as there is the local user
         alone; else it could be anybody's.

@@ -59,7 +59,7 @@ class AgentCaller(HttpCaller):
     async def events(
         self, upstream: str, interface: Interface, params: Mapping[str, Any]
     ) -> AsyncGenerator[object, None]:
-        """What the agent tells while it works on a message, and None for what only keeps the connection alive.
+        """What the agent reports while it works on a message, and None for what only keeps the connection alive.
 
         Close it to hear no more.
 
@@ -180,11 +180,11 @@ FIRST_WAIT, LONGEST_WAIT, GROWTH = 0.2, 5.0, 1.5
 MOST_MISSED = 4
 """Looks in a row that may fail on the way."""
 CANCEL_SECONDS = 3.0
-"""Seconds that telling the agent to stop may take."""
+"""Seconds that the request to stop may take."""
 _NO_STREAMS = frozenset({-32004, -32601})
-"""Errors of agents that cannot tell of their work, whatever their card says: nothing was begun."""
+"""Errors of agents that cannot report on their work, whatever their card says: nothing was begun."""
 _PROGRESS_LENGTH = 500
-"""Characters of what an agent tells that progress shows."""
+"""Characters of an agent's report that progress shows."""
 
 
 class Exchange:
@@ -229,7 +229,7 @@ class Exchange:
         await self._to_the_end()
 
     async def look(self, task_id: str) -> Record:
-        """What became of a task that was begun earlier; if it goes on, this waits, and lets it go on when cancelled.
+        """What became of a task that was begun earlier; if it runs on, this waits, and lets it continue when cancelled.
 
         Raises: as `send`.
         """

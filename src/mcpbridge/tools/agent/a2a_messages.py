@@ -1,7 +1,7 @@
 """The messages of A2A in both of its forms, and the result of a tool from what an agent answers. Pure.
 
-1.0 names methods as `SendMessage`, and the member in which something stands tells what it is; 0.2 and 0.3 name them
-`message/send`, and `kind` tells what something is. The reader looks at what is there and not at a version, because
+1.0 names methods as `SendMessage`, and the member in which something is says what it is; 0.2 and 0.3 name them
+`message/send`, and `kind` says what something is. The reader looks at what is there and not at a version, because
 agents mix the two forms.
 
 Texts become text, files become resources, images or links, data becomes `structuredContent`. A task that waits for the
@@ -53,7 +53,7 @@ class Artifact(Struct):
 
 
 class Record:
-    """What an agent has told so far in one exchange."""
+    """What an agent has reported so far in one exchange."""
 
     def __init__(self) -> None:
         self.task_id = self.context_id = ""
@@ -71,7 +71,7 @@ class Record:
         return bool(self.task_id) and self.state not in ENDED | INTERRUPTED | {"message"}
 
     def take(self, value: object) -> str:
-        """Take what the agent tells; returns what is new about it, in a few words. Empty: nothing."""
+        """Take what the agent reports; returns what is new about it, in a few words. Empty: nothing."""
         reply = _unwrapped(_table(value))
         if "status" in reply or "artifact" in reply or "artifactId" in reply or reply.get("kind") == "task":
             self._note_ids(reply, "taskId" if "artifact" in reply or "taskId" in reply else "id")
@@ -134,7 +134,7 @@ def params_of_message(
     task_id: str,
     skill: str,
 ) -> dict[str, Any]:
-    """The params that send a message. The answer may be a task that goes on; waiting for its end is ours."""
+    """The params that send a message. The answer may be a task that runs on; waiting for its end is ours."""
     is_new = interface.version == "1.0"
     parts: list[dict[str, Any]] = []
     if text is not None:

@@ -1,7 +1,7 @@
 """An agent of the user's own as a tool: a Python callable that takes a message and answers in words.
 
 Its first parameter gets the message: a text, or, annotated as a dict, an object with `message` and `data`. What it
-returns is the answer; what it yields is told as progress, and the texts of it together are the answer where it returns
+returns is the answer; what it yields is sent as progress, and the texts of it together are the answer where it returns
 none. Of its other parameters these get what their names say, and no client sees them:
 
     history      what was said before in this conversation: a list of {"role": "user" | "agent", "text": ...}

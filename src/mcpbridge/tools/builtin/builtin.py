@@ -27,6 +27,6 @@ class Builtin(Protocol):
         """The result of a call (`content`, perhaps `isError`). Arguments were checked against the schema.
 
         Raises:
-            BridgeError: it cannot be done; told as every failed call is.
+            BridgeError: it cannot be done; reported as every failed call is.
         """
         ...

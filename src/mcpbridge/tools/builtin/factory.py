@@ -11,7 +11,7 @@ from mcpbridge.sandbox.job import Runner
 from mcpbridge.tools.builtin.builtin import Builtin
 
 META = frozenset({"brief", "pulse", "context-status", "task-complete", "final-answer"})
-"""Those that tell of the bridge, or tell it something, and do no work themselves."""
+"""Those that report on the bridge, or report to it, and do no work themselves."""
 
 
 class BuiltinContext(Struct, frozen=True):
@@ -20,9 +20,9 @@ class BuiltinContext(Struct, frozen=True):
     runner: Callable[[], Runner]
     """The sandbox."""
     read_status: Callable[[Call, str], Awaitable[Mapping[str, Any]]]
-    """What `brief` and `pulse` tell a caller, by the name of the tool."""
+    """What `brief` and `pulse` show a caller, by the name of the tool."""
     directory: Path = Path()
-    """Where the configuration stands."""
+    """Where the configuration is."""
     own_files: tuple[str, ...] = ()
     """Files of the bridge that no tool may touch: its configuration, its store."""
     own_code: Callable[[Sequence[str]], bool] = lambda path: False

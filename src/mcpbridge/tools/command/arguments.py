@@ -6,11 +6,11 @@ space or dollar in it means anything.
 
 - A word whose argument is left out (or null) is left out. A list of words in the template is a group, which is left out
   as a whole when one of its arguments is: `["--max", "{max?}"]`.
-- A word in which a list stands is repeated for each of its items: `{paths}` becomes several words, `-I{dirs}` several
+- A word that contains a list is repeated for each of its items: `{paths}` becomes several words, `-I{dirs}` several
   options; an empty list leaves the word out.
 - Numbers and booleans are written as in JSON, and so are objects, and lists within lists.
 - A word that begins with a dash through an argument would be an option that the caller chose. That is refused, unless
-  the argument is one of `options`, or a word `--` stands before it in the template.
+  the argument is one of `options`, or a word `--` is before it in the template.
 """
 
 import json
@@ -22,7 +22,7 @@ from mcpbridge.base.errors import ArgumentsRefused
 
 Word = str
 Template = Sequence[Word | Sequence[Word]]
-"""Words, and groups of words that stand or go together."""
+"""Words, and groups of words that are written or left out together."""
 
 LONGEST_WORD = 128 * 1024 - 1
 """Bytes of one word that Linux takes."""
@@ -86,7 +86,7 @@ def filled(template: Template, arguments: Mapping[str, Any], options: Sequence[s
     """The words with the arguments in their places.
 
     Raises:
-        ArgumentsRefused: an argument cannot stand where it would.
+        ArgumentsRefused: an argument cannot be where it would.
     """
     argv: list[str] = []
     is_past_options = False

@@ -106,7 +106,7 @@ class CommandBackend:
 
         Raises:
             ToolInactive: the program, its directory or a sandbox is not there.
-            ArgumentsRefused: an argument cannot stand in its place.
+            ArgumentsRefused: an argument cannot be in its place.
         """
         settings, arguments = self._settings, _arguments(call)
         program, *words = filled(settings.command, arguments, settings.options)

@@ -118,7 +118,7 @@ def not_sent(error: Any) -> bool:
 
 
 def ended_early(error: Any) -> bool:
-    """The server ended a stream while we wrote to it; the library does not tell with what status."""
+    """The server ended a stream while we wrote to it; the library does not say with what status."""
     return error.code().name == "INTERNAL" and error.details() == "Internal error from Core"
 
 
@@ -135,7 +135,7 @@ Violations = Callable[[bytes], list[tuple[str, str]]]
 def outcome(
     error: Any, upstream: str, *, violations: Violations, seconds: float, limit: str, redact: Callable[[str], str]
 ) -> Body:
-    """The result that tells of an error, after so many seconds. `limit`: how large a message may be.
+    """The result that reports an error, after so many seconds. `limit`: how large a message may be.
 
     Raises:
         UpstreamError: the server was not reached, is not there any more, or did not answer in time.
@@ -161,7 +161,7 @@ def outcome(
 
 
 def failure(text: str, more: Mapping[str, Any] | None = None) -> Body:
-    """A result that tells of an error."""
+    """A result that reports an error."""
     return Body(encode({"content": [{"type": "text", "text": text}], **(more or {}), "isError": True}))
 
 

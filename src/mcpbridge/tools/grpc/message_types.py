@@ -20,7 +20,7 @@ from mcpbridge.base.suggestions import nearest
 
 _ENVIRONMENT = {"GRPC_VERBOSITY": "NONE", "GRPC_ENABLE_FORK_SUPPORT": "0"}
 """Else it writes to standard error of its own accord: of each program that is started meanwhile, and of each connection
-that is lost, which statuses tell as well. What people have set stays."""
+that is lost, which statuses say as well. What people have set stays."""
 
 
 class Libraries(Struct, frozen=True):

@@ -1,6 +1,6 @@
 """The JSON form that protobuf defines for messages (ProtoJSON): its JSON Schema, and messages to JSON and back. Pure.
 
-A 64-bit integer of an argument may be a number or a string; in results it is always a string. No `oneOf` stands at the
+A 64-bit integer of an argument may be a number or a string; in results it is always a string. No `oneOf` is at the
 top of a schema, which some clients refuse: descriptions say that only one of several fields may be given, and it is
 checked when the message is made.
 """
@@ -59,12 +59,12 @@ def schema_of(types: Types, message: Any, *, takes: bool) -> _Schema:
 
 
 def is_wrapped(message: Any) -> bool:
-    """In JSON this type is no object, as arguments and results must be: it stands as `value` in one."""
+    """In JSON this type is no object, as arguments and results must be: it is `value` in one."""
     return _well_known(message) not in (None, "Struct", "Empty", "Any")
 
 
 def to_json(libraries: Libraries, types: Types, message: Any) -> dict[str, Any]:
-    """A message as JSON, an object. Fields that are not set and cannot be told from their defaults are there."""
+    """A message as JSON, an object. Includes fields that are not set and equal their defaults."""
     value = libraries.json.MessageToDict(message, descriptor_pool=types.pool, always_print_fields_with_no_presence=True)
     return {"value": value} if is_wrapped(message.DESCRIPTOR) else value
 

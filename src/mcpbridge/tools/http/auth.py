@@ -19,7 +19,7 @@ from mcpbridge.tools.http.settings import ApiKey, BasicAuth, BearerToken, Client
 _EARLY = 30.0
 """Seconds before its end that a token is taken for too old."""
 _LIFETIME = 300.0
-"""Seconds that a token is used whose lifetime nobody told."""
+"""Seconds that a token is used without a stated lifetime."""
 
 
 class _Token(Struct):

@@ -30,7 +30,7 @@ from mcpbridge.tools.json_mapping import MISSING, MappingFailed, mapped
 from mcpbridge.tools.python.output import wrapped
 
 _IN_QUERY = frozenset({"GET", "HEAD", "DELETE", "OPTIONS"})
-"""Methods whose arguments stand in the query where nothing is said of them."""
+"""Methods whose arguments are in the query where nothing is said of them."""
 _SAFE, _IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS"}), frozenset({"PUT", "DELETE"})
 
 

@@ -1,7 +1,7 @@
 """Templates of HTTP requests, the request that a call makes of them, and an answer after it was read. Pure.
 
 `{name}` stands for an argument, `{name?}` for one that may be left out, together with the query parameter, header or
-member of the body that it stands in; `{{name}}` is the text `{name}`. A text that is only a place stands for the
+member of the body that it is in; `{{name}}` is the text `{name}`. A text that is only a place stands for the
 argument itself, whatever its type; elsewhere it is put in as text.
 
 Arguments are written by a model, often after something that it read. In a path an argument is one segment however it is
@@ -241,7 +241,7 @@ def check_url(url: str, base: str, slashes: int | None = None) -> str:
 
 _PLACE = re.compile(r"\{\{([A-Za-z_][\w-]*)\}\}|\{([A-Za-z_][\w-]*)(\?)?\}", re.ASCII)
 _ALLOWED = "!$&'()*+,;=:@/-._~%"
-"""What may stand in a path as it is; other characters of a template are percent-encoded."""
+"""What may be in a path as it is; other characters of a template are percent-encoded."""
 
 LEFT_OUT: Any = object()
 """What a template stands for whose argument is left out."""
@@ -283,7 +283,7 @@ def fill_text(template: str, arguments: Arguments, write: Callable[[str, str], s
     """A text with the arguments in their places, or `LEFT_OUT`. `write` gets the text of each and its name.
 
     Raises:
-        ArgumentsRefused: an argument is missing, or cannot stand there.
+        ArgumentsRefused: an argument is missing, or cannot be there.
     """
     pieces: list[str] = []
     end = 0

@@ -32,7 +32,7 @@ class Output:
     """One output schema, compiled at the first result."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        """A `schema` of anything but an object is one of what stands in `result`: structured content is an object."""
+        """A `schema` of anything but an object describes the value of `result`: structured content is an object."""
         self.schema = wrapped(schema)
         self._is_wrapped = self.schema.keys() != {"type", *schema}
         self._check: Callable[[object], str] | None = None
@@ -42,7 +42,7 @@ class Output:
         return Raw(encode({"result": value})) if self._is_wrapped else value
 
     def fault(self, structured: Raw) -> str:
-        """What is wrong with structured content; empty: nothing, or nobody can tell."""
+        """What is wrong with structured content; empty: nothing, or nobody knows."""
         if self._check is None:
             try:
                 self._check = check_of(self.schema)
@@ -66,7 +66,7 @@ _LARGE = 64 << 10
 _ERROR_TEXT_LENGTH = 2000
 """Characters of a service's own words about a failure."""
 _REPORTED_HEADERS = ("location", "content-type", "content-length", "last-modified", "etag", "retry-after")
-"""Headers that are told of an answer without a body."""
+"""Headers that are shown of an answer without a body."""
 _TEXTS = ("text/", "application/xml", "application/yaml", "application/x-yaml", "application/javascript")
 _TEXT_ENDINGS = ("+xml", "+yaml", "x-www-form-urlencoded", "ndjson", "jsonl", "json-seq", "graphql", "sql", "toml")
 
@@ -124,12 +124,12 @@ def result_body(answer: Read, structured: Raw | None) -> Body:
 
 
 async def aside(size: int, work: Callable[[], _T]) -> _T:
-    """Do the work on an answer of this size: in a thread if it is large, so that calls of other tools go on."""
+    """Do the work on an answer of this size: in a thread if it is large, so that calls of other tools continue."""
     return await asyncio.to_thread(work) if size > _LARGE else work()
 
 
 def failed(text: str) -> Body:
-    """A result that tells the model what went wrong."""
+    """A result that says to the model what went wrong."""
     return Body(encode({"content": [{"type": "text", "text": text}], "isError": True}))
 
 

@@ -30,7 +30,7 @@ class ManualBackend:
     kind = "manual"
 
     def __init__(self, name: str, settings: PausingSettings) -> None:
-        """All that it is stands in the settings: description, schemas, what people are asked.
+        """All that it is comes from the settings: description, schemas, what people are asked.
 
         Raises:
             ConfigError: a schema is none.
@@ -57,7 +57,7 @@ class ManualBackend:
         *,
         settings: PausingSettings | None = None,
     ) -> Self:
-        """A tool of the program. What is given here stands before what `settings` say.
+        """A tool of the program. What is given here takes precedence over `settings`.
 
         `input_schema`: of the arguments, else any object. `output_schema`: of the result, else any JSON value.
 

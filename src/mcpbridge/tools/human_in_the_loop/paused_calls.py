@@ -88,12 +88,12 @@ class PausedRecord(Struct, frozen=True, omit_defaults=True):
 
     @property
     def label(self) -> bytes:
-        """What lists tell of it without reading it."""
+        """What lists show of it without reading it."""
         return encode(Label(self.run, self.call_id, self.state, self.tenant))
 
 
 class Label(Struct, frozen=True):
-    """What a list of the store tells of a paused call."""
+    """What a list of the store shows of a paused call."""
 
     run: str = ""
     call_id: str = ""
@@ -105,7 +105,7 @@ _decode_label = msgspec.json.Decoder(Label).decode
 
 
 def label_of(data: bytes) -> Label:
-    """What a list of the store tells of a paused call."""
+    """What a list of the store shows of a paused call."""
     try:
         return _decode_label(data)
     except msgspec.DecodeError:  # of another release
@@ -124,7 +124,7 @@ def record_of(data: bytes, handle: str) -> PausedRecord | None:
 
 
 RESUME = "mcpbridge/resume"
-"""In `_meta` of a call that the program itself makes: the key of the paused call that it goes on with."""
+"""In `_meta` of a call that the program itself makes: the key of the paused call that it continues."""
 PAUSED_EVENT = "paused"
 """The event with the `PausedCall`, when a call is paused."""
 MOST = 1000
@@ -135,7 +135,7 @@ MOST_BYTES = 8 * 1024**2
 
 
 class Resuming(Job):
-    """One paused call that the program goes on with now. Its id is the key that only this process knows.
+    """One paused call that the program continues now. Its id is the key that only this process knows.
 
     It finishes when the tool has made its result of the answer, and fails with why the tool could not take it.
     """

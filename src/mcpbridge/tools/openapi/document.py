@@ -102,7 +102,7 @@ _PLAIN = {
     "int": r"[-+]?(?:0|[1-9][0-9]*)",
     "float": r"[-+]?(?:(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+)",
 }
-"""What is no text where it stands without quotes. PyYAML is of YAML 1.1, for which `on`, `no` and dates are none."""
+"""What is no text if it is written without quotes. PyYAML is of YAML 1.1, for which `on`, `no` and dates are none."""
 
 
 def _loader() -> Any:
@@ -162,7 +162,7 @@ def _unescaped(token: str) -> str:
 
 
 def base_of(settings: OpenApiSettings, document: Document) -> str:
-    """The address that the paths of the document stand below, without a slash at its end.
+    """The address that the paths of the document are below, without a slash at its end.
 
     Raises:
         Broken: there is none, or it is one that a document must not choose.

@@ -43,7 +43,7 @@ class Parameter(Struct, frozen=True):
 
 
 def in_path(parameter: Parameter, value: Any) -> str:
-    """What stands in the path, encoded; one segment.
+    """What is in the path, encoded; one segment.
 
     Raises:
         ArgumentsRefused: it would lead elsewhere, or is empty.

@@ -39,7 +39,7 @@ class PythonBackend(ABC, Generic[T]):
     """A backend whose work is done by what `_bring_in` makes: `T`."""
 
     asks: Asks | None = None
-    """Tells of a call why a person must agree to it, where its arguments decide that."""
+    """Says why a person must agree to a call, where its arguments decide that."""
 
     def __init__(self, name: str, settings: BackendSettings, context: BackendContext | None, *, source: str) -> None:
         """`context`: None for code of the program itself. `source`: what the configuration calls the code."""

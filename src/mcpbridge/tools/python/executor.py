@@ -10,7 +10,7 @@ All of its methods are optional but `execute` (or `__call__`), each may be sync 
     check()                       says whether it works: raises, or returns False or a text
     close()                       lets go of what it holds, when the bridge stops
 
-Sync methods run in threads, several at a time, so what they share must stand that.
+Sync methods run in threads, several at a time, so what they share must allow that.
 """
 
 import asyncio

@@ -1,12 +1,12 @@
 """A Python function as a tool: schema from its signature, or given; progress from what it yields.
 
 In the configuration it is named (`function = "pkg.mod:name"`), in a program it is given (`FunctionBackend.of`). What it
-raises becomes a result with `isError` that names type and message; the traceback stands in the log.
+raises becomes a result with `isError` that names type and message; the traceback is in the log.
 
 A return annotation that is no object schema (`-> list[int]`) is enforced, and so is the type of what an
-`Iterator[Step]` yields, but clients are not told: only what breaks them is an error of the tool. What fits is JSON that
-the type can be made of (which is how `CallResult.value` is made), or that it is written as; it stays as the function
-gave it.
+`Iterator[Step]` yields, but clients do not see that: only what breaks them is an error of the tool. What fits is JSON
+that the type can be made of (which is how `CallResult.value` is made), or that it is written as; it stays as the
+function gave it.
 """
 
 import inspect
@@ -60,7 +60,7 @@ class FunctionTool(Struct, frozen=True):
     definition: Mapping[str, Any]
     output_check: Check | None
     is_wrapped: bool
-    """The output schema is of what stands in `result`."""
+    """The output schema describes the value of `result`."""
     event_check: Check | None
     shape: Callable[[object], object] | None = None
     """Makes the result of what is returned; may raise Misshapen."""
@@ -221,7 +221,7 @@ _NO_NUMBER = re.compile(rb"-?Infinity|NaN")
 
 
 def promise_of(hint: Any, function: Callable[..., Any] | None = None) -> Promise | None:
-    """What tells whether a value keeps to the annotation of a function's result; None: that says nothing, or no JSON.
+    """What checks whether a value keeps to the annotation of a function's result; None: that says nothing, or no JSON.
 
     A generator without a result (`Generator[str, None, None]`) promises nothing: its last event is its result.
     """

@@ -1,7 +1,7 @@
 """`pkg.mod:name`: what a configuration calls a Python object, and how it is brought in.
 
-Modules that stand beside the configuration can be named too: while a backend runs, their directory is the last place
-where Python looks, so that nothing there can stand in for what is installed.
+Modules that are beside the configuration can be named too: while a backend runs, their directory is the last place
+where Python looks, so that nothing there can replace what is installed.
 """
 
 import importlib

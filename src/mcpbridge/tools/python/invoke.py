@@ -1,11 +1,11 @@
 """Runs the user's callables: coroutines on the event loop, all else in threads, generators to their last event.
 
 Threads are daemon threads, one for each piece of work: those of a pool are waited for at the end of the process. Nobody
-can end a thread, so work that nobody waits for any more goes on until it looks whether it is still wanted; how much of
-that there may be is bounded.
+can end a thread, so work that nobody waits for any more continues until it looks whether it is still wanted; how much
+of that there may be is bounded.
 
 A callable that is cancelled: a coroutine is cancelled at its next wait; a generator in a thread is closed at its next
-event; other code in a thread goes on until it looks at `context.cancelled`, or ends, and nobody waits for it.
+event; other code in a thread continues until it looks at `context.cancelled`, or ends, and nobody waits for it.
 
 What a callable raises that is no `Exception` (`SystemExit`, or a `CancelledError` that nobody asked for, since it
 waited for something that was cancelled) would end more than itself: it comes out as `Escaped`, which is one.
@@ -68,7 +68,7 @@ class Threads:
         self._over: asyncio.Event | None = None
 
     async def run(self, work: Callable[[], T]) -> T:
-        """What `work` returns; raises what it raises. Cancelled, it goes on by itself, and what comes of it is lost.
+        """What `work` returns; raises what it raises. Cancelled, it continues by itself, and its result is lost.
 
         Raises:
             Overloaded: too much of earlier work, which nobody waits for any more, does not end.
@@ -201,8 +201,8 @@ class UserRun:
 async def run_cancellable(work: Callable[[], Awaitable[T]], cancellation: Cancellation) -> T:
     """What the work comes to, in a task of its own: when that is cancelled, `cancellation` says so already.
 
-    In one task with who waits, the handler would be the first to hear, and could not tell this from time limits of its
-    own, which cancel its task too.
+    In one task with who waits, the handler would be the first to hear, and could not distinguish this from time limits
+    of its own, which cancel its task too.
     """
     task = asyncio.create_task(_contained(work))
     try:
@@ -244,7 +244,7 @@ CHECK_SECONDS = 5.0
 LONGEST_TRACE = 20_000
 """Characters of a traceback that are logged, from its end."""
 LONGEST_ERROR = 2000
-"""Characters of what an error says that are told."""
+"""Characters of what an error says that are shown."""
 
 
 class Escaped(Exception):
@@ -281,7 +281,7 @@ class Invoker:
     ) -> object:
         """What it returns, or what comes of its events; raises what it raises.
 
-        `call`: hears of its events. `cancellation`: is told when nobody waits for it any more. `fold`:
+        `call`: hears of its events. `cancellation`: is notified when nobody waits for it any more. `fold`:
         what comes of a generator that gives no result.
 
         Raises:
@@ -351,7 +351,7 @@ class Invoker:
         return Health(ok=found is not False, detail=detail, seconds=round(loop.time() - began, 3))
 
     def failed(self, error: BaseException, tool: str) -> Body:
-        """A failure of the user's code as a result for the model; where it came from stands in the log.
+        """A failure of the user's code as a result for the model; where it came from is in the log.
 
         Raises it again if it is no failure: the call was refused or cancelled, or its backend ended. What other parts
         of the bridge raise within the user's code is a failure of that: it asked them.

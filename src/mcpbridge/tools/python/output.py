@@ -1,7 +1,7 @@
 """What a Python function returned, yielded or attached, as the result and the progress of a tool.
 
 A text is a text; None is an empty one. What has parts becomes JSON text with the same as `structuredContent`, which is
-always an object: anything else stands in its `result`. Content blocks (objects with the `type` and the members of one),
+always an object: anything else is in its `result`. Content blocks (objects with the `type` and the members of one),
 and a whole result with such `content`, pass as they are. Bytes become an image if they are one, else a resource.
 
 An event is any JSON value. A text is a message; an object may have `message`, `progress` and `total`, as notifications
@@ -58,7 +58,7 @@ class Misshapen(Exception):
 
 
 def wrapped(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """An output schema as tools may have it, which is one of an object: of anything else, what stands in `result`."""
+    """An output schema as tools may have it, which is one of an object: of anything else, the value of `result`."""
     if schema.get("type") == "object":
         return dict(schema)
     if "type" not in schema and ("properties" in schema or "$ref" in schema):
@@ -122,7 +122,7 @@ def result_of(
     is_wrapped: bool = False,
     promise: Promise | None = None,
 ) -> Body:
-    """The result of a tool. `check`: of its output schema; `is_wrapped`: that is one of what stands in `result`.
+    """The result of a tool. `check`: of its output schema; `is_wrapped`: that one describes the value of `result`.
 
     `promise`: what is known of the value besides, of which clients see nothing: the result is the same without it.
 
@@ -209,7 +209,7 @@ EVENT = "mcpbridge/event"
 """In `_meta` of a notification of progress: the event that a tool yielded."""
 
 LONGEST_MESSAGE = 200
-"""Characters of an event that is told as a message because it has none of its own."""
+"""Characters of an event that is sent as a message because it has none of its own."""
 
 TOO_LARGE = 1e300
 """Numbers from here on count as none: near the largest that JSON's readers know, nothing could increase any more."""
@@ -233,7 +233,7 @@ class EventRefused(Exception):
 
 
 class ProgressReporter:
-    """Tells the client of one call's events. On the event loop."""
+    """Notifies the client of one call's events. On the event loop."""
 
     __slots__ = ("_call", "_last")
 
@@ -243,7 +243,7 @@ class ProgressReporter:
         self._last: float | None = None
 
     def report(self, event: object) -> None:
-        """Tell of one event, a JSON value."""
+        """Report one event, a JSON value."""
         if self._call is None or not self._call.wants_progress:
             return
         params = parameters_of(event, self._last)

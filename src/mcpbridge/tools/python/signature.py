@@ -3,7 +3,7 @@
 The schema says what the annotations say, by pydantic, which also makes the arguments: dates, enums, models and so on
 arrive as what they are annotated. Descriptions come from `Annotated[..., Field(description=...)]`, else from the
 docstring (Google, NumPy or Sphinx style). A parameter annotated as `CallContext` or `Context[...]` gets the context of
-the call and is no part of the schema. A schema given by hand stands as it is; arguments then arrive as the JSON values
+the call and is no part of the schema. A schema given by hand is used as it is; arguments then arrive as the JSON values
 that they are.
 """
 
@@ -44,7 +44,7 @@ class Unusable(Exception):
 
 
 def plain(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function behind partial applications and objects that can be called: where its annotations stand."""
+    """The function behind partial applications and objects that can be called: where its annotations are."""
     while isinstance(function, partial):
         function = function.func
     if isinstance(function, type):
@@ -212,7 +212,7 @@ def result_hint(hint: Any, function: Callable[..., Any] | None = None) -> Any:
     """What the result of a function with this annotation is, in the end; Any: the annotation does not say it.
 
     Of a generator that is what it returns, or what the `Result` is of that it yields, where the annotation names them.
-    `function`: tells whether what is `Iterable` are events or, as of any other function, a list.
+    `function`: decides whether what is `Iterable` are events or, as of any other function, a list.
     """
     return _content_of(_outcome_of(hint, function))
 
@@ -274,7 +274,7 @@ def _first_line(error: BaseException) -> str:
 
 
 MOST_FAULTS = 5
-"""Faults of arguments that are told."""
+"""Faults of arguments that are reported."""
 
 ANY_OBJECT: Schema = {"type": "object"}
 

@@ -1,7 +1,7 @@
 """The token of one upstream: kept, renewed in time, and asked for when the server wants one.
 
 A call never waits behind another call for its token; only when there is none, or the server refuses it, all calls wait
-for the one attempt to get another, which goes on when the call that began it gives up. In this order: what
+for the one attempt to get another, which continues when the call that began it gives up. In this order: what
 another process stored meanwhile, the refresh token, the bridge's own credentials, a person with a browser. Where no
 person can be asked the server *needs sign-in*, until `mcpbridge login` has stored a token.
 
@@ -83,7 +83,7 @@ class Authorization:
 
     @property
     def waits_for(self) -> str:
-        """What a person has to do before calls can go on. See `Authorizer`."""
+        """What a person has to do before calls can continue. See `Authorizer`."""
         return self.account.waits_for
 
     # -- flights

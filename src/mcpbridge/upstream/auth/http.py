@@ -82,7 +82,7 @@ def check_page(name: str, url: str) -> None:
 
 
 def is_loopback_host(host: str) -> bool:
-    """Whether a host as it stands in a URL is this machine, without asking anyone."""
+    """Whether a host as it is in a URL is this machine, without asking anyone."""
     if host == "localhost":
         return True
     try:

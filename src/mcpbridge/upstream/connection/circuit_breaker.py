@@ -55,7 +55,7 @@ class CircuitBreaker:
             self._is_tripped = self._is_probing = self.is_troubled = False
 
     def failed(self, now: float, chance: float) -> None:
-        """A call got no answer, or one that tells of a fault of the server. `chance` is uniform in [0, 1)."""
+        """A call got no answer, or one that reports a fault of the server. `chance` is uniform in [0, 1)."""
         if not self._limit or (self._is_tripped and now < self._open_until):
             return  # in the second case: one of the burst that opened it
         self._in_a_row += 1
@@ -67,5 +67,5 @@ class CircuitBreaker:
             self._in_a_row = self._limit
 
     def withdrawn(self) -> None:
-        """The probe was cancelled by its caller, or the like: it tells nothing, so the next call finds out."""
+        """The probe was cancelled by its caller, or the like: it shows nothing, so the next call finds out."""
         self._is_probing = False

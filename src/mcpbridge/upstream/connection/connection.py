@@ -1,4 +1,4 @@
-"""The connection to one instance as its users see it: where it stands, the session, and how to wait for one.
+"""The connection to one instance as its users see it: its state, the session, and how to wait for one.
 
 The owner task in `supervisor` moves it on. Everybody else reads it, waits for a session, or reports that one is gone:
 
@@ -38,7 +38,7 @@ RENEW_LOOKS, RENEW_LOOK_SECONDS = 20, 0.05
 
 
 class Status(Struct, frozen=True):
-    """Where an upstream stands."""
+    """The state of an upstream."""
 
     state: str
     """`starting`, `ready`, `idle`, `retrying`, `failed`, `stopped`; `waiting` for a project to start in; `unavailable`
@@ -107,7 +107,7 @@ class Connection:
 
     @property
     def has_settled(self) -> bool:
-        """It is ready or idle, or has failed at least once: waiting longer for it tells nothing new."""
+        """It is ready or idle, or has failed at least once: waiting longer for it brings nothing new."""
         return self.status.state not in ("stopped", "starting") or self._is_ending
 
     @property
@@ -177,7 +177,7 @@ class Connection:
             self.renew(session)
 
     def closed(self, reason: str) -> None:
-        """End the present connection: what waits in it fails, and the owner task goes on to the next."""
+        """End the present connection: what waits in it fails, and the owner task continues with the next."""
         self.session = None
         if self.questions is not None:
             self.questions.end()  # first: who is being asked hears of it on the stream of a call
@@ -254,7 +254,7 @@ class Connection:
         await anyio.sleep(max(0.0, self._next_in()))
 
     def step(self, status: Status) -> None:
-        """It stands elsewhere now; whoever waits for that is told."""
+        """The state has changed; whoever waits for that is notified."""
         if status.state != self.status.state:
             self.since = time.monotonic()
         self.status = replace(status, reason=self._redact(status.reason)) if status.reason else status

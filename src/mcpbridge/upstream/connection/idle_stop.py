@@ -3,7 +3,7 @@
 That is for servers of which it is known what they offer, so that they are listed all the same: for programs that start
 at their first use, and for whatever has an `idle_stop`. What is use: a call under way or waiting, a task that runs
 there, somebody who was asked something and is expected back, a subscriber of its resources. A log level that clients
-want is no use: what does not run logs nothing, and is told the level when it starts.
+want is no use: what does not run logs nothing, and gets the level when it starts.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ class Usage:
         self.idle_since = self._loop.time()
 
     def expect_back(self, seconds: float) -> None:
-        """A client was asked something and goes on with its call here, within so many seconds: keep it open."""
+        """A client was asked something and continues its call here, within so many seconds: keep it open."""
         self._expected_until = max(self._expected_until, self._loop.time() + seconds)
 
     async def idle(self, seconds: float) -> None:

@@ -126,7 +126,7 @@ class OnDemandInstances:
         return [instance for instance in self.replaceable(name) if self.take_one(instance)]
 
     def replaceable(self, name: str) -> list[Instance]:
-        """All of a server that are open, which go on until they are taken one by one. Its spare one ends here."""
+        """All of a server that are open, which continue until they are taken one by one. Its spare one ends here."""
         if (spare := self._spares.pop(name, None)) is not None:
             spare.scope.cancel()
         return [instance for key, instance in self._open.items() if key[0] == name]

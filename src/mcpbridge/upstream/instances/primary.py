@@ -223,7 +223,7 @@ class _Coming:
 
 
 class CurrentInstances:
-    """An `Observer` that tells another one everything but what those say of themselves that do not count."""
+    """An `Observer` that forwards everything to another one, except what instances that do not count report."""
 
     def __init__(self, observer: Observer, counts: Callable[[Upstream], bool]) -> None:
         self._observer, self._counts = observer, counts

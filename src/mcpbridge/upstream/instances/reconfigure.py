@@ -23,7 +23,7 @@ KEEPS = frozenset(
         *("call_timeout", "max_call_timeout"),
     }
 )
-"""Settings of which the connection and the traffic on it know nothing, or which they go on with (`configure`)."""
+"""Settings that neither the connection nor its traffic depends on, or that it takes over at once (`configure`)."""
 
 REPLACES = frozenset(
     {
@@ -59,7 +59,7 @@ class Changed(Struct, frozen=True):
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
-    """They are started anew; what they offered before stands until they have listed."""
+    """They are started anew; what they offered before is valid until they have listed."""
     kept: tuple[str, ...] = ()
     """Untouched, whether or not something else was configured about them."""
 

@@ -1,6 +1,6 @@
 """Whether a server asks its clients anything, as far as its calls have shown.
 
-Most servers of the handshake era never do. One that was told often enough that it may, and did not, is quiet in that:
+Most servers of the handshake era never do. One that often enough could have asked, and did not, is quiet in that:
 clients share it whatever they can be asked, and their calls run side by side. The first question ends that for good.
 The counts are kept with what the server offers (`manifest`); where nothing is kept, nothing is concluded from it.
 """
@@ -51,7 +51,7 @@ class AskingHistory:
         return any(self.counts.get(kind) == _HAS_ASKED for method in _ALONE for kind in _KINDS[method])
 
     def learns_of(self, profile: ClientCapabilities) -> bool:
-        """A call in a session that declared this profile may tell something new."""
+        """A call in a session that declared this profile may show something new."""
         return self._learns and any(0 <= self.counts.get(kind, 0) < ENOUGH for kind in _kinds(profile))
 
     def passed(self, profile: ClientCapabilities) -> None:
@@ -97,7 +97,7 @@ class AskingHistory:
 def suits(declared: ClientCapabilities, client: ClientCapabilities, quiet: ClientCapabilities) -> bool:
     """A session that declared this may serve a client that can be asked that, at a server quiet in so much.
 
-    It is told of nothing that the client cannot be asked but what it does not ask anyway.
+    Of what the client cannot be asked, only what the server does not ask anyway is declared to it.
     """
     is_superset = declared.joined(client) == declared
     return is_superset and declared.without(quiet) == client.without(quiet)

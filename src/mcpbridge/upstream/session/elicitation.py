@@ -67,8 +67,8 @@ class Questions:
         client that may be asked for its roots outside of any call, if there is exactly one. `roots`: the result of
         `roots/list` that the configuration gives.
         `tasks` are those that are followed here; what belongs to one names it.
-        `rest` is entered while a call waits for an answer. `heard` is told of every question that is one for a client,
-        also of those that are refused.
+        `rest` is entered while a call waits for an answer. `heard` is called with every question that is one for a
+        client, also of those that are refused.
         """
         self._tasks = tasks
         self._rest, self._heard = rest, heard
@@ -138,7 +138,7 @@ class Questions:
             opened.task.cancel()
 
     def over(self, call: Call) -> None:
-        """A call has ended: what only it can have asked is of no use any more, and whoever was asked is told."""
+        """A call has ended: what only it can have asked is of no use any more, and whoever was asked is notified."""
         for id_, opened in list(self.open.items()):
             if call in opened.calls:
                 opened.calls.remove(call)

@@ -68,7 +68,7 @@ class Listings:
         self._keepalive = keepalive
 
     def acknowledged(self, params: Raw) -> None:
-        """A listen stream is open: the server tells of changes from now on."""
+        """A listen stream is open: the server announces changes from now on."""
         if self._keepalive is not None:
             self._keepalive.acknowledged(params)
 
@@ -146,7 +146,7 @@ class Attribution:
 
     @property
     def only_one(self) -> Call | None:
-        """The call that whatever comes now is of, or the newest of the one client whose it is; None: cannot be told."""
+        """The call that whatever comes now is of, or the newest of the one client whose it is; None: not known."""
         calls = list(self.running)
         owner = calls[0].client.owner if calls else None
         is_one_clients = owner is not None and all(call.client.owner is owner for call in calls)

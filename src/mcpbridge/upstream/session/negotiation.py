@@ -23,7 +23,7 @@ _MODERN_ERRORS = frozenset({-32020, -32021, -32022})
 
 
 class Verdict(Enum):
-    """What an answer to the probe tells."""
+    """What an answer to the probe means."""
 
     LEGACY = "legacy"
     UNKNOWN = "unknown"

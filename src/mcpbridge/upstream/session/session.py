@@ -91,9 +91,9 @@ class UpstreamSession:
         client_info: dict[str, str],
         profile: Callable[[], ClientCapabilities] = lambda: NO_CAPABILITIES,
     ) -> None:
-        """`is_plain`: the channel has no statuses of its own that tell more than the protocol.
+        """`is_plain`: the channel has no statuses of its own that say more than the protocol.
 
-        `profile` tells what to declare, at the moment of the handshake.
+        `profile` returns what to declare, at the moment of the handshake.
         """
         self._name = name
         self._peer = peer
@@ -200,7 +200,7 @@ class UpstreamSession:
         return self._peer.request(method, self._meta.put(params, None), timeouts)
 
     def cancel_task(self, task_id: str) -> None:
-        """Tell the server that the outcome of a task is not wanted any more. Whether it hears is not waited for."""
+        """Notify the server that nobody wants the outcome of a task any more. Does not wait for the server."""
         params = self._meta.put(Body(encode({"taskId": task_id})), None)
         self._peer.send_unanswered("tasks/cancel", params, name=task_id)
 
@@ -273,7 +273,7 @@ class UpstreamSession:
             self.standing_requests -= 1
 
     async def subscribe(self, uri: str, seconds: float) -> None:
-        """Legacy: be told of changes of one resource."""
+        """Legacy: subscribe to changes of one resource."""
         await self.request("resources/subscribe", Body(encode({"uri": uri})), Timeouts(seconds, seconds))
 
     async def unsubscribe(self, uri: str, seconds: float) -> None:
@@ -405,7 +405,7 @@ class UpstreamSession:
 
 
 _CAPABILITIES = encode({"extensions": declared_to_servers({}, tasks=True)})
-"""What a modern server is told with requests that are of no client, such as those for its lists."""
+"""What a modern server gets with requests that belong to no client, such as those for its lists."""
 
 _decode_entries = msgspec.json.Decoder(list[Raw]).decode
 _decode_cursor = msgspec.json.Decoder(str | None).decode

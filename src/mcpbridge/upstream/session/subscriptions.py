@@ -1,4 +1,4 @@
-"""What the clients want of one upstream besides calls: changes of resources told, a log level.
+"""What the clients want of one upstream besides calls: changes of resources, a log level.
 
 It outlives the sessions with the server; `keepalive` brings each of them to it.
 """
@@ -23,7 +23,7 @@ class Wanted:
     """What the clients want of one upstream."""
 
     def __init__(self, held: Callable[[bool], None] = lambda is_held: None) -> None:
-        """`held` is told True when there are subscribers from now on, and False when there are none any more."""
+        """`held` is called with True when there are subscribers from now on, and False when there are none any more."""
         self._held, self._is_held = held, False
         self.uris: Counter[str] = Counter()
         """Resources, by how many subscribers they have."""
@@ -53,7 +53,7 @@ class Wanted:
         self.forget()
 
     def forget(self) -> None:
-        """Nothing is to be told any more: the instance ends. Who unsubscribes later need not know."""
+        """No more notifications: the instance ends. Who unsubscribes later need not know."""
         self.uris.clear()
         self.followed.clear()
         self._follows_more.set()  # who waits for one of them need not
@@ -83,7 +83,7 @@ class Wanted:
             self.hold()
 
     def follow(self, uris: Iterable[str]) -> None:
-        """The server tells of these from now on, or what changes until it does counts as missed; if still wanted."""
+        """The server announces these from now on, or what changes until it does counts as missed; if still wanted."""
         if self._heir is not None:
             self._heir.follow(uris)
             return
@@ -91,7 +91,7 @@ class Wanted:
         self._follows_more.set()
 
     async def follows(self, uri: str) -> None:
-        """Return when the server tells of this, or nobody wants it any more.
+        """Return when the server announces this, or nobody wants it any more.
 
         Who is answered earlier could change it before that, unheard. So what changes until then counts as missed if
         the server takes too long.
@@ -130,7 +130,7 @@ class Wanted:
             self._set_level()
 
     def hold(self) -> None:
-        """Tell whether there are subscribers, if that is news."""
+        """Report whether there are subscribers, if that is news."""
         if self._is_held != bool(self.uris):
             self._is_held = bool(self.uris)
             self._held(self._is_held)
@@ -144,12 +144,12 @@ class Wanted:
             self.changed.set()
 
     def level_sent(self, level: str) -> None:
-        """The server has been told this level, or takes none."""
+        """The server has this level, or takes none."""
         if level == self.log_level:
             self._is_level_sent.set()
 
     async def level_in_force(self) -> None:
-        """Return when the server has been told the level that is wanted; soon, if it takes too long."""
+        """Return when the server has the level that is wanted; soon, if it takes too long."""
         if not self._is_level_sent.is_set():
             with anyio.move_on_after(LEVEL_SECONDS):
                 await self._is_level_sent.wait()

@@ -66,7 +66,7 @@ class TaskBook:
     """The tasks of one upstream that are followed now. False when there are none."""
 
     def __init__(self, over: Callable[[Call], None]) -> None:
-        """`over` is told of the call of each task that nobody follows any more."""
+        """`over` is called with the call of each task that nobody follows any more."""
         self._over = over
         self._tasks = Jobs[Followed]()
         self._left: asyncio.Event | None = None

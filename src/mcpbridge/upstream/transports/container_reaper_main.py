@@ -3,7 +3,7 @@
     python -I -S container_reaper_main.py ENGINE CONTAINER
 
 The bridge holds the other end of the pipe, so also SIGKILL ends it. The container may just be starting at that moment:
-it is looked for a few times. Standard library only. Also here: how the names of containers tell which bridge they are
+it tries a few times. Standard library only. Also here: how the names of containers show which bridge they are
 of, for the bridge that removes those whose reaper was killed as well.
 """
 

@@ -1,7 +1,7 @@
 """The HTTP requests of streamable HTTP: which headers each era wants on which message. No I/O.
 
 Legacy (2025-03-26 to 2025-11-25): session id and version once they are agreed on. Modern (from 2026-07-28): every
-message repeats its version, method and name, so that what stands between can route by them.
+message repeats its version, method and name, so that proxies can route by them.
 """
 
 import re

@@ -61,7 +61,7 @@ class StdioTransport:
         redact: Callable[[str], str] = lambda text: text,
         memory_limit: int | None = None,
     ) -> None:
-        """`spec`: what to start, or what tells it, asked at each start.
+        """`spec`: what to start, or a function that returns it, called at each start.
 
         `memory_limit`: bytes that the server and all that it starts may hold together before it is ended.
         """
@@ -100,7 +100,7 @@ class StdioTransport:
         return await memory_of(self._process) if self._process is not None else None
 
     def last_words(self) -> str:
-        """The line on stderr that tells why it failed; if there is none, the last on stdout that is no message."""
+        """The line on stderr that says why it failed; if there is none, the last on stdout that is no message."""
         from mcpbridge.base.process.failure_line import telling_line  # wanted of those that fail
 
         return telling_line(self._stderr) or self._noise

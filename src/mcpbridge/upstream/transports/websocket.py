@@ -2,7 +2,7 @@
 
 The library's sans-I/O core sits right on the socket: a message costs no task and no queue.
 
-In no revision of the protocol, so the rules of stdio hold: the first answer tells the era, cancelling is a
+In no revision of the protocol, so the rules of stdio hold: the first answer shows the era, cancelling is a
 notification, all streams share the channel.
 """
 
@@ -103,7 +103,7 @@ class WsChannel(asyncio.Protocol):
         self._write()
 
     def withdraw(self, id_: bytes) -> bool:
-        """Nothing: the server is told by a notification."""
+        """Nothing: the server gets a notification."""
         return False
 
     def negotiated(self, version: str) -> None:

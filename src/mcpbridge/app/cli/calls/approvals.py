@@ -20,7 +20,7 @@ from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.units import show_seconds
 
 Waiting = dict[str, Any]
-"""One call that waits, as `admin/approvals.py` tells it."""
+"""One call that waits, as `admin/approvals.py` describes it."""
 
 _CODES = {"unknown": TOOL_ERROR, "decided": DECIDED, "invalid": USAGE}
 

@@ -30,7 +30,7 @@ _COUNTS = ("calls", "rewritten", "came", "shown", "recalled", "stored", "saved")
 
 
 def print_tokens(told: Mapping[str, Any]) -> None:
-    """What `accounts_of` told: a line for each row, and one for their sum."""
+    """What `accounts_of` returned: a line for each row, and one for their sum."""
     by: list[str] = told["by"]
     print(f"tokens of results, {_span(told['days'])} (estimates)")
     rows = [[*(row[part] or "-" for part in by), *_numbers(row)] for row in told["rows"]]

@@ -69,7 +69,7 @@ class KeptApprovals:
         self._loaded = load_or_default(config)
 
     def listed(self) -> list[dict[str, Any]]:
-        """All that can be answered, oldest first, as running bridges tell it."""
+        """All that can be answered, oldest first, as running bridges report it."""
         return self._with_desk(list_approvals)
 
     def decide(self, id_: str, answer: Mapping[str, object], by: str) -> dict[str, Any]:

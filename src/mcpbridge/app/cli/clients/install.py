@@ -96,7 +96,7 @@ def chosen_targets(
 def change_files(
     plans: Sequence[Callable[[], Change]], environ: Backups, *, dry_run: bool, as_json: bool
 ) -> tuple[list[Change], int]:
-    """Make the changes, or only plan them. One that fails is told of and decides the exit code; others are made."""
+    """Make the changes, or only plan them. One that fails is reported and decides the exit code; others are made."""
     done: list[Change] = []
     code = OK
     now = datetime.now()

@@ -1,7 +1,7 @@
-"""How a client is told to start the bridge: which program, and with which configuration.
+"""How a client has to start the bridge: which program, and with which configuration.
 
 The configuration is always named, since clients start servers in whatever directory is opened. In a project's file,
-which others have too, stands no path of this machine.
+which others have too, no path of this machine is written.
 """
 
 from collections.abc import Mapping

@@ -67,7 +67,7 @@ def taken_from(plan: Plan, target: Target) -> list[str]:
 
 
 def staying(plan: Plan, target: Target) -> Iterator[str]:
-    """What to tell of servers that stay in a file although servers.toml has them: they would not work there."""
+    """What to say of servers that stay in a file although servers.toml has them: they would not work there."""
     for outcome in _of(plan, target):
         if missing := _missing(plan, outcome):
             what = f"{outcome.found.name} stays in {target.client.title}'s file, since the bridge would lack"

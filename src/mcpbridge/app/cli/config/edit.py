@@ -146,7 +146,7 @@ def _reload_bridges(path: Path) -> list[dict[str, object]]:
 
 
 def owner_of(path: Path, name: str) -> tuple[Section, str, str]:
-    """Where a name stands in the configuration: section, table, and the tool of it that is meant; empty: the whole."""
+    """Where a name is in the configuration: section, table, and the tool of it that is meant; empty: the whole."""
     import tomllib
 
     data = read_bytes(path.resolve())

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _OF_THE_LAST = ("--managed-socket", "--no-idle-exit", "--anew")
 """Words of the command line that are said anew at a restart."""
 _LAST_CHILDREN = 2.0
-"""Seconds that processes have to end which were told so: the guard of the servers."""
+"""Seconds that processes have to end once they are asked to: the guard of the servers."""
 
 _LEVELS = ["debug", "info", "warning", "error", "critical"]
 

@@ -31,7 +31,7 @@ def from_words(words: Sequence[str], schema: Schema, option: str = "--args") -> 
     """The arguments given as `key=value`. What the schema calls a string stays text; the rest is JSON if it parses.
 
     Raises:
-        CommandFailed: a word is no `key=value`, or a key stands twice.
+        CommandFailed: a word is no `key=value`, or a key occurs twice.
     """
     arguments: dict[str, Any] = {}
     for word in words:

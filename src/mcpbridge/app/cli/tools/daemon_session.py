@@ -107,7 +107,7 @@ class DaemonSession:
         self._requests = 0
 
     def reload(self) -> None:
-        """Have it read its configuration, which was edited just now. What is wrong with that, documents tell."""
+        """Have it read its configuration, which was edited just now. The documents say what is wrong with it."""
         ask(self._control, {"do": "reload"}, patience=_PATIENCE)
 
     async def ask(self, do: str, **more: object) -> Mapping[str, Any]:

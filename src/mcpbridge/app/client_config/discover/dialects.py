@@ -1,4 +1,4 @@
-"""One server as a client describes it, in the words of `servers.toml`; unchecked, with its secrets as they stand.
+"""One server as a client describes it, in the words of `servers.toml`; unchecked, with its secrets as they are.
 
 The shapes of single clients (other keys, other nesting) are first laid over the common one, `mcpServers` JSON, which
 `config/mcp_servers_json.py` knows. Whatever has no counterpart is handed back beside the server, so that it can be
@@ -203,7 +203,7 @@ class Translated:
     """In our words; empty if it cannot be served."""
 
     left_out: Json = field(default_factory=dict[str, object])
-    """What has no counterpart here, as it stands in the file."""
+    """What has no counterpart here, as it is in the file."""
 
     notes: list[str] = field(default_factory=list[str])
     """What was assumed; for people."""

@@ -36,7 +36,7 @@ class FoundServer:
     file: Path
     line: int | None
     name: str
-    """As it stands there."""
+    """As it is in the file."""
 
     server: Json = field(repr=False)
     """What `servers.toml` would say, unchecked, secrets and all; empty if `skipped`."""

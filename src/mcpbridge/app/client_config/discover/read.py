@@ -1,7 +1,7 @@
 """Read a file of some client: JSON with or without comments, TOML or YAML; whose it is, and the line of each key.
 
-A file that is empty holds nothing, which is no mistake: clients make such files. Whose file somebody named is told by
-where it is, by what it is called, else by what stands in it.
+A file that is empty holds nothing, which is no mistake: clients make such files. Whose file a person named is decided
+by where it is, by what it is called, else by what is in it.
 """
 
 import json
@@ -38,7 +38,7 @@ class Document:
     """Objects, lists, texts, numbers, booleans and None; all keys are texts."""
 
     line_of: Callable[[Sequence[str]], int | None]
-    """The line of a key, if it can be told."""
+    """The line of a key, if it is known."""
 
 
 def format_of(path: Path, text: str) -> Format:

@@ -27,7 +27,7 @@ _REFERENCE = re.compile(r"\$\{[^}]*\}")
 
 
 def program_of(server: Mapping[str, object]) -> tuple[str, list[str]]:
-    """Program and arguments of a `command`, the program by its name alone if that tells it; else empty ones."""
+    """Program and arguments of a `command`, the program by its name alone if that is enough; else empty ones."""
     command = server.get("command")
     given = server.get("args")
     args = [str(one) for one in cast("list[object]", given)] if isinstance(given, list) else []

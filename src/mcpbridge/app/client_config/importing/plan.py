@@ -46,7 +46,7 @@ class Plan:
     """The configuration; no symbolic link."""
 
     before: bytes | None = field(repr=False)
-    """What stands there now; None: there is no such file."""
+    """What is there now; None: there is no such file."""
 
     text: str = field(repr=False)
     """What will; perhaps with secrets, if they are kept."""
@@ -72,7 +72,7 @@ class Plan:
 
     @property
     def before_text(self) -> str:
-        """What stands there now, as text."""
+        """What is there now, as text."""
         return decoded(self.before, self.path) if self.before is not None else ""
 
     @property

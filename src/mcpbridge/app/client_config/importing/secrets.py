@@ -37,7 +37,7 @@ _MEMBER = re.compile(r'"([A-Za-z0-9_-]+)"(\s*:\s*)"((?:[^"\\]|\\.)+)"')
 def without_secrets(name: str, server: Json, take: Take) -> Json:
     """The same server with each secret handed to `take`, and what that returned in its place.
 
-    `name`: of the server; it tells apart what many servers have (`Authorization`).
+    `name`: of the server; it distinguishes what many servers have (`Authorization`).
     """
     return _Taking(variable_name(name), take).server(server)
 
@@ -188,7 +188,7 @@ class Proposed:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A secret that stands somewhere else now."""
+    """A secret that is somewhere else now."""
 
     variable: str
     """The variable, or the file, that holds it."""

@@ -1,6 +1,6 @@
 """The text of `servers.toml` with more servers in it: each a table at the end, with its origin above it. Pure.
 
-What was there keeps every character. A server that takes the place of another does so where that one stands.
+What was there keeps every character. A server that takes the place of another does so where that one is.
 """
 
 import json

@@ -19,7 +19,7 @@ _ANSWERS = {
     "session": {"decision": "approve", "for": "session"},
     "deny": {"decision": "deny"},
 }
-"""By the button that is pressed: what the desk is told."""
+"""By the button that is pressed: the decision that the desk gets."""
 _SAID = {
     "once": "Approved: {}.",
     "session": "Approved, and the same call again in this session: {}.",

@@ -24,7 +24,7 @@ _REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 
 
 class ToolFailed(Exception):
-    """What the caller is told instead of a result."""
+    """What the caller gets instead of a result."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,7 @@ def prefixes_of(model: str) -> Prefixes:
 
 
 def tool_text(server: ServerText, tool: ToolText) -> str:
-    """What a model is told of a tool: what it is called, where, what it says it does, and what it takes."""
+    """What a model gets of a tool: what it is called, where, what it says it does, and what it takes."""
     about, fields = server_fields(server), tool_fields(tool)
     name = " ".join(word for run in runs_of(fields.name) for word in run.plain)
     parts = [f"{about.name.strip()}: {name}", fields.title, fields.description[:_DESCRIPTION], fields.parameters]
@@ -115,7 +115,7 @@ def tool_text(server: ServerText, tool: ToolText) -> str:
 
 
 def texts_of_query(query: str) -> list[str]:
-    """What a model is told of a query: the whole of it, then its parts if it has several needs. No filters."""
+    """What a model gets of a query: the whole of it, then its parts if it has several needs. No filters."""
     text = _clean(parse_filters(query[: 4 * _QUERY])[1], _QUERY)
     return [text, *clauses(text)[:_CLAUSES]] if text else []
 

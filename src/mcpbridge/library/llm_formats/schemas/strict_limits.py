@@ -34,7 +34,7 @@ class Dialect(Struct, frozen=True):
     """Every property has to be required; those that are not meant are null."""
     has_recursion: bool
     keeps: frozenset[str]
-    """Rules for values of one type that it has; the others are told in the description."""
+    """Rules for values of one type that it has; the others are written in the description."""
     formats: frozenset[str]
 
     def has_rule(self, keyword: str, value: object) -> bool:

@@ -120,7 +120,7 @@ log = get_logger("mcpbridge.code")
 NAME = "code-execute"
 
 _OVERHEAD_SECONDS = 15.0
-"""Seconds beside those of the program, to prepare it and to tell what came of it."""
+"""Seconds beside those of the program, to prepare it and to report the outcome."""
 _NOT_YET = "it is being found out whether there is a sandbox for it"
 _TITLES: Mapping[Language, str] = {"python": "Python 3", "javascript": "JavaScript (Node.js)", "shell": "shell (sh)"}
 

@@ -40,7 +40,7 @@ class Interpreter(Struct, frozen=True):
     """What it needs besides the system."""
 
     def file_for(self, code: str) -> str:
-        """The name of the file that the code stands in."""
+        """The name of the file that the code is in."""
         if self.language == "javascript":
             is_module = bool(_MODULE.search(code)) and not _REQUIRES.search(code)
             return "main.mjs" if is_module else "main.cjs"

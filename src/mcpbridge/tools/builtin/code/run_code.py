@@ -128,7 +128,7 @@ _DEFINITION: dict[str, Any] = {
     ),
     "inputSchema": {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]},
 }
-"""Every token of it stands in every conversation."""
+"""Every token of it is in every conversation."""
 
 
 class RunCode:

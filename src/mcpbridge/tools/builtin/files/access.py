@@ -44,11 +44,11 @@ class GivenUp(Exception):
 
 
 class FileToolError(Exception):
-    """What the model is told in place of a result."""
+    """What the model gets in place of a result."""
 
 
 class Stop:
-    """Tells work in a thread when it must end."""
+    """Signals to work in a thread that it must end."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = monotonic) -> None:
         self._clock, self._end = clock, clock() + seconds

@@ -1,4 +1,4 @@
-"""`file-list`: what stands in a directory, with kinds, sizes and times."""
+"""`file-list`: what is in a directory, with kinds, sizes and times."""
 
 import stat
 from datetime import UTC, datetime

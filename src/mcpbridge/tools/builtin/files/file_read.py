@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # loaded with the first call
 
 NAME = "file-read"
 DIGITS = 16
-"""Of the SHA-256 that stands with a file: enough to tell whether it was changed."""
+"""Of the SHA-256 that is shown with a file: enough to see whether it was changed."""
 
 LARGEST_IMAGE = 4 * 1024**2
 """Bytes of an image that is shown."""

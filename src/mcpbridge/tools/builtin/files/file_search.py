@@ -251,7 +251,7 @@ class WrongPattern(ValueError):
 
 
 class Matcher:
-    """Where something stands in bytes that are UTF-8."""
+    """Where something is in bytes that are UTF-8."""
 
     def __init__(self, pattern: str, *, is_regex: bool = False, ignores_case: bool = False) -> None:
         """A piece of text, or a regular expression of RE2 with `^` and `$` at every line.
@@ -268,7 +268,7 @@ class Matcher:
         self._compiled: Any = _compiled(self._plain, is_regex, ignores_case) if is_regex or ignores_case else None
 
     def first(self, data: bytes, start: int) -> tuple[int, int] | None:
-        """Where it first stands at or after `start`; None if it does not."""
+        """Where it first occurs at or after `start`; None if it does not."""
         if self._compiled is None:
             at = data.find(self._plain, start)
             return None if at < 0 else (at, at + len(self._plain))
@@ -294,7 +294,7 @@ def _compiled(pattern: bytes, is_regex: bool, ignores_case: bool) -> Any:
 
 
 class MatchingLine(Struct, frozen=True):
-    """One line that something stands in."""
+    """One line that contains a match."""
 
     number: int
     """Of the line, from 1."""

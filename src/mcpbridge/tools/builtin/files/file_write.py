@@ -28,12 +28,12 @@ _EXCERPT_LENGTH = 60
 
 
 class Edit(Struct, frozen=True):
-    """One piece, and what stands in its place afterwards."""
+    """One piece, and what is in its place afterwards."""
 
     old: str
     new: str
     all: bool = False
-    """Wherever it stands; else it must stand in one place."""
+    """Wherever it occurs; else it must occur in one place."""
 
 
 class Unfit(Exception):

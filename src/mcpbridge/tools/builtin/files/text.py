@@ -11,7 +11,7 @@ ENCODINGS = (
 """That can be asked for; among those that Python has are some that take for ever, or are no encodings of text."""
 
 LOOKED_AT = 8192
-"""Bytes at the beginning that tell whether it is text."""
+"""Bytes at the beginning that show whether it is text."""
 
 _MARKS = (  # longer ones first: that of UTF-32 begins as that of UTF-16 does
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -38,7 +38,7 @@ _GUESSED = "cp1252"
 
 
 def encoding_of(data: bytes) -> str:
-    """The encoding of a text that begins so, told by its mark; `utf-8` without one. Empty: it is no text."""
+    """The encoding of a text that begins so, known by its mark; `utf-8` without one. Empty: it is no text."""
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             return encoding

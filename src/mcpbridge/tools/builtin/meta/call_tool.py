@@ -1,6 +1,6 @@
 """`call_tool`: calls any tool by its name, listed or not.
 
-A front takes the call that stands in its arguments for the call itself (`catalog/resolve.py`, which reads them), so
+A front takes the call in its arguments for the call itself (`catalog/resolve.py`, which reads them), so
 that policy, approval, progress, questions, tasks and errors are those of a direct call. Here are the calls that no
 front unwrapped: those where rules are about `call_tool` itself, or that come from within.
 """

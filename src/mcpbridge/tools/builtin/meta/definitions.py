@@ -1,6 +1,6 @@
 """The definitions of `find_tools`, `describe_tools` and `call_tool`, as models read them; their arguments and results.
 
-Every token of a definition stands in every conversation. Together with `recall` and a map of the catalog they stay
+Every token of a definition is in every conversation. Together with `recall` and a map of the catalog they stay
 within 600 tokens; a test counts.
 """
 

@@ -1,6 +1,6 @@
 """`find_tools`: which tools do what somebody wants, and how they are called.
 
-What a caller may not call is not found. What is wrong with a call is told in a result with `isError`, so that the
+What a caller may not call is not found. What is wrong with a call is reported in a result with `isError`, so that the
 model reads it.
 """
 
@@ -40,7 +40,7 @@ class FindTools:
     ) -> None:
         """`look`: what a caller may find. `limit`, `tokens`: of an answer, where the call does not say.
 
-        `feedback`: what earlier calls of the same principal tell of searches; None: nobody notes that.
+        `feedback`: what earlier calls of the same principal show about searches; None: nobody notes that.
         `on_result` is called with the ids of the tools that a search was answered with.
         """
         self._on_result = on_result

@@ -1,9 +1,9 @@
 """Which sub-commands and options of a program may be called, as a table, and the verdict on a command line. Pure.
 
 What is not in the table is refused. Options have their exact names (programs accept abbreviations, this does not), a
-cluster such as `-sb` is accepted if every letter is known, and nothing stands before the sub-command. The command that
+cluster such as `-sb` is accepted if every letter is known, and nothing is before the sub-command. The command that
 runs is built anew from what was understood, so the program cannot read it differently: every value is joined to its
-option, and options stand before arguments.
+option, and options come before arguments.
 """
 
 import re

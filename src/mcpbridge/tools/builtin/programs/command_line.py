@@ -18,7 +18,7 @@ _FOR_A_SHELL = frozenset(
     {"|", "||", "|&", "&", "&&", ";", ";;", ">", ">>", "<", "<<", "<<<", "&>", "2>", "2>>", "2>&1"}
 )
 _QUOTED_CONTROL = "\t\n"
-"""Control characters that may stand in quotes: commit messages and bodies have them."""
+"""Control characters that may be in quotes: commit messages and bodies have them."""
 
 
 def words_of(text: str) -> list[str]:

@@ -164,7 +164,7 @@ class LoggedCall(Struct, frozen=True):
 
 
 def with_logged(text: str, calls: Sequence[LoggedCall], room: int) -> str:
-    """The listing, and below it calls that the log tells of, the newest first, as many as fit."""
+    """The listing, and below it calls from the log, the newest first, as many as fit."""
     lines = ["Calls in the log, whether or not their result is kept:"]
     space = room - len(text) - len(lines[0]) - 2
     for call in calls:

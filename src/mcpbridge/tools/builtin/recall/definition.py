@@ -1,4 +1,4 @@
-"""The definition of `recall`, as models read it. Every token of it stands in every conversation."""
+"""The definition of `recall`, as models read it. Every token of it is in every conversation."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ _DEFINITION: dict[str, Any] = {
     "annotations": {"readOnlyHint": True, "openWorldHint": False},
 }
 """Read-only, as forgetting takes nothing but a copy. Arguments have no types and no end: they are understood in many
-forms, and what is wrong with one is told with what was probably meant (`arguments.py`)."""
+forms, and an error in one is reported with what was probably meant (`arguments.py`)."""
 
 _TRANSFORM = {"_transform": _as("JavaScript on `result`")}
 

@@ -17,7 +17,7 @@ from mcpbridge.results.query.terms import written
 from mcpbridge.tools.builtin.recall.arguments import Wanted
 
 MEDIA_NAMED = 5
-"""Pictures and the like of which an answer tells."""
+"""Pictures and the like that an answer mentions."""
 
 
 class _Block(msgspec.Struct):

@@ -1,6 +1,6 @@
 """`recall`: reads, searches, lists and forgets kept results.
 
-The work itself is in `results/query/query.py`, loaded with the first call. What is wrong with a call is told in a
+The work itself is in `results/query/query.py`, loaded with the first call. What is wrong with a call is reported in a
 result with `isError`, so that the model reads it; a handle of somebody else looks as one that never was.
 """
 
@@ -41,7 +41,7 @@ class Recall:
         read: "Callable[[bytes], Document] | None" = None,
         logged: "Callable[[str, str], Awaitable[Sequence[LoggedCall]]] | None" = None,
     ) -> None:
-        """`room`: characters that the answer of a call may have. `recalled` is told how many were given out of results.
+        """`room`: characters that the answer of a call may have. `recalled` gets how many were given out.
 
         `javascript` None: there is no `_transform`. `logged`: calls of a principal in the call log that have all of
         some words; None: none are logged. `read`: the document of a kept result that is not read in a process of its

@@ -42,12 +42,12 @@ class Reply(msgspec.Struct):
 
 
 def bytes_of(text: str) -> bytes:
-    """A text as it stands in a reply."""
+    """A text as it is in a reply."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def text_of(data: bytes) -> str:
-    """A text that stands in a reply."""
+    """A text that is in a reply."""
     return data.decode("utf-8", "surrogatepass")
 
 

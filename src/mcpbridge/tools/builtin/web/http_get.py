@@ -56,7 +56,7 @@ _VALUE = re.compile(r"[\x20-\x7e]{0,2000}")
 _FORBIDDEN = re.compile(
     r"metadata.*|x-(aws-ec2|google|identity|forwarded|real).*|forwarded|cookie|proxy-.*|host", re.IGNORECASE
 )
-"""Headers with which clouds are asked for credentials, or that tell of somebody else."""
+"""Headers with which clouds are asked for credentials, or that name somebody else."""
 _GOOD = range(200, 300)
 
 

@@ -19,7 +19,7 @@ def retry_after(fetched: Fetched) -> float | None:
 
 
 def refusal(who: str, fetched: Fetched, section: str, redact: Callable[[str], str]) -> UpstreamHttpError:
-    """The error that a status other than 200 is. `section`: of the configuration, where address and key stand."""
+    """The error that a status other than 200 is. `section`: of the configuration, where address and key are."""
     status = fetched.status
     if 300 <= status < 400:
         text = f"HTTP {status}: it redirects, which is not followed"

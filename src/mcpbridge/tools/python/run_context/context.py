@@ -55,7 +55,7 @@ class Cell:
         self.value, self.data = self.shape.read(data), data
 
     def fill(self, value: object) -> None:
-        """Fill it at first; nobody is told. UNSET leaves it empty. Raises ContextRefused."""
+        """Fill it at first; nobody is notified. UNSET leaves it empty. Raises ContextRefused."""
         if value is not UNSET:
             with self._lock:
                 self._put(value, self.shape, None)
@@ -257,7 +257,7 @@ class Context(CallContext, Generic[T], kw_only=True, eq=False):
     """All of a `CallContext`, and what this tool keeps over the calls of the run: a value of type `T`.
 
     `T` is a model, dataclass, typed dict, struct or other type with a schema; left out, it is a dict of JSON values.
-    All methods may be called from any thread. Each change is told as the event `context.updated` at once, with
+    All methods may be called from any thread. Each change is announced as the event `context.updated` at once, with
     `{"tool": its id, "value": the JSON value}`; of what all tools share, with the tool `""`.
     """
 
@@ -271,7 +271,7 @@ class Context(CallContext, Generic[T], kw_only=True, eq=False):
         """What this tool keeps: as last set, else what its initialiser gave, else the type's defaults.
 
         It is the same object for all calls of the run that are under way. What is changed in it in place they see at
-        once, and it is kept and told when the call ends; with `set` and `update` everybody is told now.
+        once, and it is kept and announced when the call ends; with `set` and `update` it is announced now.
 
         Raises:
             ContextRefused: there is none yet, and its type has no defaults; see `is_set`.

@@ -80,7 +80,7 @@ def _typed_dict(kind: Any, converted: dict[type, Any]) -> Any:
 
 
 MOST_FAULTS = 5
-"""Faults of a value that are told."""
+"""Faults of a value that are reported."""
 
 
 class Misfit(ValueError):

@@ -1,6 +1,6 @@
 """The stages of one call as bars over its time. Pure.
 
-Stages lie within each other: what stands in a stage's own bar is the time that it took itself, on the way in and on the
+Stages lie within each other: a stage's own bar is the time that it took itself, on the way in and on the
 way back; the line under it is the time that it waited for the stages within.
 """
 

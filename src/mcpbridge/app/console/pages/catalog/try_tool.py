@@ -1,4 +1,4 @@
-"""The form to try a tool: it starts a call that goes on by itself, and its part of the page follows that."""
+"""The form to try a tool: it starts a call that continues by itself, and its part of the page follows that."""
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -44,7 +44,7 @@ def routes(console: ConsoleContext) -> Sequence[BaseRoute]:
 
 
 def tool_address(id_: str) -> str:
-    """The page of a tool. Ids are any text, also `..`, so they do not stand in the path."""
+    """The page of a tool. Ids are any text, also `..`, so they are not in the path."""
     return f"{PREFIX}/catalog/tool?id={quote(id_.encode('utf-8', 'replace'), safe='/')}"
 
 
@@ -65,7 +65,7 @@ class TryTool:
         return {"job": job, **_form_values(ref, form, None)}
 
     async def start(self, request: Request) -> Response:
-        """Begin a call with what was filled in; what is wrong with that stands beside the control."""
+        """Begin a call with what was filled in; what is wrong with that is shown beside the control."""
         ref, given = await self._read(request)
         form = fields_of(schema_of(ref))
         visitor: Visitor = request.state.visitor

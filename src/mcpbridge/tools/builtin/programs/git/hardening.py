@@ -12,7 +12,7 @@ from typing import NamedTuple
 from mcpbridge.base.errors import PathRefused
 
 LISTING = ("config", "--list", "-z", "--show-origin", "--includes")
-"""Tells a repository's configuration, for `entries_of`; it reads, and starts nothing."""
+"""Reads a repository's configuration, for `entries_of`; it reads, and starts nothing."""
 
 MOST = 2000
 """Keys that may be neutralised: more is no honest configuration, and the environment has its bounds."""
@@ -140,11 +140,11 @@ class Entry(NamedTuple):
     key: str
     value: str
     origin: str = ""
-    """The file that it stands in, absolute or from where git was started."""
+    """The file that it is in, absolute or from where git was started."""
 
 
 def entries_of(listed: bytes) -> list[Entry]:
-    """What `LISTING` told, in its order; a key may come several times."""
+    """The output of `LISTING`, in its order; a key may come several times."""
     texts = [part.decode("utf-8", "surrogateescape") for part in listed.split(b"\0")]
     pairs = zip(texts[::2], texts[1::2], strict=False)
     split = ((origin.removeprefix("file:"), entry.partition("\n")) for origin, entry in pairs)

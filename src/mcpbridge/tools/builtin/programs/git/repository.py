@@ -52,7 +52,7 @@ class Entries:
 
 
 def whole(file: Path, most: int) -> bytes:
-    """What stands in a file of at most `most` bytes.
+    """What is in a file of at most `most` bytes.
 
     Raises:
         PathRefused: it is larger, or no file.
@@ -92,7 +92,7 @@ class Place(Struct, frozen=True):
 
     @property
     def variables(self) -> dict[str, str]:
-        """What tells git about it."""
+        """The options that name it to git."""
         found = {"GIT_DIR": self.git_dir}
         if self.tree:
             found["GIT_WORK_TREE"] = self.tree
