@@ -104,7 +104,7 @@ def test_two_names_that_become_one_are_an_error(tmp_path: Path) -> None:
 
 def test_a_key_that_stands_twice_is_a_warning(tmp_path: Path) -> None:
     found = loaded(tmp_path, '{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}')
-    assert "'a' stands twice" in found.warnings[0]
+    assert "'a' is there twice" in found.warnings[0]
     assert found.settings.servers["a"].command == "y"
 
 

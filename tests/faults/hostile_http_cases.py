@@ -122,7 +122,7 @@ HTTP_CASES: list[WebCase] = [
     *_call(_GONE, _CUT, *_CUT_OFF),
     *_call(_GONE, _NO_HTTP, *_NOT_HTTP, "a chunk whose size is no number"),
     *_call(_GONE, "headers over the limit", "a head without end"),
-    *_call(_GONE, "it wants to go on in another protocol", "status 101"),
+    *_call(_GONE, "it wants to continue in another protocol", "status 101"),
     *_call(_GONE, _STREAM, "JSON called an event stream", "events: unknown kind", "events: id of another"),
     *_call(_GONE, _STREAM, "events: no blank line at the end", "events: none"),
     *_call(_GONE, "cannot be resumed (HTTP 405)", "events: broken off, the resumption refused"),

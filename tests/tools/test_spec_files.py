@@ -153,7 +153,7 @@ def calling(**config: Any) -> dict[str, Any]:
         ([item(tool_id=3)], "caps.json: [0].tool_id: expected a text, not a number"),
         ([item(tool_id="!")], "caps.json: [0].tool_id: not usable as the name of a tool"),
         ([item(tool_id="x" * 40)], "caps.json: [0].tool_id: not usable as the name of a tool"),
-        ([item(), item()], "caps.json: [1].tool_id: 'x' stands here twice\n  The other one is [0]."),
+        ([item(), item()], "caps.json: [1].tool_id: 'x' is here twice\n  The other one is [0]."),
         ([item(tool_description=["x"])], "[0].tool_description: expected a text, not a list"),
         ([item(tool_execution_mode="cloud")], "[0].tool_execution_mode: expected `local` or `remote`"),
         ([item(tool_custom_config=[])], "[0].tool_custom_config: expected an object, not a list"),

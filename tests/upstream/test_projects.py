@@ -206,7 +206,7 @@ async def test_a_project_that_is_not_there_does_not_count(tmp_path: Path) -> Non
             for uri in (file.as_uri(), (tmp_path / "none").as_uri()):
                 servers.pool.expect(NO_CAPABILITIES, project=uri)
                 with pytest.raises(
-                    UpstreamUnavailable, match=r"/(file|none), the one that this client told, is no dir"
+                    UpstreamUnavailable, match=r"/(file|none), the one that this client named, is no dir"
                 ):
                     await servers.served(Someone(project=uri))
     assert [started.args for started in servers.started] == [["/default"]]

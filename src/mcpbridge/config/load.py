@@ -235,7 +235,7 @@ def _parse_json(text: str, file: str) -> tuple[dict[str, object], list[str]]:
     except RecursionError as error:
         raise ConfigError("nested too deeply", file=file) from error
     document, warnings = foreign.translate(parsed, file)
-    return document, [f"{file}: the key {name!r} stands twice; the last one counts" for name in repeated] + warnings
+    return document, [f"{file}: the key {name!r} is there twice; the last one counts" for name in repeated] + warnings
 
 
 def _toml_line(text: str, key: Sequence[str]) -> int | None:

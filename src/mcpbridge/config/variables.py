@@ -143,7 +143,7 @@ class Expansion(Struct):
 
 
 _ELSEWHERE = (
-    f"${{{PROJECT_ROOT}}} has no meaning here: it may stand in a server's "
+    f"${{{PROJECT_ROOT}}} has no meaning here: it may be in a server's "
     f"{', '.join(f'`{name}`' for name in sorted(PROJECT_FIELDS - {'command'}))}"
 )
 

@@ -65,7 +65,7 @@ def refuse_unused(settings: BackendSettings, *, several: bool) -> None:
         name = next(iter(settings.tool))
         raise ValueError(
             f"`tool.{name}` changes one tool of several, and here is one only: it has the name of its table, and its "
-            "settings stand in the table itself"
+            "settings are in the table itself"
         )
     if "tools" in settings.model_fields_set:
         raise ValueError("`tools` chooses among several tools, and here is one only: `disabled` switches it off")

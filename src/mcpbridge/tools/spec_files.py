@@ -297,7 +297,7 @@ def read_spec(text: str, file: str) -> Iterator[SpecTool]:
         at = place / f"{prefix}_id"
         name = _name(at.text(value.get(f"{prefix}_id")), at)
         if name in places:
-            raise at.error(f"'{name}' stands here twice", f"The other one is {places[name]}.")
+            raise at.error(f"'{name}' is here twice", f"The other one is {places[name]}.")
         places[name] = place.key
         item = read_item(value, prefix, place)
         yield SpecTool(name, item.table, file, place.key, item.keys, tuple(item.warnings))

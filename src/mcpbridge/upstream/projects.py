@@ -19,7 +19,7 @@ PROJECT_ROOT = "PROJECT_ROOT"
 PROJECT_FIELDS = frozenset({"command", "args", "env", "cwd", "url", "headers"})
 """Where in a server's table it may be."""
 WAITS_FOR_PROJECT = (
-    "it works in a project, and no client has named one yet (of what clients over HTTP tell, that counts which "
+    "it works in a project, and no client has named one yet (of what clients over HTTP name, that counts which "
     "`http.projects` allows)"
 )
 """Why a server is not started that needs one."""

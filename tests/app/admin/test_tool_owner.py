@@ -121,7 +121,7 @@ async def test_a_tool_of_ours_waits_for_no_server(place: Place) -> None:
     [
         (["nope/x"], 5, "no server is called 'nope'"),
         (["hangs/x", "no-pair"], 2, "expected key=value"),
-        (["hangs/x", "a=1", "a=2"], 2, "stands twice"),
+        (["hangs/x", "a=1", "a=2"], 2, "is given twice"),
         (["hangs/x", "--json", "{"], 2, "not valid JSON"),
         (["hangs/x", "--json", "[]"], 2, "expected a JSON object"),
         (["hangs/x", "a=1", "--json", "{}"], 2, "not both"),

@@ -132,7 +132,7 @@ async def test_a_call_to_a_server_that_cannot_be_reached_is_4(place: Place) -> N
     ("words", "expected"),
     [
         (["one/echo", "text"], "expected key=value, found 'text'"),
-        (["one/echo", "text=a", "text=b"], "stands twice"),
+        (["one/echo", "text=a", "text=b"], "is given twice"),
         (["one/echo", "--json", "{"], "not valid JSON"),
         (["one/echo", "--json", "[]"], "expected a JSON object"),
         (["one/echo", "a=b", "--json", "{}"], "not both"),

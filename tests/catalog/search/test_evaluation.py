@@ -92,7 +92,7 @@ def test_a_line_that_is_no_query_is_named_with_its_number(line: str, why: str) -
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("find, then read,g/x", "3 columns instead of 2; a query with commas must stand in quotes"),
+        ("find, then read,g/x", "3 columns instead of 2; a query with commas must be in quotes"),
         ("g/x", "1 columns instead of 2"),
         (",g/x", "the query is missing"),
         ("find, ", "the tool is missing"),

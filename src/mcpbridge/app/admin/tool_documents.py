@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from mcpbridge.app.admin.control_client import Document
 from mcpbridge.app.admin.tool_owner import owner_of
-from mcpbridge.app.cli.failures import CommandFailed, failure_code
+from mcpbridge.app.cli.failures import CommandFailed, failure_code, page_of_key
 from mcpbridge.app.cli.output import first_line, visible
 from mcpbridge.app.cli.server_states import State, fault
 from mcpbridge.app.exit_codes import OK, TOOL_ERROR, UNREACHABLE, USAGE
@@ -59,8 +59,11 @@ def tool_answers(bridge: Bridge, redact: Redactor) -> Mapping[str, Callable[[Doc
             try:
                 document = await answer(bridge, request)
             except (CommandFailed, ConfigError) as error:
-                code = error.code if isinstance(error, CommandFailed) else USAGE
-                document = {"failure": {"code": code, "message": str(error), "advice": error.advice}}
+                is_ours = isinstance(error, CommandFailed)
+                code, page = (
+                    (error.code, error.page) if is_ours else (USAGE, page_of_key(error.key or "") or error.docs_page)
+                )
+                document = {"failure": {"code": code, "message": str(error), "advice": error.advice, "page": page}}
             return {**document, **redact.values_of({key: document[key] for key in _SPOKEN if key in document})}
 
         return answered
@@ -124,7 +127,7 @@ def absent(bridge: Bridge, *, only_servers: bool = False, server: str = "") -> d
     document: dict[str, Any] = {"notes": notes}
     if (missing or failed) and len(missing) == len(servers) and len(failed) == len(backends) and not has_own:
         what = "no server could be reached" if missing else "no tool works"
-        document["failure"] = {"code": UNREACHABLE, "message": what, "advice": "`mcpbridge check` tells more."}
+        document["failure"] = {"code": UNREACHABLE, "message": what, "advice": "`mcpbridge check` shows more."}
     return document
 
 

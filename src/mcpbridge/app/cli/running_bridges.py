@@ -101,7 +101,7 @@ class Survey:
 
 def fail_silent(pid: int) -> NoReturn:
     """End the command: this daemon hangs."""
-    advice = f"`mcpbridge logs` may tell why. `kill -9 {pid}` ends it and its servers; the next client starts another."
+    advice = f"`mcpbridge logs` may say why. `kill -9 {pid}` ends it and its servers; the next client starts another."
     fail(TIMED_OUT, f"the daemon of this configuration, process {pid}, does not answer", advice)
 
 
@@ -196,7 +196,7 @@ def _started_daemon(config: Path, *, stays: bool, is_found: bool) -> RunningBrid
     found = [one for one in around.daemons if (one.daemon or {}).get("socket") == path]
     if not found:
         around.require_answer(config)
-        fail(UNREACHABLE, "the daemon runs, but does not tell its status", f"Its log is {log}.")
+        fail(UNREACHABLE, "the daemon runs, but does not report its status", f"Its log is {log}.")
     return found[0]
 
 

@@ -238,5 +238,5 @@ _WANTED = {
     "integer": "must be a whole number",
     "number": "must be a number",
     "choice": "is none of the choices",
-    "json": "must be JSON: a text stands in quotation marks",
+    "json": "must be JSON: put a text in quotation marks",
 }

@@ -169,7 +169,7 @@ async def _has_all(bridge: Connected, servers: Mapping[str, object]) -> None:
 
 
 async def _key(screen: Screen) -> None:
-    screen.prompt("Press a key to go on …")
+    screen.prompt("Press a key to continue …")
     await pressed_key()
     screen.end_line()
 

@@ -68,7 +68,7 @@ def _of_bridge(client: str, ours: Sequence[FoundServer], path: str | None) -> It
             yield Finding("entry-without-config", "note", what, "", where, why, f"Run {_install(one)}.")
         if client == "gemini" and "_" in one.name:
             what = f"{one.title} knows the bridge as {one.name!r}, with a `_`"
-            why = "It takes what stands before the first `_` of a tool's name for the server."
+            why = "It takes the part before the first `_` of a tool's name for the server."
             yield Finding("name-with-underscore", "warn", what, "", where, why, "Call the entry `mcpbridge`.")
     if len(ours) > 1 and len({one.file for one in ours}) > 1:
         what = f"{ours[0].title} has the bridge {len(ours)} times"

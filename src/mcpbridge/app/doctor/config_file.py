@@ -100,7 +100,7 @@ def about_configuration(settings: Settings, source: Source) -> Iterator[Finding]
         yield Finding("http-open", "warn", "HTTP is not served: there is no token for it", "", where, why, fix)
     if written and any(_literals(table) for table in written.values()) and _is_readable_by_others(source):
         fix = f"Run `chmod 600 {source.path}`."
-        why = "Secrets stand in it."
+        why = "It contains secrets."
         yield Finding(
             "config-readable", "warn", "other users can read the configuration", "", str(source.path), why, fix
         )

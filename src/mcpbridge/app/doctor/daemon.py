@@ -70,7 +70,7 @@ def about_running_servers(
             why = f"{known.why} ({cause})" if known.why else cause
             yield Finding(known.code, "fail", known.what, name, where, why, known.fix, known.edit)
         else:
-            fix = f"`mcpbridge doctor {name}` starts it, and tells more."
+            fix = f"`mcpbridge doctor {name}` starts it, and shows more."
             yield Finding("server-failed", "fail", cause, name, where, fix=fix)
     dropped: list[Status] = list(running.get("dropped") or ())
     for lost in dropped:

@@ -155,7 +155,7 @@ class _Table:
         except csv.Error as error:
             raise _Wrong(f"cannot be read as a row: {error}") from None
         if len(cells) != self._columns:
-            why = "; a query with commas must stand in quotes" if self._delimiter == "," else ""
+            why = "; a query with commas must be in quotes" if self._delimiter == "," else ""
             raise _Wrong(f"{len(cells)} columns instead of {self._columns}{why}")
         text, tool = cells[self._query].strip(), cells[self._tool].strip()
         if not text or not tool:

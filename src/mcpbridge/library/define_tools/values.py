@@ -108,7 +108,7 @@ def _nothing(_: Any) -> None:
 
 
 def _only_in_content(tool: str) -> Any:
-    raise CallFailed(f"the result of {tool} is bytes, which stand in `content`")
+    raise CallFailed(f"the result of {tool} is bytes, which are in `content`")
 
 
 def by_name(

@@ -97,7 +97,7 @@ class AbandonedCalls:
         if not self._has_room(call.caller.principal):
             return None
         abandoned = self.known.add(AbandonedCall(call, self._key(call, call.tool)))
-        log.info("client stopped waiting; the call goes on", tool=call.tool.id, handle=abandoned.id)
+        log.info("client stopped waiting; the call continues", tool=call.tool.id, handle=abandoned.id)
         return abandoned
 
     async def finished(self, call: Call, result: Body) -> AbandonedCall | None:
@@ -106,7 +106,7 @@ class AbandonedCalls:
         What is no success, or asks back, is not kept; nor what is cancelled before it is. Those who wait for it get it.
         """
         abandoned, data = self._running(call), bytes(call.original or result.data)
-        assert abandoned is not None, "the call goes on without its client"
+        assert abandoned is not None, "the call continues without its client"
         abandoned.call, abandoned.finished_at = None, time.time()
         is_kept = False
         try:

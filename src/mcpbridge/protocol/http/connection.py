@@ -189,7 +189,7 @@ class HttpConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._break(httpx2.RemoteProtocolError("it wants to go on in another protocol, which was not asked for"))
+            self._break(httpx2.RemoteProtocolError("it wants to continue in another protocol, which was not asked for"))
             return
         except httptools.HttpParserError as error:
             self._break(httpx2.RemoteProtocolError(f"not an HTTP/1.1 answer: {error}"))

@@ -81,11 +81,11 @@ _INPUT: dict[str, Any] = {
     "properties": {
         "message": {"type": "string", "description": "What the agent is to do, or the answer to what it asked."},
         "data": {"type": "object", "description": "Structured input beside or instead of the message."},
-        "context_id": {"type": "string", "description": "Goes on in an earlier conversation with the agent."},
+        "context_id": {"type": "string", "description": "Continues an earlier conversation with the agent."},
         "task_id": {
             "type": "string",
             "description": "The task that the message is about, such as one that waits for an answer. "
-            "Without a message: waits for that task and tells what became of it.",
+            "Without a message: waits for that task and returns what became of it.",
         },
     },
     "additionalProperties": False,

@@ -265,7 +265,7 @@ class Exchange:
                 "the agent's stream ended early; polling its task", upstream=self._call.upstream, reason=error.what
             )
         if not has_reported:
-            raise UpstreamGone(self._call.upstream, "it ended its answer without telling anything")
+            raise UpstreamGone(self._call.upstream, "it ended its answer without saying anything")
         return True
 
     async def _to_the_end(self) -> None:

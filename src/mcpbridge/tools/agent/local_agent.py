@@ -41,7 +41,7 @@ MOST_CONVERSATIONS, MOST_TURNS = 100, 40
 
 _MESSAGE = {"type": "string", "description": "What the agent is to do, or the answer to what it asked."}
 _DATA = {"type": "object", "description": "Data for the agent, beside the message."}
-_CONTEXT = {"type": "string", "description": "Goes on in an earlier conversation with the agent."}
+_CONTEXT = {"type": "string", "description": "Continues an earlier conversation with the agent."}
 
 
 class Turn(Struct, frozen=True):

@@ -30,10 +30,10 @@ _NO_PROJECT = (
     "it works in a project, and this client named none: open a folder there, or start `mcpbridge serve --project DIR`"
 )
 _NOT_ALLOWED = (
-    "it works in a project, and what a client over HTTP tells of its own counts only below the directories that "
+    "it works in a project, and a directory that a client over HTTP names counts only below those that "
     "`http.projects` of the configuration names; {} is not"
 )
-_NOT_THERE = "it works in a project, and {}, the one that this client told, is no directory here: open one that is"
+_NOT_THERE = "it works in a project, and {}, the one that this client named, is no directory here: open one that is"
 
 
 class InstanceChooser:

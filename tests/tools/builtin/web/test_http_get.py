@@ -179,7 +179,7 @@ async def test_an_empty_answer_says_so() -> None:
 async def test_long_texts_are_given_in_parts_that_join() -> None:
     body = "".join(f"{number:05d} " for number in range(1000))
     first = await text_of(body, "text/plain", max_chars=1500)
-    assert first.endswith("(1,500 of 6,000 characters; `start`: 1500 goes on.)")
+    assert first.endswith("(1,500 of 6,000 characters; `start`: 1500 continues.)")
     second = await text_of(body, "text/plain", max_chars=10_000, start=1500)
     assert second.endswith(body[1500:])
     over = await text_of(body, "text/plain", start=6000)

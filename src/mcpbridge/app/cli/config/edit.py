@@ -273,7 +273,7 @@ def _table(
         first, *rest = what
         is_url = "://" in first
         if is_url and rest:
-            fail(USAGE, f"what stands behind the URL is too much: {rest[0]!r}", "A command goes behind `--`.")
+            fail(USAGE, f"nothing may follow the URL: {rest[0]!r}", "A command goes behind `--`.")
         if is_url:
             made["endpoint" if is_tool else "url"] = first
         elif is_tool:

@@ -104,7 +104,7 @@ def _install(path: Path, plan: _Plan, *, dry_run: bool) -> tuple[list[int], bool
             replace_file(file, before, content, private=True)  # a property list has the variables
     ending = [one for one in daemons(path) if not (one.daemon or {}).get("is_supervised")]
     for one in ending:
-        _say(f"let the daemon that runs end (process {one.pid}); its clients go on with the new one", dry_run)
+        _say(f"let the daemon that runs end (process {one.pid}); its clients continue with the new one", dry_run)
         if not dry_run:
             end_and_wait(one, "yield")
     is_started = not dry_run and _run_all(plan.enable)

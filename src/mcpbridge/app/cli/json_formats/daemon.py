@@ -182,6 +182,15 @@ class ServiceStatus(TypedDict):
     """Processes of daemons that a service manager has started."""
 
 
+class TriedOut(TypedDict):
+    """Whether a server or tool that was added works."""
+
+    ok: bool
+    """Whether it works."""
+    detail: str
+    """What it offers, or why it does not work."""
+
+
 class ConfigChange(TypedDict):
     """What a change of the configuration came to."""
 
@@ -193,6 +202,8 @@ class ConfigChange(TypedDict):
     """Whether that was written; false with `--dry-run`."""
     bridges: list[Reloaded]
     """What running bridges made of it."""
+    check: NotRequired[TriedOut]
+    """Of `add`: whether what was added works. Not there with `--no-check`, or if it is switched off."""
 
 
 class Demo(TypedDict):

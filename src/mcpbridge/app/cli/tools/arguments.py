@@ -39,7 +39,7 @@ def from_words(words: Sequence[str], schema: Schema, option: str = "--args") -> 
         if not equals or not key:
             fail(USAGE, f"expected key=value, found {word!r}", f"Or give all at once with {option} '{{…}}'.")
         if key in arguments:
-            fail(USAGE, f"the argument {key!r} stands twice", 'A list is written as JSON: key=\'["a", "b"]\'.')
+            fail(USAGE, f"the argument {key!r} is given twice", 'A list is written as JSON: key=\'["a", "b"]\'.')
         arguments[key] = text if _is_text(schema, key) else _json_or_text(text)
     return arguments
 

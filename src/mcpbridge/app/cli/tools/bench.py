@@ -192,7 +192,7 @@ _WORDS: Mapping[First, str] = {
     "doubtful": 'doubt: "no tool seems to do that"',
 }
 _GENERATED = (
-    "Queries are generated from the tools' own descriptions, so they are easier than real ones: this tells how"
+    "Queries are generated from the tools' own descriptions, so they are easier than real ones: this shows how"
     " distinct the tools are, not how well they are found in use. Give real queries with --queries FILE."
 )
 
@@ -297,7 +297,7 @@ def _show_misses(measured: Measured) -> None:
         print(f"  {line}{first_line(one.asked.text, 100)}")
         print(printable(f"    wanted {names} (place {places}); first came {first}"))
     if len(missed) > _MISSES:
-        print(f"  … and {len(missed) - _MISSES:,} more; --json tells all")
+        print(f"  … and {len(missed) - _MISSES:,} more; --json shows all")
 
 
 def _missed(measured: Measured) -> list[Outcome]:
@@ -423,7 +423,7 @@ def _note_flaws(flaws: Sequence[Flaw]) -> None:
     for line, what in flaws[:_FLAWS]:
         note(printable(f"line {line}: {what}"))
     if len(flaws) > _FLAWS:
-        note(f"… and {len(flaws) - _FLAWS} more; --json tells all")
+        note(f"… and {len(flaws) - _FLAWS} more; --json shows all")
 
 
 def _fail_without(queries: Queries, server: str | None) -> None:
@@ -436,4 +436,4 @@ def _fail_without(queries: Queries, server: str | None) -> None:
         fail(USAGE, f"{queries.source} has no query{about} that can be asked", hint)
     if queries.tools:
         fail(TOOL_ERROR, f"no query can be made{about}: descriptions are missing", "Give queries with --queries FILE.")
-    fail(TOOL_ERROR, "there are no tools", "`mcpbridge check` tells more.")
+    fail(TOOL_ERROR, "there are no tools", "`mcpbridge check` shows more.")

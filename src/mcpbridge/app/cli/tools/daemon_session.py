@@ -80,12 +80,12 @@ def _greeted(link: socket.socket, path: str) -> "DaemonSession | None":
     except TimeoutError:
         pid = holder(_place(path))
         who = f"the daemon of this configuration, process {pid}," if pid else "the daemon of this configuration"
-        fail(TIMED_OUT, f"{who} does not answer", "`mcpbridge logs` may tell why; --standalone goes on without it.")
+        fail(TIMED_OUT, f"{who} does not answer", "`mcpbridge logs` may say why; --standalone works without it.")
     except OSError:
         return None  # it ended before it had taken this
     said = read(line) if is_own(line) else None
     if isinstance(said, Refusal):
-        fail(UNREACHABLE, f"the daemon refused: {said.message}", "--standalone goes on without it.")
+        fail(UNREACHABLE, f"the daemon refused: {said.message}", "--standalone works without it.")
     if said is None or isinstance(said, Farewell):
         return None
     session = DaemonSession(link, lines, int(json.loads(line)["pid"]), cwd)
@@ -117,7 +117,7 @@ class DaemonSession:
         if document is None:
             fail(UNREACHABLE, "the daemon has ended", "Repeat the command.")
         if "error" in document:
-            advice = "`mcpbridge logs` may tell more; --standalone goes on without it."
+            advice = "`mcpbridge logs` may say more; --standalone works without it."
             if document.get("code") == "unsupported":
                 advice = "It is of another release: `mcpbridge restart` brings the installed one."
             code = TIMED_OUT if document.get("code") == SILENT else UNREACHABLE
@@ -199,7 +199,7 @@ class DaemonSession:
     def _lost(self, error: OSError) -> NoReturn:
         what = "the daemon ended before it had answered; it is not known whether this took effect"
         raise CommandFailed(
-            UNREACHABLE, what, "Check that before you repeat it. `mcpbridge logs` may tell why."
+            UNREACHABLE, what, "Check that before you repeat it. `mcpbridge logs` may say why."
         ) from error
 
     def _next(self) -> int:

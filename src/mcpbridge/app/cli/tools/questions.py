@@ -28,7 +28,7 @@ def answer_question(params: Mapping[str, Any]) -> dict[str, Any]:
     try:
         if params.get("mode") == "url":
             _say(visible(f"It asks you to open: {params.get('url', '')}"))
-            return {"action": "accept" if _agrees("Go on once you have been there? [y/N] ") else "decline"}
+            return {"action": "accept" if _agrees("Continue once you have been there? [y/N] ") else "decline"}
         return {"action": "accept", "content": _filled(params.get("requestedSchema"))}
     except _Dismissed:
         return {"action": "cancel"}

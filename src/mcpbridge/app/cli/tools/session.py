@@ -43,5 +43,5 @@ def print_notes(document: Mapping[str, Any]) -> Mapping[str, Any]:
     for line in document.get("notes", ()):
         note(line)
     if (failure := document.get("failure")) is not None:
-        raise CommandFailed(failure["code"], failure["message"], failure["advice"])
+        raise CommandFailed(failure["code"], failure["message"], failure["advice"], page=failure.get("page", ""))
     return document

@@ -254,7 +254,7 @@ def _reason_to_skip(shaped: Json, dialect: str) -> str:
         return f"{found[1]}:// addresses are not supported yet"
     if not url and not shaped.get("command"):
         if "uses" in shaped:
-            return "stands on the client's hub; it says neither command nor url"
+            return "is on the client's hub; it says neither command nor url"
         return "an extension of the client starts it" if dialect == "zed" else "it says neither command nor url"
     return ""
 
@@ -278,7 +278,7 @@ def _refer_to_variables(shaped: Json, notes: list[str]) -> None:
         missing = [str(one) for one in cast("list[object]", kept) if str(one) not in env]
         shaped["env"] = {**env, **{one: f"${{{one}}}" for one in missing}}
         if missing:
-            notes.append(f"what the client keeps in the keyring stands in variables: {', '.join(missing)}")
+            notes.append(f"what the client keeps in the keyring is in variables: {', '.join(missing)}")
 
 
 def _start_in_project(server: Json, notes: list[str]) -> None:
@@ -351,7 +351,7 @@ def _credentials_apart(url: str, server: Json, notes: list[str]) -> None:
     encoded = base64.b64encode(credentials.encode(errors="replace")).decode()
     server["url"] = found[1] + url[found.end() :]
     server["headers"] = {**headers, "Authorization": f"Basic {encoded}"}
-    notes.append("user and password of its address stand in a header here")
+    notes.append("user and password of its address are in a header here")
 
 
 def _split_command(server: Json, notes: list[str]) -> None:
@@ -366,7 +366,7 @@ def _split_command(server: Json, notes: list[str]) -> None:
     after = server.get("args")
     server["command"] = program
     server["args"] = [*args, *(cast("list[object]", after) if isinstance(after, list) else [])]
-    notes.append("the command held arguments; they stand in `args` here")
+    notes.append("the command held arguments; they are in `args` here")
 
 
 _LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_.]*)\s*=\s*(.*?)\s*")
@@ -385,7 +385,7 @@ def with_env_file(done: Translated, directory: Path, home: Path) -> Translated:
     base = done.server.get("cwd")
     path = Path(base if isinstance(base, str) else directory) / Path(named.replace("${HOME}", str(home)))
     if "${" in str(path):
-        done.notes.append("its `envFile` depends on the project: set what stands in it some other way")
+        done.notes.append("its `envFile` depends on the project: set its variables some other way")
         return done
     try:
         given = variables_of(read_text(path))
@@ -396,7 +396,7 @@ def with_env_file(done: Translated, directory: Path, home: Path) -> Translated:
     else:
         own = done.server.get("env")
         done.server["env"] = {**given, **(cast("dict[str, object]", own) if isinstance(own, dict) else {})}
-        done.notes.append(f"what stands in its `envFile` {path} now stands in `env`")
+        done.notes.append(f"the content of its `envFile` {path} is now in `env`")
         del done.left_out["envFile"]
     return done
 

@@ -39,7 +39,7 @@ _DEFINITION: dict[str, Any] = {
             "path": {"type": "string", "description": "as file-list shows it"},
             "offset": {"type": "integer", "description": "first line, from 1; -50: the last 50 lines"},
             "limit": {"type": "integer", "minimum": 1, "description": "lines"},
-            "encoding": {"type": "string", "enum": list(ENCODINGS), "description": "only if it is not told right"},
+            "encoding": {"type": "string", "enum": list(ENCODINGS), "description": "only if the guess is wrong"},
         },
         "required": ["path"],
         "additionalProperties": False,

@@ -124,7 +124,7 @@ _DEFINITION: dict[str, Any] = {
                     "properties": {
                         "old": {"type": "string", "minLength": 1, "description": "exact text that occurs there once"},
                         "new": {"type": "string"},
-                        "all": {"type": "boolean", "description": "wherever it stands"},
+                        "all": {"type": "boolean", "description": "wherever it occurs"},
                     },
                     "required": ["old", "new"],
                     "additionalProperties": False,

@@ -26,7 +26,7 @@ _TEXTS = {
         "What tools, servers, kept results and limits there are for you now, in a few lines. find_tools finds a tool.",
     ),
     "pulse": (
-        "How this session stands",
+        "The state of this session",
         "Calls so far, errors, kept results, an estimate of the tokens that calls took, and the time.",
     ),
 }

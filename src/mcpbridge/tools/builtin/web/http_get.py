@@ -149,7 +149,7 @@ def _page_text(page: "Page", size: int, start: int, most: int) -> str:
     if not page.text.strip():
         return "(The page has no text of its own; it may be made by scripts in a browser. `raw` gives the HTML.)"
     part = page.text[start : start + most]
-    note = f"({start + len(part):,} of {len(page.text):,} characters; `start`: {start + len(part)} goes on.)"
+    note = f"({start + len(part):,} of {len(page.text):,} characters; `start`: {start + len(part)} continues.)"
     if not part:
         return f"(The text has {len(page.text):,} characters; there is nothing from {start:,} on.)"
     return part if start + len(part) == len(page.text) else f"{part}\n\n{note}"
