@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpbridge import Bridge, ModelRequest, RequestFailed
+from mcpbridge import Bridge, ModelRequest, RequestFailed, SyncBridge
 from mcpbridge.base.errors import BridgeClosed, CallFailed, ConfigError, UnknownName
 from mcpbridge.downstream.requests.session_tools import ResolverContext
 from mcpbridge.engine.registry.http_rules import RegistryProblem
@@ -32,6 +32,14 @@ async def test_a_file_tables_and_any_clients_json_open_the_same(tmp_path: Path) 
         async with Bridge.open(config, remember=False) as bridge:
             result = await bridge.call_tool("plain/echo", {"text": "hi"})
             assert (result.text, result.value, result.is_error) == ("hi", "hi", False)
+
+
+@pytest.mark.parametrize("given", [{}, PLAIN, None, "servers.toml"])
+def test_what_is_no_checked_settings_is_refused_and_told_what_opens_it(given: Any) -> None:
+    with pytest.raises(ConfigError, match=rf"not {type(given).__name__}\s+Bridge.open\(\.\.\.\) reads"):
+        Bridge(given)
+    with pytest.raises(ConfigError, match=rf"not {type(given).__name__}\s+SyncBridge.open\(\.\.\.\) reads"):
+        SyncBridge(given)
 
 
 @pytest.mark.parametrize(

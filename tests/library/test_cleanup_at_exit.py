@@ -148,3 +148,45 @@ async def test_a_forked_child_does_not_keep_servers_alive(place: Place) -> None:
         await eventually(left, lambda found: not found)
         assert child
         assert all(Path(f"/proc/{pid}").exists() for pid in child)
+
+
+_CLOSES_THE_LOOP = """
+import asyncio, gc
+from mcpbridge import Bridge
+
+def hello(name: str) -> str:
+    "Greets."
+    return f"hello {name}"
+
+async def resolver(context):
+    return [hello]
+
+async def main():
+    bridge = Bridge.open({}, resolver=resolver, remember=False)
+    await bridge.__aenter__()
+    print((await bridge.call_tool("hello", {"name": "you"})).text)
+    KEPT
+
+kept = []
+loop = asyncio.new_event_loop()
+loop.run_until_complete(main())
+loop.close()
+gc.collect()
+"""
+
+
+async def test_tools_of_a_resolver_that_outlive_the_loop_print_nothing(place: Place) -> None:
+    """There is no loop left in which they could be ended, so nobody tries to (issue 18)."""
+    for kept in ("pass", "kept.append(bridge)", "kept.append((bridge, bridge.client()))"):
+        script = _CLOSES_THE_LOOP.replace("KEPT", kept)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", script),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=place.environment(),
+        )
+        with anyio.fail_after(60):
+            said, told = await process.communicate()
+        assert (process.returncode, said) == (0, b"hello you\n")
+        assert b"Error" not in told, told.decode()
+        assert b"Exception ignored" not in told, told.decode()

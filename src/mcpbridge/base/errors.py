@@ -108,7 +108,7 @@ class UnknownName(CallRefused):
         """`candidates` that take time to find are given as a function: most of these errors are never shown."""
         super().__init__(kind, name)
         self.kind, self.name = kind, name
-        self._candidates, self._is_ambiguous = candidates, ambiguous
+        self._candidates, self.is_ambiguous = candidates, ambiguous
 
     @cached_property
     def candidates(self) -> list[str]:
@@ -117,9 +117,9 @@ class UnknownName(CallRefused):
 
     def __str__(self) -> str:
         shown = self.name if len(self.name) <= 200 else f"{self.name[:200]}…"
-        text = f"Ambiguous {self.kind} name: {shown}" if self._is_ambiguous else f"Unknown {self.kind}: {shown}"
+        text = f"Ambiguous {self.kind} name: {shown}" if self.is_ambiguous else f"Unknown {self.kind}: {shown}"
         if self.candidates:
-            ask = "it could be" if self._is_ambiguous else "did you mean"
+            ask = "it could be" if self.is_ambiguous else "did you mean"
             text += f" ({ask} {', '.join(self.candidates)}?)"
         return text
 

@@ -110,8 +110,8 @@ class NameLookup:
         while True:
             try:  # first without waiting: what was listed a moment ago may not be in the snapshot yet
                 return look(self._catalog.flush(audience=self._audience(seen_by)))
-            except UnknownName:
-                if is_over:
+            except UnknownName as unknown:
+                if is_over or unknown.is_ambiguous:  # of two that have it, a third makes no one
                     raise
             is_over = not await self._more()
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from anyio import CancelScope
 
 from mcpbridge.base.background_tasks import OwnedTasks
-from mcpbridge.base.errors import BridgeClosed
+from mcpbridge.base.errors import BridgeClosed, ConfigError
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.catalog.definitions.cache import DefinitionCache
 from mcpbridge.catalog.definitions.check import Kind
@@ -113,7 +113,13 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
         `project` is the `file://` URI of the directory that `request` and `call_tools` work in; empty: in none.
         `cassette` records what crosses to upstreams, or answers in their place; then `manifest` is left alone.
         `mode` decides what of calls is recorded where the settings do not say.
+
+        Raises:
+            ConfigError: `settings` are not checked settings; `Bridge.open` reads a file or its tables.
         """
+        if not isinstance(settings, Settings):  # pyright: ignore[reportUnnecessaryIsInstance] - of programs without types
+            what = f"Bridge(...) takes Settings that were checked, not {type(settings).__name__}"
+            raise ConfigError(what, key="settings", hint="Bridge.open(...) reads a file or its tables as a mapping.")
         redact = redact if redact is not None else Redactor()
         self._cassette = cassette
         if cassette is not None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import anyio
 
-from mcpbridge.base.errors import BridgeClosed
+from mcpbridge.base.errors import BridgeClosed, ConfigError
 from mcpbridge.core.events import Event
 from mcpbridge.library.agent.defaults import MAX_ROUNDS
 from mcpbridge.library.bridge import Bridge
@@ -44,7 +44,14 @@ class SyncBridge(SyncMethods):
     """
 
     def __init__(self, make: Callable[[], Bridge]) -> None:
-        """`make` is called in the bridge's thread; what it returns runs from here on. Raises what that raises."""
+        """`make` is called in the bridge's thread; what it returns runs from here on. Raises what that raises.
+
+        Raises:
+            ConfigError: `make` is no function; a configuration is opened with `SyncBridge.open`.
+        """
+        if not callable(make):
+            what = f"SyncBridge(...) takes a function that makes a Bridge, not {type(make).__name__}"
+            raise ConfigError(what, key="make", hint="SyncBridge.open(...) reads a file or its tables as a mapping.")
         self._thread = LoopThread(make)
         self._end = weakref.finalize(self, self._thread.drop)
         self._end.atexit = False  # the thread sees to that, earlier

@@ -49,6 +49,11 @@ class StartupWait:
         self._room = WaitingRoom("The bridge is starting", places=_PLACES)
         self.is_over = False
 
+    def end(self) -> None:
+        """Nobody waits any more: what has not come by now is not waited for."""
+        self.is_over = True
+        self.noticed()
+
     def noticed(self) -> None:
         """An upstream, or another that offers tools, changed its state."""
         ready = sum(upstream.session is not None for upstream in self._pool.upstreams.values())

@@ -149,3 +149,65 @@ async def test_a_server_before_the_name_is_still_started_alone(place: Place) -> 
     assert (finished.code, finished.out.strip()) == (0, "hi")
     assert not (place.folder / "started").exists()
     assert json.loads((await place.run("call", "plain/echo", "text=hi", "--raw", "--config", config)).out)["content"]
+
+
+async def test_a_name_that_several_servers_have_is_refused_without_waiting_for_the_rest(place: Place) -> None:
+    """A third server, which has 600 s to start, cannot make one tool of two."""
+    config = place_with(place, one=python_server("plain"), two=python_server("plain"))
+    finished = await place.run("call", "echo", "text=hi", "--config", config, within=60)
+    assert finished.code == 5
+    assert "Ambiguous tool name: echo" in finished.err
+
+
+async def test_tools_are_found_while_a_server_does_not_start(place: Place) -> None:
+    """`find_tools` of a command waits ten seconds for all, and says then what it knows."""
+    config = Path(place_with(place, plain=python_server("plain")))
+    config.write_text('expose = { mode = "search" }\n' + config.read_text())
+    finished = await place.run("call", "find_tools", "query=echo", "--config", str(config), within=60)
+    assert finished.code == 0, finished.err
+    assert "plain__echo" in finished.out
+
+
+async def test_tools_of_the_bridge_are_called_while_a_server_does_not_start(place: Place) -> None:
+    """Its own are there without any server; a name that nobody has is refused when those that answer have answered."""
+    config = Path(place_with(place, plain=python_server("plain"), broken={"command": "sh", "args": ["-c", "exit 1"]}))
+    config.write_text("bridge = { startup_wait = 1 }\n" + config.read_text())
+    for name in ("nothing", "call_tool"):
+        words = ("name=nothing",) if name == "call_tool" else ()
+        finished = await place.run("call", name, *words, "--config", str(config), within=60)
+        assert finished.code == 5, finished.err
+        assert "Unknown tool: nothing" in finished.err + finished.out
+    finished = await place.run("read", "nothing://x", "--config", str(config), within=60)
+    assert finished.code == 5
+    broken = {"gone": {"function": "own:gone"}}
+    config = place.config({"hangs": {**HANGS, "cwd": str(place.folder)}}, tools=broken)
+    finished = await place.run("call", "gone", "--config", str(config), within=60)
+    assert finished.code != 0
+    assert "gone" in finished.err + finished.out
+
+
+async def test_a_daemon_does_not_wait_for_a_server_that_hangs_either(place: Place) -> None:
+    config = place_with(place, plain=python_server("plain"))
+    assert (await place.run("up", "--config", config, within=120)).code == 0
+    try:
+        finished = await place.run("call", "nothing", "--config", config, within=60)
+        assert finished.code == 5
+        assert "Unknown tool: nothing" in finished.err
+        finished = await place.run("call", "mcpbridge/find_tools", "query=echo", "--config", config, within=60)
+        assert finished.code in {0, 5}, finished.err
+    finally:
+        await place.run("down", "--config", config, within=60)
+
+
+async def test_a_failure_that_the_daemon_reports_names_its_page(place: Place) -> None:
+    """It is the same with and without a daemon."""
+    config = str(place.config({"plain": python_server("plain")}))
+    pages: list[str] = []
+    for command in ("", "up"):
+        if command:
+            assert (await place.run(command, "--config", config, within=120)).code == 0
+        failed = await place.run("list", "nobody", "--json", "--config", config)
+        pages.append(json.loads(failed.err)["error"]["page"])
+    await place.run("down", "--config", config, within=60)
+    assert pages[0] == pages[1]
+    assert pages[0]

@@ -712,3 +712,54 @@ async def test_equal_calls_at_a_time_wait_for_an_answer_each() -> None:
     for call in rest:
         call.cancel()
     await asyncio.wait(rest)
+
+
+async def not_waited(world: World, said: str = "pause", **more: Any) -> str:
+    """The id that the program of a call is told which does not wait."""
+    with pytest.raises(ApprovalRefused, match="A person has to approve") as refused:
+        await world.calls(meta=Body(encode({"mcpbridge/approvals": said})), **more)
+    return str(refused.value.facts["mcpbridge/approval"])
+
+
+async def test_a_call_that_does_not_wait_is_one_pending_approval_however_often_it_is_made() -> None:
+    """Also once the bridge was started anew, and while no more calls are accepted."""
+    world = World(seconds=60)
+    desk = desk_of(world, max_pending=2)
+    world.as_before = desk.as_before
+    other = await not_waited(world, arguments={"a": 1})
+    ids = [await not_waited(world) for _ in range(3)]
+    desk = desk_of(world, max_pending=2)
+    world.as_before = desk.as_before
+    ids.append(await not_waited(world))
+    assert len(set(ids)) == 1
+    pending = {one.request.id: one.request.asked for one in await desk.pending()}
+    assert pending == {other: 1, ids[0]: 4}
+    with pytest.raises(Overloaded):
+        await world.calls({"a": 2}, meta=Body(encode({"mcpbridge/approvals": "pause"})))
+    await desk.decide(ids[0], "once", "someone")
+    await world.calls(meta=Body(encode({"mcpbridge/approvals": "pause"})))
+    assert len(world.sent) == 1
+    assert [one.request.id for one in await desk.pending()] == [other]
+    assert await not_waited(world) not in ids, "that yes is used up"
+
+
+async def test_paused_calls_of_the_program_itself_are_answered_each() -> None:
+    """Two runs may make the same call, and each goes on with the answer to its own."""
+    world = World(seconds=60)
+    desk = desk_of(world)
+    world.as_before = desk.as_before
+    ids = [await not_waited(world, PAUSE), await not_waited(world, PAUSE), await not_waited(world)]
+    assert len(set(ids)) == 3
+    assert all(one.request.asked == 1 for one in await desk.pending())
+
+
+async def test_a_call_that_does_not_wait_leaves_alone_what_an_equal_call_waits_for() -> None:
+    world = World(seconds=60)
+    desk = desk_of(world)
+    world.as_before = desk.as_before
+    call = asyncio.ensure_future(world.calls())
+    [id_] = await waiting(desk)
+    assert await not_waited(world) != id_
+    await desk.decide(id_, "once", "someone")
+    await asyncio.wait_for(call, 60)
+    assert len(world.sent) == 1

@@ -179,6 +179,18 @@ def test_rows_of_every_type_have_an_order() -> None:
         ({"regex": "((a{100}){100}){100}"}, "regex"),
         ({"lines": "x"}, "lines: 100-150, 100, or -20"),
         ({"lines": "9-3"}, "lines count from 1"),
+        *(
+            ({"lines": "1-2", name: asked}, f"lines and {name}: give one of them")
+            for name, asked in {
+                "where": "number > 3",
+                "select": "number",
+                "sort": "-number",
+                "aggregate": "count",
+                "group_by": "state",
+                "find": "x",
+                "regex": "x",
+            }.items()
+        ),
         ({"select": 7}, "select: a text, a list of texts"),
         ({"select": []}, "select: it is empty"),
         ({"path": 7}, "path: a path is a text"),
@@ -235,6 +247,10 @@ def test_lines_and_finding_work_inside_one_text() -> None:
     assert ask(body, path="/items/0/body", find="THREE") == "3: three\n[all 1 matching lines]"
     with pytest.raises(QueryRefused, match="must lead to one text"):
         ask(body, path="items", lines="2")
+    with pytest.raises(QueryRefused, match="path: this is log, which has no fields; give lines alone"):
+        ask(LOG, path="items", lines="2")
+    assert ask(LOG, path="$", lines="2") == ask(LOG, lines="2")
+    assert ask(LOG, sort="", where=None, lines="2") == ask(LOG, lines="2"), "what is empty is not asked"
 
 
 def test_an_object_that_does_not_fit_is_outlined_and_its_json_can_be_paged() -> None:

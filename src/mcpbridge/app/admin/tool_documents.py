@@ -2,9 +2,10 @@
 
 A daemon answers them on its control socket, and a command that runs a bridge of its own asks the same functions, so
 both print the same. Each document may have `notes`, lines for the person beside the result, and `failure`, with which
-the command ends: `code` (an exit code), `message` and `advice`.
+the command ends: `code` (an exit code), `message`, `advice` and `page` (of the docs; empty: the command's own).
 """
 
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
@@ -14,7 +15,7 @@ from msgspec import Raw
 
 from mcpbridge.app.admin.control_client import Document
 from mcpbridge.app.admin.tool_owner import owner_of
-from mcpbridge.app.cli.failures import CommandFailed, failure_code, page_of_key
+from mcpbridge.app.cli.failures import CommandFailed, failure_code, failure_page, page_of_key
 from mcpbridge.app.cli.output import first_line, visible
 from mcpbridge.app.cli.server_states import State, fault
 from mcpbridge.app.exit_codes import OK, TOOL_ERROR, UNREACHABLE, USAGE
@@ -71,17 +72,24 @@ def tool_answers(bridge: Bridge, redact: Redactor) -> Mapping[str, Callable[[Doc
     return {name: safe(answer) for name, answer in _ANSWERS.items()}
 
 
-async def settled(bridge: Bridge, server: str = "") -> None:
-    """Return when the servers (or this one) are ready, known from before, or have failed once."""
+PATIENCE = 10.0
+"""Seconds that a call waits for the servers to start where the tools of all of them are meant."""
+
+
+async def settled(bridge: Bridge, server: str = "", *, most: float = math.inf) -> None:
+    """Return when the servers (or this one) are ready, known from before, or have failed once.
+
+    `most`: seconds after which it returns in any case.
+    """
     servers = bridge.settings.servers
     if server:
         require_server(bridge.settings, server)
     enabled = [one for name, one in servers.items() if not one.disabled and server in ("", name)]
     longest = max([STARTUP_SECONDS, *(one.init_timeout for one in enabled)]) + 1
     if not server:
-        await bridge.settled(longest)
+        await bridge.settled(min(longest, most))
         return
-    with anyio.move_on_after(longest):
+    with anyio.move_on_after(min(longest, most)):
         while (upstream := bridge.pool.upstreams.get(server)) is not None and not upstream.has_settled:
             await upstream.connection.stepped()
     bridge.catalog.flush()
@@ -201,7 +209,8 @@ async def _all_pages(bridge: Bridge, client: Client, kind: str, method: str) -> 
         message = decoded(bytes((await bridge.server.answer(client, frame, lambda _: None)).data))
         if "error" in message:
             error = message["error"]
-            raise CommandFailed(failure_code(error.get("data")), visible(str(error.get("message"))))
+            data = error.get("data")
+            raise CommandFailed(failure_code(data), visible(str(error.get("message"))), page=failure_page(data))
         page = message["result"]
         entries += page.get(kind, [])
         if not page.get("nextCursor"):
@@ -284,15 +293,20 @@ async def _tokens(bridge: Bridge, request: Document) -> Document:
 
 
 async def _tool(bridge: Bridge, request: Document) -> Document:
-    """`schema`: of the arguments of the tool that `name` means; left out: there is none yet, the call tells why."""
+    """`schema`: of the arguments of the tool that `name` means; left out: there is none yet, the call tells why.
+
+    `waits` False: servers that start were waited for already.
+    """
     name = _text(request, "name")
     owner = owner_of(bridge.settings, name)
     if (schema := schema_of(bridge, name)) is not None:
         return {"schema": schema}
+    if is_ambiguous(bridge, name):
+        return {"notes": []}
     for server in owner.servers or ():
         await settled(bridge, server)
-    if owner.servers is None and not owner.is_own:
-        await settled(bridge)
+    if owner.servers is None and not owner.is_own and request.get("waits", True):
+        await settled(bridge, most=PATIENCE)
     bridge.catalog.flush()
     if (schema := schema_of(bridge, name)) is not None:
         return {"schema": schema}
@@ -307,6 +321,15 @@ def schema_of(bridge: Bridge, name: str) -> dict[str, Any] | None:
         return None
     schema: Any = msgspec.json.decode(definition).get("inputSchema")
     return cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
+
+
+def is_ambiguous(bridge: Bridge, name: str) -> bool:
+    """Whether several servers have a tool of this name, so that none is meant, whoever else still starts."""
+    try:
+        bridge.catalog.snapshot.tool(name)
+    except UnknownName as unknown:
+        return unknown.is_ambiguous
+    return False
 
 
 _ANSWERS: Mapping[str, Callable[[Bridge, Document], Awaitable[Document]]] = {

@@ -82,9 +82,19 @@ class _RunningTools:
     """The extra tools of one session, while they run."""
 
     def __init__(self) -> None:
-        loop = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()
         self.over = asyncio.Event()
-        self.listed: asyncio.Future[_SessionTools | None] = loop.create_future()
+        self.listed: asyncio.Future[_SessionTools | None] = self._loop.create_future()
+
+    def end(self) -> None:
+        """The session is over, or asks anew."""
+        if not self._loop.is_closed():
+            self.over.set()
+
+    def give_none(self) -> None:
+        """There are none for now."""
+        if not self.listed.done():
+            self.listed.set_result(None)
 
     @property
     def now(self) -> _SessionTools | None:
@@ -122,7 +132,7 @@ class SessionTools:
         """Ask the resolver again, of this session (its id) or of all. What it gave before ends."""
         for known in list(self._held):
             if session in ("", known.id):
-                self._held.pop(known).over.set()
+                self._held.pop(known).end()
 
     async def listing(self, caller: Caller, listing: Listing, taken: Mapping[str, ToolRef]) -> Listing:
         """The list that this client gets; `taken`: the catalog's tools by wire name."""
@@ -156,15 +166,15 @@ class SessionTools:
         held = self._held.get(session)
         if held is None:
             if len(self._held) >= MOST:
-                self._held.pop(next(iter(self._held))).over.set()
+                self._held.pop(next(iter(self._held))).end()
             held = self._held[session] = _RunningTools()
-            finalize(session, held.over.set)
+            finalize(session, held.end).atexit = False  # by then there is no loop in which something could end
             context = ResolverContext(session, caller.name, caller.principal, caller.profile_name, session.run)
             if self._tasks.spawn(_hold(resolve, context, held, self._builder, self._redact)) is None:
                 return None  # the bridge ends
         extra = await asyncio.shield(held.listed)
         if extra is None and self._held.get(session) is held:  # it failed: it is asked again the next time
-            self._held.pop(session).over.set()
+            self._held.pop(session).end()
         return extra
 
 
@@ -178,18 +188,22 @@ async def _hold(
     """Ask the resolver and run what it gives, until the session is over."""
     async with AsyncExitStack() as stack:
         try:
-            async with asyncio.timeout(_SECONDS):
-                backends = [keeping_secrets(backend, redact) for backend in await resolve(context)]
-            begun = [backend for backend in backends if await _begins(backend, stack)]
-            held.listed.set_result(_SessionTools(begun, builder))
-        except Exception as error:  # the program's own code; its client must get a list all the same
-            log.error("the resolver failed", client=context.client[:100], exc_info=error)
-            held.listed.set_result(None)
-        finally:
-            if not held.listed.done():
-                held.listed.set_result(None)
-        del context  # so that the end of the session is noticed
-        await held.over.wait()
+            try:
+                async with asyncio.timeout(_SECONDS):
+                    backends = [keeping_secrets(backend, redact) for backend in await resolve(context)]
+                begun = [backend for backend in backends if await _begins(backend, stack)]
+                held.listed.set_result(_SessionTools(begun, builder))
+            except Exception as error:  # the program's own code; its client must get a list all the same
+                log.error("the resolver failed", client=context.client[:100], exc_info=error)
+                held.give_none()
+            except asyncio.CancelledError:
+                held.give_none()
+                raise
+            del context  # so that the end of the session is noticed
+            await held.over.wait()
+        except GeneratorExit:  # the loop has ended without this task: nothing can be waited for, so nothing is ended
+            stack.pop_all()
+            raise
 
 
 async def _begins(backend: Backend, stack: AsyncExitStack) -> bool:

@@ -133,7 +133,8 @@ class PendingApprovals:
             return Verdict("", self.name, "was not answered: the bridge is stopping")
         principal = request.principal
         if request.lasts:
-            if len(await self._store.entries(_KIND, principal=principal)) >= self._settings.max_pending:
+            others = await self._store.entries(_KIND, principal=principal) if request.asked == 1 else ()
+            if len(others) >= self._settings.max_pending:
                 raise self._too_many()
             raise NotWaited
         if self._count[principal] >= self._settings.max_pending:
@@ -158,17 +159,17 @@ class PendingApprovals:
     async def as_before(self, request: ApprovalRequest) -> AsyncGenerator[ApprovalRequest]:
         """The request under the id that it had when nobody answered it, so that it is one for those who answer.
 
-        Two equal calls at a time are two requests: a yes is for one of them.
+        Two equal calls that wait at a time are two requests: a yes is for one of them. Of a call that does not wait
+        the request is found as well where another bridge that shares the store was asked, as a command's own is.
         """
-        id_ = self._refused.get(_same(request), "")
-        body = await self._store.get(_KIND, id_, principal=request.principal) if id_ and not request.lasts else None
-        before = _of_record(body, 0.0) if body is not None else None  # else it was answered, or has expired
+        before = None if request.is_unique else await self._unanswered(request)
+        id_ = before.id if before is not None else ""
         if before is None or id_ in self._waiting or id_ in self._asked_again:
             yield request
             return
         self._asked_again.add(id_)
         try:
-            yield replace(request, id=id_, asked=before.request.asked + 1)
+            yield replace(request, id=id_, asked=before.asked + 1)
         finally:
             self._asked_again.discard(id_)
 
@@ -258,6 +259,20 @@ class PendingApprovals:
         return pending
 
     # -- parts
+
+    async def _unanswered(self, request: ApprovalRequest) -> ApprovalRequest | None:
+        """The request of an equal call that nobody answered; None: there is none, or it has expired."""
+        ids = [self._refused.get(_same(request), "")]
+        if request.lasts:
+            ids += [entry.handle for entry in await self._store.entries(_KIND, principal=request.principal)]
+        for id_ in filter(None, ids):
+            body = await self._store.get(_KIND, id_, principal=request.principal)
+            before = _of_record(body, 0.0) if body is not None else None
+            if before is None or before.request.is_unique or (request.lasts and before.is_waiting):
+                continue
+            if _same(before.request) == _same(request):
+                return before.request
+        return None
 
     async def _answer(self, request: ApprovalRequest, answer: asyncio.Future[Verdict], call: Call) -> Verdict:
         looks = 0

@@ -67,7 +67,9 @@ class ApprovalRequest(Struct, frozen=True):
     rule: str = ""
     """Which setting asks for it, in words: `rule 2 of permissions`."""
     lasts: float = 0.0
-    """Seconds for which the call can still be approved, and a yes holds, where that is not as the settings have it."""
+    """Seconds for which the call can still be approved, and a yes holds, of one that does not wait; 0: it waits."""
+    is_unique: bool = False
+    """The program's own paused call: it has a request of its own, though an equal call may have one, too."""
 
     @property
     def arguments(self) -> Any:
@@ -158,6 +160,7 @@ def request_of(call: Call, policy: str, *, now: float, seconds: float, once_seco
         call=text_in(call.meta, CALL),
         rule=str((call.facts or {}).get("rule", "")),
         lasts=lasts,
+        is_unique=wish == PAUSE,
     )
 
 

@@ -219,6 +219,9 @@ def _answered(query: Query, documents: Mapping[str, Document], room: int) -> str
 def _of_one(query: Query, handle: str, document: Document, room: int) -> str:
     meter = Meter()
     query, document = _inside(query, handle, document, meter)
+    is_field_of_text = query.path is not None and query.path.steps and not document.is_structured
+    if query.lines is not None and is_field_of_text:
+        raise QueryRefused(f"path: this is {document.kind}, which has no fields; give lines alone")
     if query.lines is not None:
         return _lines(query, document, room)
     if query.asks_rows or (document.is_structured and query.finder is None):

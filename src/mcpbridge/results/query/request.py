@@ -123,6 +123,10 @@ _COLON = re.compile(r"([A-Za-z_]+)\s*(?::|\s)\s*(\S.*)", re.DOTALL)
 _LINES = re.compile(r"\s*(-?\d{1,12})\s*(?:(?:-|:|\.\.|,|to)\s*(\d{1,12})?)?\s*", re.ASCII)
 
 
+_BESIDE_LINES = ("where", "select", "sort", "aggregate", "group_by", "find", "regex")
+"""What is not asked together with lines: they are lines of the text, not rows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A field of the rows that are answered."""
@@ -172,6 +176,8 @@ def read_query(arguments: Mapping[str, Any]) -> Query:
     given = {name: value for name, value in arguments.items() if value is not None and value != ""}
     if "find" in given and "regex" in given:
         raise QueryRefused("find and regex: give one of them")
+    if "lines" in given and (others := [name for name in _BESIDE_LINES if name in given]):
+        raise QueryRefused(f"lines and {others[0]}: give one of them; lines are shown as they are")
 
     def read(name: str, reader: Callable[[Any], T], default: T) -> T:
         if name not in given:

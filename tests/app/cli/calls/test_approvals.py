@@ -270,3 +270,20 @@ async def test_without_a_terminal_a_command_is_refused_and_does_not_wait(place: 
     assert "without a terminal" in finished.out
     assert "A person has to run it in a terminal" in finished.out
     assert "approval.ask" not in finished.out  # it is set, and no other setting would help
+
+
+async def test_an_unattended_call_is_one_pending_approval_however_often_it_is_made(place: Place) -> None:
+    config = str(place.config({"up": python_server("plain", permission="require_approval")}))
+    assert (await place.run("up", "--config", config, within=120)).code == 0
+    try:
+        for _ in range(3):
+            finished = await place.run("call", "up/echo", "text=a", "--config", config)
+            assert finished.code == 5
+            assert "mcpbridge approve" in finished.out
+        [pending] = json.loads((await place.run("approvals", "--config", config, "--json")).out)["approvals"]
+        assert pending["asked"] == 3
+        assert (await place.run("approve", pending["id"], "--config", config)).code == 0
+        finished = await place.run("call", "up/echo", "text=a", "--config", config)
+        assert (finished.code, finished.out.strip()) == (0, "a")
+    finally:
+        await place.run("down", "--config", config)
