@@ -10,6 +10,7 @@ from mcpbridge.app.admin.tool_owner import owner_of
 from mcpbridge.app.cli.failures import CommandFailed
 from mcpbridge.config.load import read
 from support.harness import Place, python_server
+from support.programs.daemon_process import daemon
 
 TEXT = """
 packs = ["more.pack:pack"]
@@ -187,27 +188,23 @@ async def test_tools_of_the_bridge_are_called_while_a_server_does_not_start(plac
 
 
 async def test_a_daemon_does_not_wait_for_a_server_that_hangs_either(place: Place) -> None:
-    config = place_with(place, plain=python_server("plain"))
-    assert (await place.run("up", "--config", config, within=120)).code == 0
-    try:
-        finished = await place.run("call", "nothing", "--config", config, within=60)
+    config = Path(place_with(place, plain=python_server("plain")))
+    async with daemon(place, config):
+        place.env["MCPBRIDGE_STANDALONE"] = "0"
+        finished = await place.run("call", "nothing", "--config", str(config), within=60)
         assert finished.code == 5
         assert "Unknown tool: nothing" in finished.err
-        finished = await place.run("call", "mcpbridge/find_tools", "query=echo", "--config", config, within=60)
+        finished = await place.run("call", "mcpbridge/find_tools", "query=echo", "--config", str(config), within=60)
         assert finished.code in {0, 5}, finished.err
-    finally:
-        await place.run("down", "--config", config, within=60)
 
 
 async def test_a_failure_that_the_daemon_reports_names_its_page(place: Place) -> None:
     """It is the same with and without a daemon."""
-    config = str(place.config({"plain": python_server("plain")}))
-    pages: list[str] = []
-    for command in ("", "up"):
-        if command:
-            assert (await place.run(command, "--config", config, within=120)).code == 0
-        failed = await place.run("list", "nobody", "--json", "--config", config)
-        pages.append(json.loads(failed.err)["error"]["page"])
-    await place.run("down", "--config", config, within=60)
-    assert pages[0] == pages[1]
-    assert pages[0]
+    config = place.config({"plain": python_server("plain")})
+    words = ("list", "--server", "nobody", "--json", "--config", str(config))
+    alone = json.loads((await place.run(*words)).err)
+    async with daemon(place, config):
+        place.env["MCPBRIDGE_STANDALONE"] = "0"
+        asked = json.loads((await place.run(*words)).err)
+    assert asked == alone
+    assert asked["error"]["page"]

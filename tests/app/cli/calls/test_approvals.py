@@ -23,6 +23,7 @@ from mcpbridge.storage.call_log.timeline import read_events
 from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.storage.settings import StoreSettings
 from support.harness import Place, python_server
+from support.programs.daemon_process import daemon
 
 Message = dict[str, Any]
 
@@ -273,17 +274,17 @@ async def test_without_a_terminal_a_command_is_refused_and_does_not_wait(place: 
 
 
 async def test_an_unattended_call_is_one_pending_approval_however_often_it_is_made(place: Place) -> None:
-    config = str(place.config({"up": python_server("plain", permission="require_approval")}))
-    assert (await place.run("up", "--config", config, within=120)).code == 0
-    try:
+    config = place.config({"up": python_server("plain", permission="require_approval")})
+    call = ("call", "up/echo", "text=a", "--config", str(config))
+    async with daemon(place, config):
+        place.env["MCPBRIDGE_STANDALONE"] = "0"
         for _ in range(3):
-            finished = await place.run("call", "up/echo", "text=a", "--config", config)
+            finished = await place.run(*call)
             assert finished.code == 5
             assert "mcpbridge approve" in finished.out
-        [pending] = json.loads((await place.run("approvals", "--config", config, "--json")).out)["approvals"]
+        said = await place.run("approvals", "--config", str(config), "--json")
+        [pending] = json.loads(said.out)["approvals"]
         assert pending["asked"] == 3
-        assert (await place.run("approve", pending["id"], "--config", config)).code == 0
-        finished = await place.run("call", "up/echo", "text=a", "--config", config)
+        assert (await place.run("approve", pending["id"], "--config", str(config))).code == 0
+        finished = await place.run(*call)
         assert (finished.code, finished.out.strip()) == (0, "a")
-    finally:
-        await place.run("down", "--config", config)
