@@ -307,6 +307,15 @@ def test_a_missing_variable_costs_its_server_only(tmp_path: Path, line: str, rea
     assert servers["b"].unavailable is None
 
 
+def test_a_file_that_is_no_text_costs_its_server_only(tmp_path: Path) -> None:
+    (tmp_path / "picture").write_bytes(b"\x89PNG\xff\xfe")
+    (tmp_path / "large").write_text("x" * 70_000)
+    for name, reason in (("picture", "not a text file"), ("large", "larger than 64 KiB"), (".", "Is a directory")):
+        servers = loaded(tmp_path, f'[servers.a]\ncommand = "a"\nargs = ["${{file:{name}}}"]').settings.servers
+        assert servers["a"].unavailable is not None
+        assert f"cannot read ${{file:{name}}}: {reason}" in servers["a"].unavailable
+
+
 @pytest.mark.parametrize("line", ['command = "${X}"', 'url = "https://${X}/mcp"', 'url = "${X}"'])
 def test_a_server_whose_address_is_missing_is_off_with_a_reason(tmp_path: Path, line: str) -> None:
     server = loaded(tmp_path, f"[servers.a]\n{line}").settings.servers["a"]

@@ -10,8 +10,9 @@ import pytest
 from msgspec import Raw
 
 from mcpbridge.base.errors import BridgeError, Overloaded, UpstreamHttpError, UpstreamTimeout
+from mcpbridge.base.json_values import decoded
 from mcpbridge.core.model import ignore_update
-from mcpbridge.pipeline.result_cache import SharedRun, SharedRuns
+from mcpbridge.pipeline.result_cache import SharedRun, SharedRuns, opened
 from mcpbridge.protocol.body import Body
 
 
@@ -363,3 +364,20 @@ async def test_a_run_that_became_personal_lets_the_others_go_and_takes_nobody_mo
         run.may_end.set()
         assert (await leader).value() == {"a": 1}
         assert await nothing_left(found) == NOBODY
+
+
+@pytest.mark.parametrize(
+    ("data", "meta"),
+    [
+        (b'{"content":[],"_meta":{"a":1}}', {"a": 1}),
+        (b'{"_meta":{"a":1,"mcpbridge/cache":{"hit":true}},"content":[]}', {"a": 1}),
+        (b'{"_meta":{},"content":[]}', {}),
+        (b'{"content":[]}', {}),
+        (b'{"x":"\\"_meta\\"","content":[]}', {}),
+    ],
+)
+def test_a_kept_result_has_one_meta_to_which_the_mark_is_added(data: bytes, meta: dict[str, int]) -> None:
+    begun = opened(data)
+    assert decoded(begun + b"1}}")["_meta"] == {**meta, "mcpbridge/cache": 1}
+    assert begun.count(b'"_meta":') == 1
+    assert begun.count(b'"content":') == 1

@@ -169,19 +169,26 @@ async def test_tools_are_found_while_a_server_does_not_start(place: Place) -> No
     assert "plain__echo" in finished.out
 
 
-async def test_tools_of_the_bridge_are_called_while_a_server_does_not_start(place: Place) -> None:
-    """Its own are there without any server; a name that nobody has is refused when those that answer have answered."""
-    config = Path(place_with(place, plain=python_server("plain"), broken={"command": "sh", "args": ["-c", "exit 1"]}))
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("call", "nothing"), "Unknown tool: nothing"),
+        (("call", "call_tool", "name=nothing"), "Unknown tool: nothing"),
+        (("read", "nothing://x"), "nothing://x"),
+    ],
+)
+async def test_a_name_that_nobody_has_is_refused_while_a_server_does_not_start(
+    place: Place, words: tuple[str, ...], said: str
+) -> None:
+    config = Path(place_with(place, plain=python_server("plain")))
     config.write_text("bridge = { startup_wait = 1 }\n" + config.read_text())
-    for name in ("nothing", "call_tool"):
-        words = ("name=nothing",) if name == "call_tool" else ()
-        finished = await place.run("call", name, *words, "--config", str(config), within=60)
-        assert finished.code == 5, finished.err
-        assert "Unknown tool: nothing" in finished.err + finished.out
-    finished = await place.run("read", "nothing://x", "--config", str(config), within=60)
-    assert finished.code == 5
-    broken = {"gone": {"function": "own:gone"}}
-    config = place.config({"hangs": {**HANGS, "cwd": str(place.folder)}}, tools=broken)
+    finished = await place.run(*words, "--config", str(config), within=60)
+    assert finished.code == 5, finished.err
+    assert said in finished.err + finished.out
+
+
+async def test_a_tool_of_ours_that_does_not_work_is_told_without_waiting_for_servers(place: Place) -> None:
+    config = place.config({"hangs": {**HANGS, "cwd": str(place.folder)}}, tools={"gone": {"function": "own:gone"}})
     finished = await place.run("call", "gone", "--config", str(config), within=60)
     assert finished.code != 0
     assert "gone" in finished.err + finished.out

@@ -29,6 +29,18 @@ def test_a_secret_is_found_in_its_usual_spellings(secret: str) -> None:
         assert redact(f"[{spelled}]") == f"[{MASK}]"  # of which no secret here has a part, as six blanks have of blanks
 
 
+@given(SECRETS)
+def test_a_secret_is_found_in_json_that_is_not_in_ascii(secret: str) -> None:
+    spelled = json.dumps(secret, ensure_ascii=False)[1:-1]
+    assert Redactor([secret])(f"[{spelled}]") == f"[{MASK}]"
+
+
+def test_a_secret_with_quotes_and_letters_beyond_ascii_is_masked_whole() -> None:
+    secret = 'pé"ss-wörd-123'
+    for is_ascii in (True, False):
+        assert Redactor([secret])(json.dumps({"x": secret}, ensure_ascii=is_ascii)) == json.dumps({"x": MASK})
+
+
 @given(st.binary(max_size=5), SECRETS, st.binary(max_size=5))
 def test_a_secret_is_found_inside_base64(before: bytes, secret: str, after: bytes) -> None:
     """As in `Authorization: Basic`, where user and password are encoded together."""

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from mcpbridge.catalog.slim.levels import SKELETON, SLIM, TIDY
-from mcpbridge.catalog.slim.merge import only_arm
+from mcpbridge.catalog.slim.merge import References, only_arm, references
 from mcpbridge.catalog.slim.schema import shorter_schema
+from mcpbridge.protocol.jsonrpc import decode_fields
 
 
 def fields(schema: dict[str, Any]) -> dict[str, Raw]:
@@ -67,3 +68,18 @@ def test_no_listed_schema_has_a_union_of_nothing(rules: Any, own: dict[str, Any]
     whole = {"type": "object", "properties": {"a": {**own, "default": None}, "b": {"items": own, "type": "array"}}}
     found = json.loads(shorter_schema(json.dumps(whole).encode(), rules, tool="t", about="", is_input=True))
     assert all(unions(found)), found
+
+
+def test_a_schema_that_refers_elsewhere_too_is_left_as_it_refers() -> None:
+    """What stands elsewhere may refer back into it by names that nobody here sees."""
+    here, elsewhere = {"$ref": "#/$defs/a"}, {"$ref": "https://example.com/schema"}
+    definitions = {"a": {"type": "string"}}
+
+    def found(**properties: Any) -> References:
+        raw = json.dumps({"type": "object", "properties": properties, "$defs": definitions}).encode()
+        return references(raw, decode_fields(raw))
+
+    for properties in ({"x": here, "y": elsewhere}, {"x": elsewhere, "y": here}, {"x": elsewhere}):
+        assert (found(**properties).is_fixed, found(**properties).are_kept) == (True, True)
+    assert not found(x=here).is_fixed
+    assert found(x=here).inlined

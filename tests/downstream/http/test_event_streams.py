@@ -46,6 +46,17 @@ def test_large_events_are_bounded_by_size_but_one_always_stays() -> None:
     assert stream.after(0).startswith(b"id: s-5\n")
 
 
+def test_only_what_nobody_got_counts_as_lost() -> None:
+    """Events that were sent stay for those who resume; that they go costs nobody anything."""
+    stream = Stream(b"s", max_waiting=2)
+    stream.put(b"1")
+    stream.mark_sent(1)
+    for number in range(2, 6):
+        stream.put(b"%d" % number)
+    assert stream.lost == 2
+    assert stream.after(0) == event("s", 4, "4") + event("s", 5, "5")
+
+
 def test_a_finished_stream_takes_nothing_more() -> None:
     stream = Stream(b"s")
     stream.finish()

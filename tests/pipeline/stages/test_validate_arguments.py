@@ -194,6 +194,20 @@ async def test_no_pattern_takes_long(pattern: str) -> None:
     assert (await passing(schema, '{"n":"b"}')).refused
 
 
+@pytest.mark.parametrize("union", ["anyOf", "oneOf"])
+async def test_what_is_not_asserted_rules_out_no_alternative(union: str) -> None:
+    """Older drafts have the validator check encodings; formats and encodings are hints here, alone and in a union."""
+    encoded = {"type": "string", "contentEncoding": "base64"}
+    schema = an_object(a={union: [encoded, {"type": "integer"}]}, n={"type": "integer"})
+    schema["$schema"] = "http://json-schema.org/draft-07/schema#"
+    assert (await passing(an_object(a=encoded) | {"$schema": schema["$schema"]}, '{"a":"%%"}')).refused is None
+    assert (await passing(schema, '{"a":"%%"}')).refused is None
+    refusal = (await passing(schema, '{"a":"%%","n":"x"}')).refusal
+    assert "`n` must be an integer" in refusal
+    assert "`a`" not in refusal
+    assert "`a` must be an integer or a string" in (await passing(schema, '{"a":true}')).refusal
+
+
 # -- defaults
 
 DEFAULTS = an_object(
@@ -592,3 +606,15 @@ async def test_defaults_that_fit_are_put_in_beside_much_text_and_beside_one_that
     passage = await passing(schema, json.dumps({"c": 0, "text": "x" * 20_000}))
     assert passage.arguments is not None
     assert json.loads(passage.arguments).keys() == {"c", "text", *numbers} - {"p0"}
+
+
+@pytest.mark.parametrize("length", [120, 121])
+async def test_of_names_up_to_120_characters_the_nearest_is_told(length: int) -> None:
+    """Comparing longer ones takes time, and nobody reads them."""
+    known = "n" * (length - 1) + "m"
+    refusal = (await passing(an_object(**{known: {"type": "integer"}}) | {"additionalProperties": False}, "{}")).refused
+    assert refusal is None
+    refused = (
+        await passing(an_object(**{known: {}}) | {"additionalProperties": False}, f'{{"{"n" * length}":1}}')
+    ).refusal
+    assert ("did you mean" in refused) == (length <= 120)

@@ -11,6 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpbridge.results.document import Document, read
+from mcpbridge.results.preview.column_profile import profile_of
+from mcpbridge.results.preview.facts import series_columns
+from mcpbridge.results.preview.flatten import Column, Lists, Table
 from mcpbridge.results.preview.preview import headline, preview
 
 _scalars = (
@@ -389,3 +392,40 @@ def test_long_texts_share_the_room() -> None:
     assert text.count("m") > 600
     assert "END" in text
     assert len(text) <= 1860
+
+
+def test_numbers_like_times_are_times_only_where_the_name_and_the_spread_say_so() -> None:
+    """Within a fifth of the latest; further apart they are amounts."""
+
+    def sort_of(path: str, values: list[Any]) -> str:
+        return profile_of(Column(path, values, range(len(values)), len(values))).sort
+
+    assert sort_of("created", [1_200_000_001, 1_300_000_000, 1_500_000_000]) == "time"
+    assert sort_of("created", [1_200_000_000, 1_300_000_000, 1_500_000_000]) == "number"
+    decimals = ["1500000000.5", "1600000000.25", "1700000000.75"]
+    for path, sort in (("created", "time"), ("a.ts", "time"), ("price", "number"), ("created.price", "number")):
+        assert sort_of(path, decimals) == sort
+
+
+def test_series_of_very_many_rows_are_not_summed_up() -> None:
+    """It would take longer than what it says is worth."""
+    series = list(range(10))
+    for many, has_columns in ((20_000, True), (20_001, False)):
+        table = Table(rows=[], lists=[Lists("points", [series] * many, range(many))])
+        assert bool(series_columns(table)) is has_columns
+
+
+def test_sixteen_long_names_are_all_listed_and_of_more_the_first() -> None:
+    for many in (15, 16, 17):
+        rows = [{"name": f"a rather long name of a thing {at * 7919 % 97} {at}"} for at in range(many)]
+        text = preview(Document("", "json", rows), 3000)
+        assert all(row["name"] in text for row in rows) == (many <= 16)
+
+
+def test_of_very_wide_rows_a_hundred_members_count_for_how_many_are_looked_at() -> None:
+    wide = {f"m{at}": at for at in range(300)}
+    text = preview(Document("", "json", [wide, *[{"m0": at} for at in range(3000)]]), 2000)
+    assert "array of 3001" in text
+    assert "sample" not in text
+    wider = {f"m{at}": {f"n{inner}": 1 for inner in range(10)} for at in range(100)}
+    assert "sample" in preview(Document("", "json", [wider, *[{"m0": at} for at in range(3000)]]), 2000)

@@ -13,6 +13,7 @@ from mcpbridge.results.query.limits import SEARCH_SECONDS
 from mcpbridge.results.query.query import answer, selected
 from mcpbridge.results.query.regex import Patience, Plain, Regex
 from mcpbridge.results.query.request import Query, read_query
+from mcpbridge.results.query.terms import split_terms
 
 PEOPLE = ["ann", "bob", "cid"]
 ISSUES: list[dict[str, Any]] = [
@@ -418,3 +419,29 @@ def test_a_pattern_has_a_few_groups_and_some_time() -> None:
             finder.first("a title")
     with pytest.raises(QueryRefused):
         finders[1].groups("a title")
+
+
+def test_documents_of_which_one_is_no_list_are_the_rows_themselves() -> None:
+    documents = {"a": document([1, 2, 3]), "b": document({"x": 1})}
+
+    def asked(**arguments: Any) -> str:
+        return answer(read_query(arguments), documents, 2000).text
+
+    assert asked(aggregate="count") == '{"count":2}\n[of 2 rows]'
+    assert asked(select="$") == '[1,2,3]\n{"x":1}\n[all 2 rows]'
+    documents["b"] = document([4])
+    assert asked(aggregate="count") == '{"count":4}\n[of 4 rows]'
+
+
+def test_too_many_handles_for_the_room_are_refused() -> None:
+    """Of each there would be less than one line: an answer that says nothing costs more than an error."""
+    documents = {f"h{at}": document({"a": "x" * 500}) for at in range(20)}
+    with pytest.raises(QueryRefused, match="too many handles for 2000 characters: give fewer"):
+        answer(read_query({"find": "x"}), documents, 2000)
+    assert len(answer(read_query({"find": "x"}), dict(list(documents.items())[:5]), 2000).text) <= 2000
+
+
+def test_commas_with_nothing_between_them_name_no_column() -> None:
+    assert ask(select="number, ,title,", limit=1) == ask(select="number,title", limit=1)
+    assert ask(sort="-number,", limit=1) == ask(sort="-number", limit=1)
+    assert split_terms("a, ,b(c, d),") == ["a", "b(c, d)"]

@@ -9,7 +9,16 @@ from pydantic import ValidationError
 
 from mcpbridge.base.errors import AddressRefused
 from mcpbridge.sandbox.fetch import address_rules as resolving
-from mcpbridge.sandbox.fetch.address_rules import Guard, Target, display_url, is_own_address, read, resolved
+from mcpbridge.sandbox.fetch.address_rules import (
+    Guard,
+    Reach,
+    Target,
+    display_url,
+    is_own_address,
+    reach_of,
+    read,
+    resolved,
+)
 from mcpbridge.sandbox.fetch.settings import GuardSettings
 
 PUBLIC = "93.184.216.34"
@@ -154,6 +163,30 @@ def test_every_attack_is_refused_and_every_honest_address_is_not() -> None:
     assert len(set(HONEST)) >= 25
     assert [url for url in ATTACKS if not refusal(url)] == []
     assert {url: why for url in HONEST if (why := refusal(url))} == {}
+
+
+@pytest.mark.parametrize(
+    ("carried", "reach"),
+    [
+        ("168.63.129.16", Reach.RESERVED),
+        ("168.63.129.17", Reach.PUBLIC),
+        ("168.63.129.15", Reach.PUBLIC),
+        ("100.100.100.200", Reach.RESERVED),
+        ("100.128.0.1", Reach.PUBLIC),
+        ("127.255.255.255", Reach.LOOPBACK),
+        ("128.0.0.1", Reach.PUBLIC),
+    ],
+)
+def test_an_address_inside_another_is_read_to_its_last_bit(carried: str, reach: Reach) -> None:
+    number = int(IPv4Address(carried))
+    inside = {
+        "6to4": (0x2002 << 112) | (number << 80),
+        "Teredo": (0x20010000 << 96) | (~number & 0xFFFFFFFF),
+        "NAT64": (0x64FF9B << 96) | number,
+        "local NAT64": (0x64FF9B0001 << 80) | number,
+    }
+    for kind, bits in inside.items():
+        assert reach_of(str(IPv6Address(bits))) is reach, kind
 
 
 def test_a_public_host_behind_nat64_is_fetched() -> None:

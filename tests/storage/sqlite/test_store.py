@@ -384,3 +384,15 @@ async def test_drafts_without_end_do_not_wash_away_the_rest(tmp_path: Path) -> N
     store = SqliteStore(path)
     assert await store.get("grant", "g", principal="") == b"v" * 600
     await store.close()
+
+
+async def test_a_value_counts_with_512_bytes_besides_its_own(tmp_path: Path) -> None:
+    """So many empty ones are bounded, and no fewer are kept than the bound says."""
+    store = SqliteStore(tmp_path / "a.db")
+    store.bound("small", 100 * 512)
+    for at in range(150):
+        await store.put("small", b"", principal="", expires_in=600, handle=f"h{at}")
+    kept = await store.entries("small", principal="")
+    assert 90 <= len(kept) <= 107
+    assert kept[-1].handle == "h149"
+    await store.close()

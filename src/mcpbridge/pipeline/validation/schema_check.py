@@ -248,6 +248,6 @@ def _faults(errors: Iterable[Any], depth: int = 0) -> Iterable[Fault]:
             context = context[:MAX_BRANCHES] if depth < MAX_DEPTH and facts["count"] else ()
         branches = tuple(tuple(_faults(islice(branch, MAX_FAULTS), depth + 1)) for branch in context)
         if not all(branches):
-            branches = ()  # one of them fits but for what we do not assert
+            continue  # one of them fits but for what we do not assert
         path, place = tuple(error.instance_path), tuple(error.evaluation_path)
         yield Fault(path, kind.name, facts, place, branches)
