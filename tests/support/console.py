@@ -2,11 +2,13 @@
 
 import json
 import os
+import queue
 import secrets
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -76,3 +78,69 @@ def home(config: Mapping[str, Any]) -> Iterator[Home]:
     finally:
         one.run("down", "--all", code=None)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+class Desk:
+    """A client named `desk`, as a program of its own: it asks one thing after another, and may wait for a person."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process, self._last = process, 0
+        self._answers: queue.Queue[Mapping[str, Any]] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+        info = {"name": "desk", "version": "1"}
+        self.ask("initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo=info)
+        self.answer()
+        self._send(method="notifications/initialized")
+
+    def ask(self, method: str, **params: Any) -> None:
+        """Send a request."""
+        self._last += 1
+        self._send(id=self._last, method=method, params=params)
+
+    def call(self, tool: str, **arguments: Any) -> None:
+        """Begin a call."""
+        self.ask("tools/call", name=tool, arguments=arguments)
+
+    def answer(self) -> Any:
+        """What came of the last request."""
+        while True:
+            answer = self._answers.get(timeout=2 * PATIENCE / 1000)
+            if answer.get("id") == self._last:
+                return answer["result"]
+
+    def text(self) -> str:
+        """What the last call was answered; it must have done its work."""
+        result = self.answer()
+        assert not result.get("isError"), result
+        return result["content"][0]["text"]
+
+    def _send(self, **message: Any) -> None:
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        self._process.stdin.flush()
+
+    def _read(self) -> None:
+        assert self._process.stdout
+        for line in self._process.stdout:
+            self._answers.put(json.loads(line))
+
+
+@contextmanager
+def desk_of(home: Home) -> Iterator[Desk]:
+    """A client of the daemon of this home."""
+    command = [sys.executable, "-m", "mcpbridge", "serve", "--config", str(home.config)]
+    with subprocess.Popen(
+        command,
+        env=home.env,
+        cwd=home.folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        try:
+            yield Desk(process)
+        finally:
+            assert process.stdin
+            process.stdin.close()
+            process.wait(30)

@@ -110,17 +110,20 @@ class LiveFeed:
         approvals = [(one.request.id, one.is_waiting) for one in await bridge.approvals.pending()]
         self.approvals_waiting = sum(is_waiting for _, is_waiting in approvals)
         ended = bridge.approvals.recent.ended()
-        pool = bridge.pool.upstreams
+        pool, log_file = bridge.pool.upstreams, bridge.audit  # the file has a change a while after it happened
         return {
-            "calls": bridge.metrics.total_calls(),
+            "calls": (bridge.metrics.total_calls(), log_file.calls_written),
             "running": [(one.uid, one.stage) for one in bridge.running_calls()],
-            "servers": tuple(
-                (name, one.status.state, one.status.reason, one.restarts, id(one.session))
-                for name, one in list(pool.items())
+            "servers": (
+                log_file.events_written,
+                *(
+                    (name, one.status.state, one.status.reason, one.restarts, id(one.session))
+                    for name, one in pool.items()
+                ),
             ),
             "catalog": id(bridge.catalog.snapshot),
             "approvals": (tuple(approvals), ended[0][0] if ended else 0.0),
-            "clients": bridge.server.clients,
+            "clients": (bridge.server.clients, log_file.events_written),
             "config": (id(bridge.settings), str(bridge.config_error)),
         }
 

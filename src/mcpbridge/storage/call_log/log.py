@@ -67,6 +67,8 @@ class CallLog:
         """`locate` returns where the file is, when it is needed; `redact` masks secrets in what is kept."""
         self.dropped = 0
         """Records that were not written."""
+        self.calls_written = self.events_written = 0
+        """Records of calls, and of events, that are in the file: whoever reads it sees them."""
         self.budget: Budget | None = None
         """What writing may take; None: whatever it takes."""
         self._settings = settings
@@ -272,7 +274,12 @@ class CallLog:
             for at, kind, facts in noted:
                 insert_event(connection, at, kind, facts, self._redact)
 
-        self._post(write, len(records) + len(noted), self._written)
+        def then() -> None:
+            self.calls_written += len(records)
+            self.events_written += len(noted)
+            self._written()
+
+        self._post(write, len(records) + len(noted), then)
 
     def _take_waiting(self, *, has_budget: bool) -> tuple[list[CallRecord], int]:
         """What is to be written now, and how many bytes of content that has."""
@@ -288,6 +295,7 @@ class CallLog:
 
     def _event_written(self) -> None:
         self._events -= 1
+        self.events_written += 1
 
     def _written(self) -> None:
         self._is_writing = False

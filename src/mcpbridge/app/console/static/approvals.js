@@ -15,10 +15,10 @@
   const calls = () => [...inbox.querySelectorAll("[data-approval]")];
   const shown = () => calls().map((call) => call.dataset.approval).join();
 
-  let before = inert_text();
+  let before = shown();
   document.addEventListener("htmx:afterSwap", (event) => {
     if (event.target !== inbox) return;
-    const now = inert_text();
+    const now = shown();
     if (now !== before) {
       before = now;
       settledAt = performance.now() + SETTLING;

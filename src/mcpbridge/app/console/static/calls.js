@@ -2,13 +2,13 @@
 "use strict";
 (() => {
   const units = [[48 * 3600, 86400, "d"], [7200, 3600, "h"], [120, 60, "min"], [0, 1, "s"]];
-  function inert_text(seconds) {
+  function words(seconds) {
     const [, length, unit] = units.find(([from]) => seconds >= from) ?? units.at(-1);
     return `${Math.max(0, Math.round(seconds / length))} ${unit}`;
   }
   setInterval(() => {
     for (const cell of document.querySelectorAll("[data-since]")) {
-      cell.textContent = inert_text(Date.now() / 1000 - Number(cell.dataset.since));
+      cell.textContent = words(Date.now() / 1000 - Number(cell.dataset.since));
     }
   }, 1000);
 
