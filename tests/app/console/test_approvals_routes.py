@@ -4,7 +4,9 @@ Issue 20, Approvals. That its buttons answer as every other way does is in `test
 """
 
 import re
+from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -14,8 +16,11 @@ from mcpbridge.pipeline.approvals.grants import Grants
 from mcpbridge.pipeline.approvals.pending import PendingApprovals
 from mcpbridge.pipeline.approvals.settings import ApprovalSettings
 from mcpbridge.storage.memory_store import MemoryStore
+from mcpbridge.storage.settings import RunMode
 from support.approvers import Way, approving, is_refused
 from support.console_pages import Visitor, visiting
+from support.in_process_bridge import bridged
+from support.upstreams.scripted_upstream import LEGACY_SERVER, ScriptedTransport
 
 pytestmark = pytest.mark.anyio
 
@@ -106,6 +111,44 @@ async def test_what_expired_before_the_bridge_started_is_in_the_call_log(tmp_pat
     )
     (one,) = [row for row in await recent_approvals(later, file) if row["event"] == "expired"]
     assert (one["tool"], one["server"], one["client"], one["arguments_line"]) == ("up/echo", "up", "ear", "")
+
+
+@pytest.mark.parametrize(
+    ("settings", "mode", "is_kept"),
+    [
+        ({}, "own", True),
+        ({"call_log": {"enabled": False}}, "own", False),
+        ({"calls": {"log_content": False}}, "own", False),
+        ({}, "served", False),
+        ({"calls": {"log_content": True}}, "served", True),
+        ({"call_log": {"enabled": True}}, "own", False),
+    ],
+)
+async def test_arguments_of_approved_calls_are_on_disk_only_where_those_of_calls_are(
+    settings: dict[str, Any], mode: RunMode, is_kept: bool, tmp_path: Path
+) -> None:
+    """Issue 20: one line opts out of what is recorded."""
+    sections = {"store": {"path": str(tmp_path / "store.db")}, "approval": {"ask": ["pending"]}, **settings}
+    servers = {"up": {"permission": "require_approval"}}
+    transport = ScriptedTransport(LEGACY_SERVER)
+    async with (
+        bridged({"up": transport}, servers=servers, mode=mode, **sections) as bridge,
+        visiting(bridge) as visitor,
+    ):
+        way = Way(bridge, transport)
+        async with AsyncExitStack() as stack:
+            await way.opens(stack, tmp_path)
+            first = way.begins(to="a very private place")
+            await way.says("once")
+            assert "isError" not in await first
+            second = way.begins(to="elsewhere")
+            await way.is_asked()
+            page = await page_of(visitor)
+            assert "a very private place" in page, "it is known while the bridge runs"
+            await way.says("no")
+            await second
+    files = [path.read_bytes() for path in tmp_path.iterdir() if path.is_file()]
+    assert any(b"a very private place" in data for data in files) == is_kept
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,18 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+import tomlkit
 
+from mcpbridge import Bridge
+from mcpbridge.app.console.sign_in import Role
+from mcpbridge.config.load import load
 from support.console_pages import Visitor, visiting
+from support.harness import python_server
 from support.in_process_bridge import bridged
 from support.upstreams.scripted_upstream import LEGACY_SERVER, SILENCE, Refusal, ScriptedTransport
 
@@ -341,3 +347,36 @@ async def test_what_the_file_switches_off_no_token_switches_on() -> None:
         async with visiting(bridge) as local:
             assert (await local.post("/catalog/switch", data={"id": "sky/get_forecast", "on": "1"})).status_code == 303
             assert "sky__get_forecast" in bridge.catalog.snapshot.tools
+
+
+@pytest.mark.parametrize(("role", "status"), [("local", 303), ("admin", 303), ("read", 403)])
+async def test_pinning_and_hiding_change_the_file_for_whoever_may_change_servers_in_it(
+    role: Role, status: int, tmp_path: Path
+) -> None:
+    """As on the page Servers: what runs nothing on this machine may be written by an admin, and by nobody who looks."""
+    path = tmp_path / "servers.toml"
+    config = {"servers": {"plain": python_server("plain")}}
+    path.write_text(f"# mine\n{tomlkit.dumps(config)}")
+    before = path.read_text()
+
+    async def reload(**_: object) -> dict[str, object]:
+        await bridge.reload(load(str(path), {}).settings)
+        return {"ok": True}
+
+    async with (
+        Bridge.open(path, remember=False, environ={}) as bridge,
+        visiting(bridge, role, reload=reload) as visitor,
+    ):
+        assert await bridge.settled(60)
+        for listing in ("pin", "hide", "auto"):
+            done = await visitor.post("/catalog/listing", data={"id": "plain/echo", "listing": listing})
+            assert done.status_code == status
+            if status == 403:
+                assert path.read_text() == before
+            else:
+                assert path.read_text().startswith("# mine\n")
+                assert ('pins = ["plain/echo"]' in path.read_text()) == (listing == "pin")
+                assert ('hide = ["plain/echo"]' in path.read_text()) == (listing == "hide")
+        off = await visitor.post("/catalog/switch", data={"id": "plain/echo", "on": "0"})
+        assert off.status_code == status
+        assert ("disabled = true" in path.read_text()) == (role == "local"), "who is elsewhere lays it over the file"

@@ -22,7 +22,9 @@ values = st.recursive(
 )
 
 
-def request_of(arguments: Any, *, tool: str = "up/pay", principal: str = "") -> ApprovalRequest:
+def request_of(
+    arguments: Any, *, tool: str = "up/pay", principal: str = "", keeps_content: bool = True
+) -> ApprovalRequest:
     return ApprovalRequest(
         id="abcdefgh",
         server="up",
@@ -35,6 +37,7 @@ def request_of(arguments: Any, *, tool: str = "up/pay", principal: str = "") -> 
         at=0,
         expires=0,
         binding="b",
+        keeps_content=keeps_content,
     )
 
 
@@ -126,3 +129,33 @@ async def test_arguments_that_are_too_large_to_be_kept_are_known_by_their_digest
     assert last.arguments == ""
     assert calls.differences(last, request_of(large)) == ()
     assert calls.differences(last, request_of({"text": "y"})) is None
+
+
+async def test_arguments_that_may_not_be_written_down_are_known_while_the_bridge_runs(store: Store) -> None:
+    """Issue 20: with `call_log.enabled = false`, or `log_content = false`, nothing of arguments is on disk."""
+    calls = ApprovedCalls(store)
+    await calls.note(request_of({"to": "ann"}, keeps_content=False), "me")
+    kept = [
+        await store.get("approved", one.handle, principal="") for one in await store.entries("approved", principal="")
+    ]
+    assert len(kept) == 1
+    assert b"ann" not in b"".join(body or b"" for body in kept)
+    last = await calls.last(request_of({}))
+    assert last is not None
+    assert calls.differences(last, request_of({"to": "bob"})) == [Difference("/to", '"ann"', '"bob"')]
+    later = ApprovedCalls(store)
+    last = await later.last(request_of({}))
+    assert last is not None
+    assert (last.by, last.arguments) == ("me", "")
+    assert later.differences(last, request_of({"to": "ann"})) == (), "its digest tells that it is the same"
+    assert later.differences(last, request_of({"to": "bob"})) is None
+
+
+async def test_what_another_bridge_let_pass_later_is_the_last_one(store: Store) -> None:
+    """Bridges may share a store."""
+    here, there = ApprovedCalls(store), ApprovedCalls(store)
+    await here.note(request_of({"a": 1}), "me")
+    await there.note(request_of({"a": 2}), "you")
+    last = await here.last(request_of({}))
+    assert last is not None
+    assert last.by == "you"

@@ -16,7 +16,7 @@ from mcpbridge.config.schema import Settings
 from mcpbridge.core.call_options import CallOptions, Hints
 from mcpbridge.core.call_settings import CALL_SECONDS, CallDefaults
 from mcpbridge.core.events import EventBus
-from mcpbridge.core.model import BRIDGE, BUILTIN, Asks, CallHandler, Precheck, Tool
+from mcpbridge.core.model import BRIDGE, BUILTIN, Asks, Call, CallHandler, Precheck, Tool
 from mcpbridge.core.result_settings import ResultSettings
 from mcpbridge.core.settings_precedence import resolve, result_options
 from mcpbridge.core.source_settings import OfferSettings, ToolSettings
@@ -281,7 +281,12 @@ class CallPipeline:
             ),
             precheck=inputs.precheck,
             as_before=state.approvals.as_before,
+            keeps_content=self._keeps_content,
         )
+
+    def _keeps_content(self, call: Call, asked: bool | None) -> bool:
+        """Whether the arguments of a call may be written down, given what is set of its tool."""
+        return self._recorded.grade != "off" and self._context.recorder.keeps_content(call, asked)
 
     def _tracing(self, otel: "OpenTelemetry", *, keeps_content: bool) -> "Tracing":
         from mcpbridge.pipeline.observability.tracing import Tracing

@@ -1,11 +1,12 @@
 """What was agreed to last: the arguments of each tool's last approved call. A person sees what is new in the next one.
 
-They are kept in the store, masked and bounded, for each principal alone. What is too large to be kept is known by its
-digest, which still shows whether a call is the same.
+They are kept in the store, masked and bounded, for each principal alone; where the settings let no arguments be written
+down (`call_log`, `log_content`), in memory, for as long as the bridge runs. What is too large to be kept, or was
+forgotten, is known by its digest, which still shows whether a call is the same.
 """
 
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import cast
@@ -13,6 +14,7 @@ from typing import cast
 import anyio
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.json_values import decoded
@@ -34,6 +36,8 @@ _PATIENCE = 0.1
 """Seconds that keeping them may hold up the call."""
 _MOST = 200
 """Differences that are listed."""
+_IN_MEMORY = 200
+"""Tools whose last approved call is remembered, by principal."""
 _DEPTH = 40
 _SHOWN, _BEFORE = 200, 30
 """Characters of a value that are shown, and of what is before the first difference of two texts."""
@@ -49,7 +53,7 @@ class Approved(Struct, frozen=True):
     digest: str
     """Of its arguments."""
     arguments: str = ""
-    """Masked, as JSON; empty: they were too large to be kept."""
+    """Masked, as JSON; empty: they were too large, or may not be kept."""
 
 
 class Difference(Struct, frozen=True):
@@ -70,12 +74,16 @@ class ApprovedCalls:
         """`redact` masks secrets in what is kept, and in what is compared with it."""
         store.bound(_KIND, _ROOM)
         self._store, self._redact = store, redact
+        self._here: OrderedDict[tuple[str, str], Approved] = OrderedDict()
+        """By principal and tool, those that were approved through this bridge; the last ones."""
 
     async def note(self, request: ApprovalRequest, by: str) -> None:
         """Somebody agreed to this call. A store that fails costs no call its answer."""
         text = self._masked(request) if len(request.arguments_json) <= _LARGEST else ""
         digest = request.digest or canonical_digest(request.arguments_json)
-        body = msgspec.json.encode(Approved(time.time(), by, request.client, digest, text))
+        approved = Approved(time.time(), by, request.client, digest, text)
+        self._remember(request, approved)
+        body = msgspec.json.encode(approved if request.keeps_content else replace(approved, arguments=""))
         handle = _handle(request)
         try:
             with anyio.move_on_after(_PATIENCE):
@@ -85,11 +93,15 @@ class ApprovedCalls:
 
     async def last(self, request: ApprovalRequest) -> Approved | None:
         """The last approved call of the tool that the request is about; None: none is known."""
+        here = self._here.get((request.principal, request.tool))
         try:
             body = await self._store.get(_KIND, _handle(request), principal=request.principal)
-            return msgspec.json.decode(body, type=Approved) if body is not None else None
+            kept = msgspec.json.decode(body, type=Approved) if body is not None else None
         except (StoreFailed, msgspec.DecodeError):
-            return None
+            kept = None
+        if here is None or kept is None:
+            return here or kept
+        return kept if kept.at > here.at and kept.digest != here.digest else here  # through another bridge
 
     def differences(self, approved: Approved, request: ApprovalRequest) -> Sequence[Difference] | None:
         """What is new in a request; None: the former arguments are not kept, and these are others."""
@@ -102,6 +114,13 @@ class ApprovedCalls:
             return differences(before, after)
         except (msgspec.DecodeError, RecursionError):
             return None
+
+    def _remember(self, request: ApprovalRequest, approved: Approved) -> None:
+        key = request.principal, request.tool
+        self._here[key] = approved
+        self._here.move_to_end(key)
+        if len(self._here) > _IN_MEMORY:
+            self._here.popitem(last=False)
 
     def _masked(self, request: ApprovalRequest) -> str:
         return self._redact(request.arguments_json.decode("utf-8", "replace"))

@@ -70,6 +70,8 @@ class ApprovalRequest(Struct, frozen=True):
     """Seconds for which the call can still be approved, and a yes holds, of one that does not wait; 0: it waits."""
     is_unique: bool = False
     """The program's own paused call: it has a request of its own, though an equal call may have one, too."""
+    keeps_content: bool = False
+    """The settings let the arguments be written down; else they are forgotten once it is decided."""
 
     @property
     def arguments(self) -> Any:
@@ -131,10 +133,13 @@ PAUSED_SECONDS = 7 * 24 * 3600.0
 have what the settings give them."""
 
 
-def request_of(call: Call, policy: str, *, now: float, seconds: float, once_seconds: float) -> ApprovalRequest:
+def request_of(
+    call: Call, policy: str, *, now: float, seconds: float, once_seconds: float, keeps_content: bool = False
+) -> ApprovalRequest:
     """The request about a call. `now`: seconds since 1970; `seconds` that a person has.
 
-    `policy`: the version of the rules; `once_seconds`: how long clients that do not wait can have an answer.
+    `policy`: the version of the rules; `once_seconds`: how long clients that do not wait can have an answer;
+    `keeps_content`: whether the arguments may be written down.
     """
     tool, caller = call.tool, call.caller
     name = tool.id if tool is not None else f"{call.upstream}/{call.target}"
@@ -161,6 +166,7 @@ def request_of(call: Call, policy: str, *, now: float, seconds: float, once_seco
         rule=str((call.facts or {}).get("rule", "")),
         lasts=lasts,
         is_unique=wish == PAUSE,
+        keeps_content=keeps_content,
     )
 
 

@@ -71,15 +71,17 @@ class Approval:
         needed: Callable[[Tool | None, CallOptions], bool] = lambda tool, options: tool is not None,
         precheck: Callable[[Tool], Precheck | None] = lambda tool: None,
         as_before: Callable[[ApprovalRequest], AbstractAsyncContextManager[ApprovalRequest]] = nullcontext,
+        keeps_content: Callable[[Call, bool | None], bool] = lambda call, asked: bool(asked),
     ) -> None:
         """Make the stages.
 
         `seconds` that a person has; `policy`: the version that grants are bound to; `needed`: whether it may ever be
         that calls of a tool need somebody to agree; `precheck`: what finds out that a call of a tool cannot be done,
         so that nobody is asked about it. `as_before`: gives a request the id that the same call had when it was made
-        before and nobody answered.
+        before and nobody answered. `keeps_content`: whether the arguments of a call may be written down, given what the
+        configuration says of its tool (`log_content`).
         """
-        self._as_before = as_before
+        self._as_before, self._keeps_content = as_before, keeps_content
         self._approvers, self._grants, self._seconds = approvers, grants, seconds
         self._policy, self._audit, self._needed, self._precheck = policy, audit, needed, precheck
 
@@ -89,20 +91,29 @@ class Approval:
             return None
         precheck = self._precheck(tool) if tool is not None else None
 
+        asked = options.log_content
+
         def pass_or_ask(call: Call, proceed: CallHandler) -> Awaitable[Body]:
             if not call.approval:
                 return proceed(call)
-            return self._ask_first(call, proceed) if precheck is None else self._check_first(call, proceed, precheck)
+            if precheck is None:
+                return self._ask_first(call, proceed, asked)
+            return self._check_first(call, proceed, asked, precheck)
 
         return pass_or_ask
 
-    async def _check_first(self, call: Call, proceed: CallHandler, precheck: Precheck) -> Body:
+    async def _check_first(self, call: Call, proceed: CallHandler, asked: bool | None, precheck: Precheck) -> Body:
         refusal = await precheck(call)
-        return refusal if refusal is not None else await self._ask_first(call, proceed)
+        return refusal if refusal is not None else await self._ask_first(call, proceed, asked)
 
-    async def _ask_first(self, call: Call, proceed: CallHandler) -> Body:
+    async def _ask_first(self, call: Call, proceed: CallHandler, asked: bool | None) -> Body:
         request = request_of(
-            call, self._policy(), now=time.time(), seconds=self._seconds, once_seconds=self._grants.once_seconds
+            call,
+            self._policy(),
+            now=time.time(),
+            seconds=self._seconds,
+            once_seconds=self._grants.once_seconds,
+            keeps_content=self._keeps_content(call, asked),
         )
         refuse_doubles(request.tool, request.arguments_json)  # the person is shown one of the two
         earlier = text_in(call.meta, APPROVAL)
