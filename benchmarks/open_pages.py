@@ -1,9 +1,10 @@
-"""What open pages of the console cost calls: `python -m benchmarks.open_pages [PAGES] [CALLS]`.
+"""What open pages of the console cost calls: `python -m benchmarks.open_pages [PAGES] [SECONDS]`.
 
 A real daemon with a stdio server, and a client that calls one tool, one call after another, through `mcpbridge serve`.
-Rounds without and with so many pages open (50 unless said) take turns. A page holds the event stream and asks for its
-part at each change, as the browser's does, at most every two seconds. Printed are median and p95 of both, and their
-ratio.
+Rounds without and with so many pages open (50 unless said) take turns, of so many seconds each (4). A page holds the
+event stream and asks for its part when it hears of a change, at the pace of `console.js`; half of them are the
+overview, half the list of calls. They are in a process of their own, as browsers are. Printed are median and p95 of the
+calls without and with pages, and the medians of the rounds' ratios. Takes about a minute.
 """
 
 import asyncio
@@ -16,118 +17,152 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import httpx2
 
+from benchmarks.clients import Batch, StdioClient, handshake
+from benchmarks.subjects import Upstream
+
 __all__ = ["main"]
 
-_ROUNDS = 4
-_PART_EVERY = 2.0
-_UPSTREAM = Path(__file__).with_name("programs") / "upstream_stdio.py"
+_ROUNDS = 6
+_PACE = {"parts/overview": 1.0, "calls/list": 2.0}
+"""By the part that a page asks for, seconds between two times (`PACE` of `console.js`)."""
+_CALL = {"name": "one__echo", "arguments": {"text": "x"}}
 
 
-class _Client:
-    """An MCP client over `mcpbridge serve`."""
+async def _browse(start: str, cookie: str, count: int) -> None:
+    """So many pages are open, until somebody ends this process."""
+    name, _, value = cookie.partition("=")
+    parts = list(_PACE)
+    ready = asyncio.Semaphore(0)
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process, self._id = process, 0
-
-    async def request(self, method: str, **params: object) -> Any:
-        self._id += 1
-        assert self._process.stdin
-        assert self._process.stdout
-        message = {"jsonrpc": "2.0", "id": self._id, "method": method, "params": params}
-        self._process.stdin.write(json.dumps(message).encode() + b"\n")
-        while True:
-            answer = json.loads(await self._process.stdout.readline())
-            if answer.get("id") == self._id:
-                return answer
-
-    async def calls(self, tool: str, count: int) -> list[float]:
-        """Seconds that each of so many calls took."""
-        took: list[float] = []
-        for _ in range(count):
-            began = time.perf_counter()
-            await self.request("tools/call", name=tool, arguments={"text": "x"})
-            took.append(time.perf_counter() - began)
-        return took
-
-
-@asynccontextmanager
-async def _pages(cookies: httpx2.Cookies, start: str, count: int) -> AsyncGenerator[None]:
-    """So many pages are open meanwhile."""
-
-    async def page() -> None:
+    async def page(part: str) -> None:
         async with (
-            httpx2.AsyncClient(cookies=cookies, timeout=60) as browser,
+            httpx2.AsyncClient(cookies={name: value}, timeout=60) as browser,
             browser.stream("GET", f"{start}/events") as events,
         ):
-            last = 0.0
-            async for line in events.aiter_lines():
-                if line.startswith("data:") and time.monotonic() - last > _PART_EVERY:
-                    last = time.monotonic()
-                    await browser.get(f"{start}/parts/overview")
+            asked = asyncio.Event()
 
-    tasks = [asyncio.create_task(page()) for _ in range(count)]
-    await asyncio.sleep(2)
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+            async def follow() -> None:
+                while True:
+                    await asked.wait()
+                    asked.clear()
+                    answer = await browser.get(f"{start}/{part}")
+                    answer.raise_for_status()
+                    ready.release()
+                    await asyncio.sleep(_PACE[part])
+
+            following = asyncio.create_task(follow())
+            try:
+                async for line in events.aiter_lines():
+                    if line.startswith("data:"):
+                        asked.set()
+            finally:
+                following.cancel()
+
+    pages = [asyncio.create_task(page(parts[number % len(parts)])) for number in range(count)]
+
+    async def say_ready() -> None:
+        for _ in range(count):
+            await ready.acquire()
+        print("ready", flush=True)
+
+    await asyncio.gather(say_ready(), *pages)
 
 
-async def _measured(folder: Path, count: int, calls: int) -> None:
+@contextmanager
+def _pages(start: str, cookie: str, count: int) -> Iterator[None]:
+    """So many pages are open meanwhile, each of which has asked for its part once."""
+    command = [sys.executable, "-m", "benchmarks.open_pages", "--browse", start, cookie, str(count)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout
+            if process.stdout.readline() != "ready\n":
+                raise RuntimeError("the pages could not be opened")
+            yield
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def _daemon(folder: Path) -> Iterator[tuple[str, str, StdioClient]]:
+    """The console's address, a cookie for it, and a client of the daemon."""
     config = folder / "servers.toml"
-    command = [sys.executable, str(_UPSTREAM)]
-    config.write_text(f"[servers.one]\ncommand = {json.dumps(command[0])}\nargs = {json.dumps(command[1:])}\n")
+    command, *args = Upstream.stdio("one").argv
+    config.write_text(f"[servers.one]\ncommand = {command!r}\nargs = {list(args)!r}\n")
     env = {**os.environ, "HOME": str(folder), "XDG_RUNTIME_DIR": str(folder)}
     program = [sys.executable, "-m", "mcpbridge"]
-    told = subprocess.run([*program, "ui", "--json", "--config", str(config)], env=env, capture_output=True, check=True)
-    link = json.loads(told.stdout)["url"]
-    start = link.partition("/enter")[0]
-    async with httpx2.AsyncClient() as browser:
-        await browser.get(link)
-        cookies = browser.cookies
-    process = await asyncio.create_subprocess_exec(
-        *program, "serve", "--config", str(config), env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    answer = subprocess.run(
+        [*program, "ui", "--json", "--config", str(config)], env=env, capture_output=True, check=True
     )
+    link = json.loads(answer.stdout)["url"]
     try:
-        client = _Client(process)
-        info = {"name": "bench", "version": "1"}
-        await client.request("initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo=info)
-        listed = await client.request("tools/list")
-        tool = next(one["name"] for one in listed["result"]["tools"] if one["name"].startswith("one__"))
-        await client.calls(tool, 200)
-        alone: list[float] = []
-        beside: list[float] = []
-        for _ in range(_ROUNDS):
-            alone += await client.calls(tool, calls)
-            async with _pages(cookies, start, count):
-                beside += await client.calls(tool, calls)
+        with httpx2.Client() as browser:
+            browser.get(link).raise_for_status()
+            (cookie,) = [f"{name}={value}" for name, value in browser.cookies.items()]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "bufsize": 0}
+        with subprocess.Popen([*program, "serve", "--config", str(config)], env=env, **pipes) as process:  # type: ignore[call-overload]
+            client = StdioClient(process)
+            try:
+                handshake(client)
+                while _CALL["name"] not in {tool["name"] for tool in client.request("tools/list", {})["tools"]}:
+                    time.sleep(0.05)
+                yield link.partition("/enter")[0], cookie, client
+            finally:
+                with suppress(OSError):
+                    client.close()
+                process.terminate()
     finally:
-        with suppress(ProcessLookupError):
-            process.terminate()
-        await process.wait()
         subprocess.run([*program, "down", "--all"], env=env, capture_output=True, check=False)
-    for name, took in (("no page open", alone), (f"{count} pages open", beside)):
-        p95 = statistics.quantiles(took, n=20)[-1]
-        print(f"{name:>16}: median {statistics.median(took) * 1e6:7.0f} µs   p95 {p95 * 1e6:7.0f} µs")
-    print(f"{'ratio':>16}: median {statistics.median(beside) / statistics.median(alone):.2f}")
+
+
+def _measure(folder: Path, count: int, seconds: float) -> None:
+    alone: list[Batch] = []
+    beside: list[Batch] = []
+    with _daemon(folder) as (start, cookie, client):
+
+        def calls() -> Batch:
+            return client.load("tools/call", _CALL, marker=b'"x"', in_flight=1, seconds=seconds)
+
+        calls()
+        for _ in range(_ROUNDS):
+            alone.append(calls())
+            with _pages(start, cookie, count):
+                beside.append(calls())
+    for name, batches in (("no page open", alone), (f"{count} pages open", beside)):
+        shown = [f"{title} {_median(batches, share):7.0f} µs" for title, share in _SHARES.items()]
+        print(f"{name:>16}: {'   '.join(shown)}   {sum(one.calls for one in batches)} calls")
+    ratios = [f"{title} {_ratio(alone, beside, share):.2f}" for title, share in _SHARES.items()]
+    print(f"{'ratio':>16}: {'   '.join(ratios)}")
+
+
+_SHARES = {"median": 0.5, "p95": 0.95}
+
+
+def _median(batches: list[Batch], share: float) -> float:
+    return statistics.median(one.microseconds(share) for one in batches)
+
+
+def _ratio(alone: list[Batch], beside: list[Batch], share: float) -> float:
+    pairs = zip(alone, beside, strict=True)
+    return statistics.median(two.microseconds(share) / one.microseconds(share) for one, two in pairs)
 
 
 def main() -> None:
-    """Measure once."""
-    count, calls = (int(sys.argv[at]) if len(sys.argv) > at else number for at, number in ((1, 50), (2, 2000)))
+    """Measure once, or be the pages of a measurement."""
+    if sys.argv[1:2] == ["--browse"]:
+        with suppress(KeyboardInterrupt):
+            asyncio.run(_browse(sys.argv[2], sys.argv[3], int(sys.argv[4])))
+        return
+    count, seconds = (float(sys.argv[at]) if len(sys.argv) > at else number for at, number in ((1, 50), (2, 4)))
     folder = Path(tempfile.gettempdir()) / f"mcpb-{secrets.token_hex(4)}"
     folder.mkdir(mode=0o700)
     try:
-        asyncio.run(_measured(folder, count, calls))
+        _measure(folder, int(count), seconds)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
