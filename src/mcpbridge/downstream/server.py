@@ -18,6 +18,7 @@ from mcpbridge.base.errors import BadRequest, BridgeError, CallCancelled
 from mcpbridge.base.log import get_logger
 from mcpbridge.catalog.definitions.check import KINDS
 from mcpbridge.catalog.listing.profiles import Scope
+from mcpbridge.catalog.listing.tool_lists import Exposed
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.core.context import NOWHERE, BridgeContext, Session
@@ -84,13 +85,16 @@ class Server:
         missing: Callable[[str], BridgeError | None] = lambda name: None,
         on_unknown: Callable[[Client], None] = ignore_client,
         note: Note = ignore,
+        on_listed: Callable[[str, Exposed], object] = lambda client, exposed: None,
     ) -> None:
         """What it answers with. `around`: what is the same for all calls.
 
         `works_on`: whether somebody has a call; None: whether a server has it. `missing`: see `NameLookup`.
-        `on_unknown`: see `Calls`. `note`: hears of the sessions of clients.
+        `on_unknown`: see `Calls`. `note`: hears of the sessions of clients. `on_listed`: hears of the first list of
+        tools that each session gets, and of others that it gets later, where `note` is given.
         """
         self._session_events = SessionEvents(note)
+        self._on_listed = on_listed
         self._on_unknown = on_unknown
         self._catalog, self._pool, self._plan, self._around = catalog, pool, plan, around
         self._sealer = Sealer(service.asking.state_key or "")
@@ -416,7 +420,9 @@ class Server:
     async def _list_tools(self, lists: Handler, client: Client, frame: Frame, notify: Notify) -> Payload:
         answer = await lists(client, frame, notify)
         if self._session_events.is_heard:
-            self._session_events.listed(client, len(self._listing.listed(client).tools.entries))
+            exposed = self._listing.listed(client)
+            if self._session_events.listed(client, len(exposed.tools.entries)):
+                self._on_listed(client.name, exposed)
         return answer
 
     async def _ping(self, client: Client, frame: Frame, notify: Notify) -> bytes:

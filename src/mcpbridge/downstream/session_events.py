@@ -53,13 +53,15 @@ class SessionEvents:
         }
         self._note(SESSION_BEGAN, {name: fact for name, fact in facts.items() if fact})
 
-    def listed(self, client: Client, tools: int) -> None:
-        """A client was listed so many tools."""
+    def listed(self, client: Client, tools: int) -> bool:
+        """A client was listed so many tools. Returns whether that is news."""
         session = client.session
         known = self._known.get(session.id)
-        if known is not None and known != tools:
-            self._known[session.id] = tools
-            self._note(SESSION_LISTED, {**_who(session, client.name), "tools": tools})
+        if known is None or known == tools:
+            return False
+        self._known[session.id] = tools
+        self._note(SESSION_LISTED, {**_who(session, client.name), "tools": tools})
+        return True
 
     def ended(self, session: Session | None, name: str, why: str) -> None:
         """A session is over; None: it never began."""

@@ -19,6 +19,7 @@ from mcpbridge.base.errors import BridgeClosed, ConfigError
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.catalog.definitions.cache import DefinitionCache
 from mcpbridge.catalog.definitions.check import Kind
+from mcpbridge.catalog.listing.list_ledger import ListLedger
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.catalog.snapshot_builder import SnapshotBuilder
@@ -232,6 +233,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
             for part in (
                 self.pool.running(),
                 self.results.running(),
+                self.list_ledger.running(),
                 self.backends.extra.running(),
                 self._shared.calls.running(),
                 self._background.running(),
@@ -267,6 +269,9 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
         )
         lifetime = settings.results.lifetime
         self.results = LargeResults(self.store, self.catalog, self.metrics, lifetime=lifetime, redact=self._redact)
+        self.list_ledger = ListLedger(
+            self.store, lambda: self.settings.source or "", lambda: self.settings.results.tokenizer
+        )
         self._serving = Serving(self._redact)
         self.backends = Backends(
             self.catalog, self._serving, self._sandboxes.of, self._redact, self._backend_changed, self._cassette
@@ -322,6 +327,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
             missing=lambda name: self.backends.why_missing(name) or builtins.why_missing(name),
             on_unknown=lambda client: self.metrics.refused_unknown(client.name),
             note=self.history.note,
+            on_listed=self.list_ledger.note,
         )
         self._upstream_events.begin(self.server.news, calls.cache, self.startup, lambda: self._generation.unmatched)
         self._generation.take_effect(self._shared)

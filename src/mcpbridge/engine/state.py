@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.base.errors import BridgeClosed
+from mcpbridge.catalog.listing.list_ledger import ListLedger
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.context import BridgeContext
@@ -37,7 +38,7 @@ if TYPE_CHECKING:  # loaded by who has one
     from mcpbridge.engine.cassettes.cassette import Cassette
 
 _BUILT = frozenset({
-    "server", "pool", "catalog", "startup", "backends", "health_checks", "results", "approvals",
+    "server", "pool", "catalog", "startup", "backends", "health_checks", "results", "list_ledger", "approvals",
     "_generation", "_shared",
 })  # fmt: skip
 """What there is once the bridge runs."""
@@ -72,6 +73,8 @@ class EngineState:
     """Whether servers, backends and tools work."""
     results: LargeResults
     """Kept results, and what is counted of them."""
+    list_ledger: ListLedger
+    """What lists of tools cost clients."""
     approvals: PendingApprovals
     """Calls that wait for a person to agree."""
     leases: Leases

@@ -42,6 +42,7 @@ def control_answers(
         from mcpbridge.app.admin.stats import stats_of
 
         await bridge.results.ledger.flush()  # who asks reads it in the store
+        await bridge.list_ledger.flush()
         return redact.values_of(stats_of(bridge.metrics))
 
     async def reload_file(request: Document) -> Document:

@@ -5,6 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, get_args
 
+from mcpbridge.catalog.listing.exposure import SEARCHING
+from mcpbridge.catalog.listing.list_ledger import ListAccount, ListLedger, ListsBy
 from mcpbridge.pipeline.observability.metrics import Metrics, Total
 from mcpbridge.results.kept_results import ResultSummary
 from mcpbridge.results.token_count import estimated_tokens
@@ -70,6 +72,58 @@ async def accounts_of(
 def _numbers(accounts: Sequence[Account]) -> Mapping[str, Any]:
     sums: dict[str, Any] = {name: sum(getattr(account, name) for account in accounts) for name in _NUMBERS}
     return {**sums, "saved_share": round(sums["saved"] / sums["came"], 4) if sums["came"] else 0.0}
+
+
+_LIST_NUMBERS = ("lists", "sent", "slim", "listed", "slimming", "routing")
+
+
+async def savings_of(
+    ledger: TokenLedger,
+    lists: ListLedger,
+    *,
+    days: int = 1,
+    by: Sequence[ListsBy] = ("client",),
+    config: str | None = None,
+    servers: Collection[str] | None = None,
+) -> dict[str, Any]:
+    """What the bridge saved in the last so many days, and by which means: in lists of tools, and in results.
+
+    `lists` has a row of each `by`, with counted tokens apart from estimated ones: of full definitions (`sent`), of
+    slimmed ones (`slim`), of what was listed (`listed`), and what slimming and routing saved of them. `searches` is
+    what models were answered when they looked for tools; routing is less that. Of results all tokens are estimated.
+
+    `config`, `servers`: of this configuration, and of these servers, alone.
+    """
+    accounts = await lists.report(days=days, by=by, config=config)
+    results = await ledger.report(days=days, by=("tool",), servers=servers)
+    searches = [account for account in results if account.key[0] in SEARCHING]
+    answers = sum(account.shown for account in searches)
+    total = {
+        name: _list_numbers([account for account in accounts if account.is_counted is is_counted])
+        for name, is_counted in (("estimated", False), ("counted", True))
+    }
+    return {
+        "days": days,
+        "by": list(by),
+        "slimming": {name: numbers["slimming"] for name, numbers in total.items()},
+        "routing": {
+            "estimated": total["estimated"]["routing"] - answers,
+            "counted": total["counted"]["routing"],
+        },
+        "previews": {"estimated": sum(account.saved for account in results), "counted": 0},
+        "searches": {"calls": sum(account.calls for account in searches), "shown": answers},
+        "lists": {
+            "rows": [
+                {**dict(zip(by, one.key, strict=True)), "counted": one.is_counted, **_list_numbers([one])}
+                for one in accounts
+            ],
+            **total,
+        },
+    }
+
+
+def _list_numbers(accounts: Sequence[ListAccount]) -> dict[str, int]:
+    return {name: sum(getattr(account, name) for account in accounts) for name in _LIST_NUMBERS}
 
 
 def summary_as_json(summary: ResultSummary) -> dict[str, Any]:

@@ -69,6 +69,7 @@ class Exposed:
         own = [(ref, snapshot.unlisted_entry(ref)) for ref in snapshot.unlisted.values()]
         kept = [one for one in tools if not is_hidden(one[0], exposure)] if exposure.hides else tools
         level = self._level(kept)
+        self._listed_at: Level = level
         if chosen is None:
             self.mode = mode_for(exposure, len(kept), _tokens(self._entries(kept, level)))
         if not {"find_tools", "call_tool"} <= {ref.name for ref, _ in own}:
@@ -93,6 +94,13 @@ class Exposed:
         if cut is None:
             cut = self._cuts[kind] = whole.only(scope.has_server(entry.key[0]) for entry in whole.entries)
         return cut
+
+    def offered(self) -> Iterator[_Tool]:
+        """The tools of servers that this client may call, each in the form in which it is listed if it is."""
+        scope = self._exposure.scope
+        for ref, entry in zip(self.snapshot.tools.values(), self.snapshot.entries("tools"), strict=True):
+            if ref.server != BRIDGE and (scope is None or scope.has(ref)):
+                yield ref, self._entry(ref, entry, self._listed_at)
 
     def _level(self, tools: Sequence[_Tool]) -> Level:
         """The form of the definitions: the mildest, from the one that is asked for on, that the budget allows."""

@@ -7,7 +7,7 @@ from typing import Any, cast
 import click
 
 from mcpbridge.app.admin.control_client import LONGEST_WAIT, SILENT, Document
-from mcpbridge.app.admin.stats import BY, accounts_of
+from mcpbridge.app.admin.stats import BY, accounts_of, savings_of
 from mcpbridge.app.cli.bridge_session import run
 from mcpbridge.app.cli.calls.store import absence, result_stores
 from mcpbridge.app.cli.config.config_path import load_or_default
@@ -46,6 +46,26 @@ def _numbers(row: Mapping[str, Any]) -> list[str]:
     return [*(f"{row[name]:,}" for name in _COUNTS), f"{row['saved_share']:.0%}" if row["came"] else "-"]
 
 
+_LIST_TITLES = ["Client", "Lists", "Full", "Slimmed", "Listed", "By slimming", "By routing", ""]
+
+
+def print_lists(told: Mapping[str, Any]) -> None:
+    """What `savings_of` says of lists of tools: a line for each client."""
+    print(f"tokens of lists of tools, {_span(told['days'])}; what slimming and routing saved of them")
+    rows = [
+        [
+            row["client"] or "-",
+            *(f"{row[name]:,}" for name in ("lists", "sent", "slim", "listed", "slimming", "routing")),
+            "counted" if row["counted"] else "estimated",
+        ]
+        for row in told["lists"]["rows"]
+    ]
+    print_table(_LIST_TITLES, rows, wraps="Client")
+    searches = told["searches"]
+    if searches["calls"]:
+        print(f"{searches['calls']:,} searches for tools cost {searches['shown']:,} tokens (estimated) of that")
+
+
 _STATS_TITLES = ["Tool", "Calls", "Errors", "Refused", "p50", "p95", "In", "Out", "Out, estimated"]
 _DAYS = 7
 _HOW = (
@@ -82,13 +102,18 @@ def stats_command(*, days: int | None, by: Sequence[By], shows_all: bool, config
         async with result_stores(settings, redact) as stores:
             servers = None if source is None else _servers_of(settings)
             tokens = await accounts_of(stores.ledger, days=days or _DAYS, by=by or ("tool",), servers=servers)
+            saved = await savings_of(stores.ledger, stores.lists, days=days or _DAYS, config=source, servers=servers)
         if as_json:
-            print_json("stats/1", {**({} if is_about_tokens else {"bridges": bridges}), "tokens": tokens})
+            told = {} if is_about_tokens else {"bridges": bridges}
+            print_json("stats/1", {**told, "tokens": tokens, "savings": saved})
             return OK if bridges or tokens["rows"] else UNREACHABLE
         if not bridges and not tokens["rows"]:
             fail(UNREACHABLE, f"no bridge is running, and {_nothing(loaded, tokens['days'])}", _HOW)
         if not is_about_tokens:
             _show_bridges(bridges)
+        if saved["lists"]["rows"]:
+            print_lists(saved)
+            print()
         if tokens["rows"]:
             print_tokens(tokens)
         elif is_about_tokens:

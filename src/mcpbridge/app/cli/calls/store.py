@@ -17,6 +17,7 @@ from mcpbridge.app.cli.config.config_path import load_or_default
 from mcpbridge.app.logging_setup import set_up_logs
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.settings import LogSettings
+from mcpbridge.catalog.listing.list_ledger import ListLedger
 from mcpbridge.config.schema import Settings
 from mcpbridge.pipeline.approvals.grants import Grants, recording
 from mcpbridge.pipeline.approvals.pending import PendingApprovals
@@ -34,6 +35,7 @@ class ResultStores:
 
     kept_results: KeptResults
     ledger: TokenLedger
+    lists: ListLedger
 
 
 @asynccontextmanager
@@ -41,7 +43,8 @@ async def result_stores(settings: Settings, redact: Redactor) -> AsyncGenerator[
     """Open for the time of the context. Looking makes no file."""
     store = LazyStore(settings.store)
     try:
-        yield ResultStores(KeptResults(store, lifetime=settings.results.lifetime, redact=redact), TokenLedger(store))
+        kept_results = KeptResults(store, lifetime=settings.results.lifetime, redact=redact)
+        yield ResultStores(kept_results, TokenLedger(store), ListLedger(store))
     finally:
         await store.close()
 

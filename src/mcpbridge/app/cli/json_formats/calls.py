@@ -108,6 +108,80 @@ class TokenReport(TypedDict):
     """All of them."""
 
 
+class ListSums(TypedDict):
+    """Tokens of lists of tools that sessions of clients got, each list once."""
+
+    lists: int
+    """How many lists; 0 where it is about one server, since a list has several."""
+    sent: int
+    """Tokens of the definitions of all tools that the clients may call, as servers send them."""
+    slim: int
+    """Tokens of the same, as slimmed."""
+    listed: int
+    """Tokens of what was listed, with the bridge's own tools."""
+    slimming: int
+    """What slimming saved: `sent` less `slim`."""
+    routing: int
+    """What routing saved: `slim` less `listed`."""
+
+
+class ListRow(ListSums):
+    """Tokens of the lists of a client."""
+
+    client: str
+    """The client."""
+    counted: bool
+    """Counted with a vocabulary (`results.tokenizer`); else estimated."""
+
+
+class ListReport(TypedDict):
+    """Tokens of lists."""
+
+    rows: list[ListRow]
+    """Each client."""
+    estimated: ListSums
+    """All that were estimated."""
+    counted: ListSums
+    """All that were counted."""
+
+
+class SavedBy(TypedDict):
+    """Tokens that one means saved; below 0 if it cost more."""
+
+    estimated: int
+    """Estimated tokens."""
+    counted: int
+    """Counted tokens: those of lists, while `results.tokenizer` counts."""
+
+
+class Searches(TypedDict):
+    """Calls with which models looked for tools."""
+
+    calls: int
+    """How many."""
+    shown: int
+    """Tokens of their answers, estimated."""
+
+
+class Savings(TypedDict):
+    """What was saved in the last days, and by what."""
+
+    days: int
+    """How many days."""
+    by: list[str]
+    """What there is a row of lists for."""
+    slimming: SavedBy
+    """By shorter definitions."""
+    routing: SavedBy
+    """By definitions that were not listed, less the answers of searches."""
+    previews: SavedBy
+    """By results that were shortened."""
+    searches: Searches
+    """Searches for tools."""
+    lists: ListReport
+    """Lists of tools."""
+
+
 class Stats(TypedDict):
     """Calls of running bridges, and tokens of results."""
 
@@ -115,6 +189,8 @@ class Stats(TypedDict):
     """Each bridge that runs; not with `--days` or `--by`."""
     tokens: TokenReport
     """Tokens of the last days."""
+    savings: Savings
+    """What was saved in these days: in lists of tools, and in results."""
 
 
 class Digest(TypedDict):

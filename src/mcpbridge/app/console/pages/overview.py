@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from mcpbridge.app.admin.stats import accounts_of
+from mcpbridge.app.admin.stats import savings_of
 from mcpbridge.app.console.call_history import CallHistory
 from mcpbridge.app.console.context import ConsoleContext
 from mcpbridge.app.console.doctor_findings import DoctorFindings
@@ -67,14 +67,22 @@ class _Overview:
         self._rates = _Fresh(_HISTORY_FRESH, self._read_rates)
         self._memory = _Fresh(_MEMORY_FRESH, self._measure)
         self._savings = _Fresh(_SAVINGS_FRESH, self._read_savings)
+        self._rendering = asyncio.Lock()
+        self._rendered: tuple[Mapping[str, Any], bytes] | None = None
+        """The cards, and the status that they show; every change makes another one."""
 
     async def page(self, request: Request) -> Response:
         """The whole page."""
         return self._console.page(request, "overview.html", **await self._values(), doctor=self._findings)
 
     async def cards(self, request: Request) -> Response:
-        """All but the doctor, again."""
-        return self._console.part(request, "parts/overview_cards.html", **await self._values())
+        """All but the doctor, again. Pages that ask for the same state get the same."""
+        status = self._console.status()
+        async with self._rendering:
+            if self._rendered is None or self._rendered[0] is not status:
+                part = self._console.part(request, "parts/overview_cards.html", **await self._values())
+                self._rendered = status, bytes(part.body)
+            return HTMLResponse(self._rendered[1])
 
     async def doctor(self, request: Request) -> Response:
         """What the doctor found."""
@@ -130,8 +138,9 @@ class _Overview:
         return held
 
     async def _read_savings(self) -> Mapping[str, Any]:
-        accounts = await accounts_of(self._console.bridge.results.ledger, days=1, by=("day",))
-        return accounts["total"]
+        """What was saved today, by each means."""
+        bridge = self._console.bridge
+        return await savings_of(bridge.results.ledger, bridge.list_ledger, config=bridge.settings.source)
 
 
 class _Rates:

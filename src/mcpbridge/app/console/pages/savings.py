@@ -1,7 +1,7 @@
 """What the bridge saves: tokens of results by day, server, tool and client; of definitions; and what costs most.
 
-All token numbers are estimates unless `results.tokenizer` counts them, and the page says which. Sums of results come
-from the token ledger (`mcpbridge stats`), those of definitions from the same function as `mcpbridge tokens`.
+All token numbers are estimates unless `results.tokenizer` counts them, and the page says which. Sums of results and of
+lists come from the same functions as `mcpbridge stats`, those of definitions from the same as `mcpbridge tokens`.
 """
 
 import json
@@ -13,9 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from mcpbridge.app.admin.stats import BY, accounts_of
+from mcpbridge.app.admin.stats import BY, accounts_of, savings_of
 from mcpbridge.app.admin.token_costs import costs_document
 from mcpbridge.app.console.context import ConsoleContext, in_thread
+from mcpbridge.catalog.listing.list_ledger import ListsBy
 from mcpbridge.results.token_ledger import By
 
 _DAYS = (1, 7, 30, 90)
@@ -44,6 +45,8 @@ async def _values(console: ConsoleContext, request: Request) -> dict[str, Any]:
     accounts = await accounts_of(ledger, days=days, by=(by,))
     daily = await accounts_of(ledger, days=days, by=("day",))
     tools = await accounts_of(ledger, days=days, by=("tool",))
+    lists_by: ListsBy = "client" if by == "tool" else by
+    saved = await savings_of(ledger, bridge.list_ledger, days=days, by=(lists_by,), config=bridge.settings.source)
     how = bridge.settings.results.tokenizer
     costs: Mapping[str, Any] = await in_thread(lambda: costs_document(bridge.catalog.snapshot, how))
     rows = sorted(accounts["rows"], key=lambda row: -row["saved"] if by != "day" else 0)
@@ -53,6 +56,9 @@ async def _values(console: ConsoleContext, request: Request) -> dict[str, Any]:
         "by": by,
         "all_by": BY,
         "rows": rows[:_TEMPLATE_ROWS],
+        "saved": saved,
+        "lists_by": lists_by,
+        "lists": saved["lists"]["rows"][:_TEMPLATE_ROWS],
         "total": accounts["total"],
         "price": price,
         "dollars": accounts["total"]["saved"] * price / 1e6,
