@@ -103,7 +103,7 @@ async def test_a_call_that_needs_a_person_says_why() -> None:
     )
     [call] = await run(policy, call_with({"force": True}))
     assert call.approval == "it cannot be undone"
-    assert call.facts == {"permission": "require_approval"}
+    assert call.facts == {"permission": "require_approval", "rule": "rule 1 of `permissions`"}
     [call] = await run(policy, call_with({"force": False, "soft": 1}))
     assert call.approval == "the policy asks for it"
     [call] = await run(policy, call_with({"force": False}))
@@ -206,7 +206,8 @@ async def test_a_tool_may_ask_for_a_person_unless_a_rule_allows_the_call(
     await stage(call, deliver)
     assert passed == [call]
     assert call.approval == approval
-    assert (call.facts or {}) == ({"permission": "require_approval"} if approval else {})
+    rule = "the tool itself asks for it" if approval == "it pushes" else "rule 1 of `permissions`"
+    assert (call.facts or {}) == ({"permission": "require_approval", "rule": rule} if approval else {})
     is_decided = bool(rules) and rules[0]["tools"] == "github/*"
     assert asked == ([] if is_decided else [call])
 
