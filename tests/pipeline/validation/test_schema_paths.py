@@ -93,7 +93,7 @@ def test_an_enum_of_many_objects_is_not_compared_with_each_value() -> None:
         levels_to_check({"properties": {"n": {"items": {"enum": [[number] for number in range(3000)]}}}})
 
 
-@pytest.mark.parametrize("pattern", ["((((a{30}){30}){30}){3})", "^[a-zA-Z0-9_-]{1,2048}$", "^.{0,10000}$"])
+@pytest.mark.parametrize("pattern", ["((((a{30}){30}){30}){3})", "^([a-zA-Z0-9_-]x?){1,2048}$", "^(.b?){0,500}$"])
 def test_a_pattern_that_unfolds_far_is_left_out_and_the_rest_is_checked(pattern: str) -> None:
     schema = {"properties": {"name": {"pattern": pattern, "minLength": 1}, "pattern": {"type": "integer"}}}
     check = compiled(schema)
