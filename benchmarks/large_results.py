@@ -1,8 +1,9 @@
 """How long other servers' calls wait while one server's large result passes: `python -m benchmarks.large_results [MB]`.
 
 A real bridge in this process, two servers as processes. One answers with a result of so many megabytes (50 unless
-said); meanwhile the other is called again and again, one call at a time. Printed are its usual call, its worst call
-during the large result, and how long the large one took. The loop's longest standstill is what the worst call shows.
+said); meanwhile the other is called again and again, one call at a time, by another client. Printed are its usual call,
+its worst call during the large result, and how long the large one took. The loop's longest standstill is what the worst
+call shows. A client that has asked for the large result itself waits longer: its own pipe is full of that meanwhile.
 """
 
 import asyncio
@@ -52,12 +53,12 @@ async def measured(megabytes: int, **sections: Any) -> dict[str, float]:
     """Milliseconds: `usual` (median) and `worst` of the small calls meanwhile, and `large`, the large one itself."""
     server = {"command": sys.executable, "args": ["-c", _UPSTREAM, str(megabytes)]}
     settings = Settings.model_validate({"servers": {"big": server, "other": server}, **sections})
-    async with Bridge(settings) as bridge, _client(bridge) as call:
+    async with Bridge(settings) as bridge, _client(bridge) as call, _client(bridge) as call_large:
         assert await bridge.settled(60)
         for _ in range(20):
             await call("other__small")
         usual = [await _timed(call, "other__small") for _ in range(200)]
-        large = asyncio.create_task(_timed(call, "big__large"))
+        large = asyncio.create_task(_timed(call_large, "big__large"))
         during: list[float] = []
         while not large.done():
             during.append(await _timed(call, "other__small"))
