@@ -8,7 +8,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 # Compiled files are kept, whatever the environment says: the tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test quick lint types compiled unit conformance conformance-all matrix bench mutants docs screenshots browser format clean
+.PHONY: help run test quick lint types compiled unit conformance conformance-all matrix bench mutants docs docs-search screenshots browser format clean
 .DELETE_ON_ERROR:
 
 help: ## show this
@@ -77,6 +77,9 @@ docs: .venv/.ready .venv-site/.ready ## write the generated pages anew, and buil
 	$(BIN)/python scripts/metrics_reference.py
 	PYTHONPATH=tests $(BIN)/python -m support.client_frames --write
 	$(BIN)/python scripts/site.py
+
+docs-search: .venv/.ready .venv-site/.ready ## type newcomers' questions into the site's search; the right page must be found
+	$(BIN)/python scripts/site_search.py
 
 # The pictures are drawn of a run, by scripts of ours; those of the console by Chromium.
 screenshots: .venv/.ready example ## draw the pictures of the docs anew: a recording of the demo, and the overview

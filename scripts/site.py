@@ -10,7 +10,9 @@ source files, words after the language of a fence) into what a site can show, an
 """
 
 import argparse
+import html
 import html.parser
+import json
 import os
 import re
 import shutil
@@ -41,6 +43,10 @@ FENCE = re.compile(r"^```(\w+) ([^\n]+)$", re.MULTILINE)
 LINK = re.compile(r"(!?)\[([^\]]*(?:\[[^\]]*\][^\]]*)*)\]\(([^)\s]+)\)")
 CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 IMAGE = re.compile(r'(<(?:img|source)\b[^>]*?(?:src|srcset)=")([^"]+)(")')
+
+
+SEARCHED_FOR = re.compile(r"<!-- search: (.*?) -->", re.DOTALL)
+"""Words that people search for and that the page does not use itself: the search finds the page by them."""
 
 
 class Broken(Exception):
@@ -142,6 +148,16 @@ def write_for_models(folder: Path, out: Path, nav: list[Any]) -> None:
     (out / "llms-full.txt").write_text("\n\n".join(full), "utf-8")
 
 
+def add_searched_words(folder: Path, out: Path) -> None:
+    """Write the words that pages name for the search into its index, at the beginning of each page."""
+    index = json.loads((out / "search.json").read_text("utf-8"))
+    for entry in index["items"]:
+        page = folder / Path(entry["location"]).with_suffix(".md")
+        if "#" not in entry["location"] and page.exists() and (found := SEARCHED_FOR.search(page.read_text("utf-8"))):
+            entry["text"] += f" <p>{html.escape(' '.join(found[1].split()))}</p>"
+    (out / "search.json").write_text(json.dumps(index, ensure_ascii=False, separators=(",", ":")), "utf-8")
+
+
 class Resources(html.parser.HTMLParser):
     """What a page loads by itself, as opposed to what it links to."""
 
@@ -207,6 +223,7 @@ def build(out: Path) -> str:
             raise subprocess.CalledProcessError(ran.returncode, "zensical", written)
         shutil.rmtree(out, ignore_errors=True)
         shutil.copytree(Path(near) / "site", out)
+        add_searched_words(folder, out)
         write_for_models(folder, out, config["nav"])
     return written
 
