@@ -152,8 +152,8 @@ def add_searched_words(folder: Path, out: Path) -> None:
     """Write the words that pages name for the search into its index, at the beginning of each page."""
     index = json.loads((out / "search.json").read_text("utf-8"))
     for entry in index["items"]:
-        page = folder / Path(entry["location"]).with_suffix(".md")
-        if "#" not in entry["location"] and page.exists() and (found := SEARCHED_FOR.search(page.read_text("utf-8"))):
+        page = folder / entry["location"].replace(".html", ".md")  # a section of a page is no file
+        if page.is_file() and (found := SEARCHED_FOR.search(page.read_text("utf-8"))):
             entry["text"] += f" <p>{html.escape(' '.join(found[1].split()))}</p>"
     (out / "search.json").write_text(json.dumps(index, ensure_ascii=False, separators=(",", ":")), "utf-8")
 

@@ -188,6 +188,17 @@ async def test_tools_and_arguments_come_from_the_daemon_that_runs(
     assert words("mcpbridge call o") == ["one/"]
     assert words("mcpbridge call one/e") == ["one/echo"]
     assert words("mcpbridge call one/echo ") == ["text="]
+    # Once found, it is known without the settings, which take a while to load
+    program = (
+        "import sys; from mcpbridge.app.cli.main import main; main(['__complete', 'bash', 'mcpbridge call one/e']);"
+        "print([name for name in sys.modules if name in ('click', 'pydantic', 'msgspec', 'anyio', 'asyncio')])"
+    )
+    shown = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", program], capture_output=True, text=True)
+    assert shown.stdout.splitlines()[1].startswith("one/echo\t")
+    assert shown.stdout.splitlines()[-1] == "[]"
+    config.write_text(config.read_text().replace("[servers.one]", "[servers.two]").replace('"one"', '"two"'))
+    assert words("mcpbridge call two/e") == ["two/echo"], "the file was edited"
+    assert words("mcpbridge call one/e") == []
 
 
 def test_the_shell_is_answered_before_anything_heavy_is_loaded(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 from mcpbridge.app.admin.control_client import ask, sockets
 from mcpbridge.app.stdio_proxy.daemon_lock import holder, socket_path
 from mcpbridge.base.config_file import find_config
-from mcpbridge.base.directories import key_of, runtime_directory, runtime_path
+from mcpbridge.base.directories import cache_directory, key_of, runtime_directory, runtime_path
 
 _SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./:@+=-]*")
 """Names that are words in every shell, quoted or not."""
@@ -141,20 +141,51 @@ class NameSource:
         return None
 
     def _remembered(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-        """The tools that each server had when it was up last; takes a while to load."""
-        found: dict[str, Sequence[Mapping[str, Any]]] = {}
+        """The tools that each server had when it was up last. Finding them reads all settings, so a copy is kept."""
         if self._config is None:
-            return found
+            return {}
         with suppress(Exception):
-            from mcpbridge.base.directories import cache_directory
-            from mcpbridge.config.load import read
-            from mcpbridge.upstream.manifest import Manifest
+            directory = cache_directory(os.environ)
+            manifest, copy = directory / "manifest", directory / "completion" / f"{key_of(self._config)}.json"
+            made_of = [_changed(self._config), _changed(str(manifest))]
+            with suppress(OSError, ValueError, KeyError):
+                kept = json.loads(copy.read_bytes())
+                if kept["made_of"] == made_of:
+                    return kept["tools"]
+            found = _known_tools(Path(self._config), manifest)
+            with suppress(OSError):
+                _write(copy, json.dumps({"made_of": made_of, "tools": found}))
+            return found
+        return {}
 
-            manifest = Manifest(cache_directory(os.environ) / "manifest")
-            for name, settings in read(Path(self._config), os.environ).settings.servers.items():
-                known = manifest.of(name, settings).known
-                found[name] = [json.loads(one) for one in known.lists.get("tools", ())] if known else ()
-        return found
+
+def _changed(path: str) -> list[int]:
+    """What is another if a file was edited, or a file was renamed into a directory."""
+    status = os.stat(path)  # noqa: PTH116 - cheaper
+    return [status.st_mtime_ns, status.st_size, status.st_ino]
+
+
+def _known_tools(config: Path, manifest: Path) -> dict[str, list[dict[str, Any]]]:
+    """The tools of each server as the bridge remembers them; takes a while to load."""
+    from mcpbridge.config.load import read
+    from mcpbridge.upstream.manifest import Manifest
+
+    remembered, found = Manifest(manifest), dict[str, list[dict[str, Any]]]()
+    for name, settings in read(config, os.environ).settings.servers.items():
+        known = remembered.of(name, settings).known
+        tools = [json.loads(one) for one in known.lists.get("tools", ())] if known else []
+        found[name] = [{key: one[key] for key in ("name", "description", "inputSchema") if key in one} for one in tools]
+    return found
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file that this user alone can read, as a whole."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    draft.replace(path)
 
 
 def _object(value: object) -> Mapping[str, Any]:
