@@ -33,10 +33,10 @@ from mcpbridge.storage.store import MAX_DAYS, DailyCounts, Store, add
 log = get_logger("mcpbridge.catalog")
 
 ListsBy = Literal["day", "client", "server"]
-"""What the sums are told apart by."""
+"""What the sums are grouped by."""
 
 OTHER = "other"
-"""Stands for the clients beyond those that are told apart."""
+"""Stands for the clients beyond those that are counted separately."""
 
 _LEDGER = "lists"
 _PARTS = ("day", "config", "tokenizer", "client", "server")
@@ -45,11 +45,11 @@ _FLUSH = 30.0
 _AT_END = 2.0
 """Seconds that counting may take when the bridge ends; lists that are not counted then are left out."""
 _AT_ONCE, _PAUSE = 20, 0.002
-"""Definitions that are counted without a pause, and its seconds: calls go on meanwhile."""
+"""Definitions that are counted without a pause, and its seconds: calls continue meanwhile."""
 _MOST_KNOWN = 20_000
 """Definitions whose tokens are remembered."""
 _MOST_CLIENTS, _LONGEST_NAME = 200, 200
-"""Clients that are told apart between two times of counting, and characters of their names."""
+"""Clients that are counted separately between two times of counting, and characters of their names."""
 
 
 class ListCost(Struct, frozen=True):
@@ -160,10 +160,10 @@ class ListLedger:
     async def report(
         self, *, days: int = 7, by: Sequence[ListsBy] = (), config: str | None = None
     ) -> list[ListAccount]:
-        """The sums of the last `days` days, today included, told apart by these parts; of all processes.
+        """The sums of the last `days` days, today included, grouped by these parts; of all processes.
 
-        `config`: of lists by this configuration alone. Estimated and counted are told apart in any case. What was sent
-        most comes first; where days are told apart, the oldest day.
+        `config`: of lists by this configuration alone. Estimated and counted are separate in any case. What was sent
+        most comes first; where days are separate, the oldest day.
         """
         await self.flush()
         first = datetime.fromtimestamp(self._clock(), UTC) - timedelta(days=min(max(1, days), MAX_DAYS) - 1)
