@@ -1,7 +1,7 @@
 """What open pages of the console cost calls: `python -m benchmarks.open_pages [PAGES] [SECONDS]`.
 
 A real daemon with a stdio server, and a client that calls one tool, one call after another, through `mcpbridge serve`.
-Rounds without and with so many pages open (50 unless said) take turns, of so many seconds each (4). A page holds the
+Rounds without and with so many pages open (50 unless said) take turns, of so many seconds each (3). A page holds the
 event stream and asks for its part when it hears of a change, at the pace of `console.js`; half of them are the
 overview, half the list of calls. They are in a process of their own, as browsers are. Printed are median and p95 of the
 calls without and with pages, and the medians of the rounds' ratios. Takes about a minute.
@@ -102,7 +102,7 @@ def _daemon(folder: Path) -> Iterator[tuple[str, str, StdioClient]]:
     link = json.loads(answer.stdout)["url"]
     try:
         with httpx2.Client() as browser:
-            browser.get(link).raise_for_status()
+            browser.get(link)
             (cookie,) = [f"{name}={value}" for name, value in browser.cookies.items()]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "bufsize": 0}
         with subprocess.Popen([*program, "serve", "--config", str(config)], env=env, **pipes) as process:  # type: ignore[call-overload]
@@ -158,7 +158,7 @@ def main() -> None:
         with suppress(KeyboardInterrupt):
             asyncio.run(_browse(sys.argv[2], sys.argv[3], int(sys.argv[4])))
         return
-    count, seconds = (float(sys.argv[at]) if len(sys.argv) > at else number for at, number in ((1, 50), (2, 4)))
+    count, seconds = (float(sys.argv[at]) if len(sys.argv) > at else number for at, number in ((1, 50), (2, 3)))
     folder = Path(tempfile.gettempdir()) / f"mcpb-{secrets.token_hex(4)}"
     folder.mkdir(mode=0o700)
     try:
