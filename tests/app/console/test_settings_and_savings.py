@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.console import Home
+from support.console import Home, desk_of
 from support.console import home as running
 from support.harness import python_server
 
@@ -63,10 +63,17 @@ def test_a_person_installs_the_bridge_in_a_client_and_takes_it_out(page: "Page",
     assert json.loads((home.folder / ".cursor/mcp.json").read_text())["mcpServers"] == {}
 
 
-def test_a_person_sees_what_was_saved_and_what_costs_most(page: "Page") -> None:
+def test_a_person_sees_what_was_saved_and_what_costs_most(page: "Page", home: Home) -> None:
     """Issue 20, item 7: by day, server, tool, client; estimated and counted told apart."""
+    with desk_of(home) as desk:
+        desk.ask("tools/list")
+        desk.answer()
     page.get_by_role("link", name="Savings").click()
-    page.get_by_text("estimated", exact=True).wait_for()
+    page.locator(".tag").get_by_text("estimated", exact=True).wait_for()
+    for means in ("By routing", "By slimming", "By previews"):
+        assert "estimated" in page.locator("dl.numbers div").filter(has_text=means).inner_text()
+    row = page.get_by_role("region", name="Tokens of lists of tools").get_by_role("row").filter(has_text="desk")
+    assert re.search(r"desk\s+1\s+\d+\s+\d+\s+\d+\s+\d+\s+-?\d+\s+estimated", row.inner_text())
     page.get_by_role("cell", name="gated/echo").first.wait_for()
     for by in ("day", "server", "client", "tool"):
         page.get_by_label("By").select_option(by)
