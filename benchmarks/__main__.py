@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 2
     work: Path = options.work
-    known = subjects(work / "environments", options.bridge)
+    known = subjects(work / "environments", options.bridge, options.before)
     try:
         rows, chosen = _choice(options.only, known)
     except ValueError as error:
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         document = {"machine": machine, "versions": versions, "settings": settings, **book.as_json()}
         options.json.write_text(json.dumps(document, indent=1) + "\n")
     # The labels of `neighbours` are the bridge in other company: theirs are the bridge's failures.
-    peers = {subject.name for subject in known} - {"mcpbridge", "floor", "direct"}
+    peers = {subject.name for subject in known} - {"mcpbridge", "before", "floor", "direct"}
     return int(any(subject not in peers for _, subject, _ in book.failures))
 
 
@@ -92,6 +92,8 @@ def _parser() -> argparse.ArgumentParser:
     command = f"{shlex.quote(sys.executable)} -m mcpbridge"
     about = "the bridge's command, without `serve` (default: this environment's)"
     parser.add_argument("--bridge", default=command, metavar="COMMAND", help=about)
+    about = "the command of an older version, to be measured beside it as `before`"
+    parser.add_argument("--before", default="", metavar="COMMAND", help=about)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there, round by round")
     about = "where peers are installed and logs are kept (default: .bench)"
     parser.add_argument("--work", type=Path, default=_ROOT / ".bench", metavar="FOLDER", help=about)

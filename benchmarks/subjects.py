@@ -86,12 +86,13 @@ class Subject(Protocol):
         ...
 
 
-def subjects(environments: Path, bridge: str) -> list[Subject]:
-    """All of them, in the order of the tables. `bridge` is the command line of the bridge."""
+def subjects(environments: Path, bridge: str, before: str = "") -> list[Subject]:
+    """All of them, in the order of the tables. `bridge` is the command line of the bridge, `before` of an older one."""
     return [
         Direct(),
         Floor(),
         Bridge(shlex.split(bridge)),
+        *([Bridge(shlex.split(before), name="before")] if before else []),
         Compressor(environments),
         FastMcp(environments),
         McpProxy(environments),
@@ -156,9 +157,9 @@ class Bridge(_Relay):
 
     name = "mcpbridge"
 
-    def __init__(self, command: Sequence[str], *, sections: str = "", server: str = "") -> None:
+    def __init__(self, command: Sequence[str], *, sections: str = "", server: str = "", name: str = name) -> None:
         """`sections` of the configuration besides the servers', and lines of each server's own."""
-        self._command, self._sections, self._server = tuple(command), sections, server
+        self._command, self._sections, self._server, self.name = tuple(command), sections, server, name
 
     def configured(self, *, sections: str, server: str = "") -> "Bridge":
         """The same with other settings."""

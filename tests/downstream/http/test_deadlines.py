@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from mcpbridge.downstream.client import Answer, Notify
-from mcpbridge.downstream.http.connection import Deadline
+from mcpbridge.downstream.http.body_deadline import Deadline
 from mcpbridge.downstream.http.event_streams import Stream
 from mcpbridge.downstream.http.exchange import Accepts, Refused
 from mcpbridge.downstream.http.reply import OpenReplies, Reply, ReplyOptions

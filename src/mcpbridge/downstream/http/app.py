@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from mcpbridge.base.background_tasks import TaskGroup
 from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.http.bearer_tokens import Authenticator
-from mcpbridge.downstream.http.connection import Deadline
+from mcpbridge.downstream.http.body_deadline import Deadline
 from mcpbridge.downstream.http.exchange import (
     MERGED,
     NO_HEADERS,
@@ -216,13 +216,16 @@ class HttpFront:
         self._is_stopping = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one HTTP request."""
+        """Serve one request of another ASGI server's."""
         if scope["type"] != "http":
             await _not_http(scope, receive, send)
             return
-        exchange = Exchange(scope, receive, send)
+        await self.handle(Exchange(scope, receive, send))
+
+    async def handle(self, exchange: Exchange) -> None:
+        """Serve one HTTP request."""
         try:
-            await self._serve(exchange, scope)
+            await self._answer(exchange)
         except Refused as refused:
             await exchange.refuse(refused)
         except ClientLeft:
@@ -272,59 +275,68 @@ class HttpFront:
             self._sockets = WebSockets(self._bridge.server, self._settings)
         return self._sockets
 
-    async def _serve(self, exchange: Exchange, scope: Scope) -> None:
-        raw_headers: list[tuple[bytes, bytes]] = scope["headers"]
-        exchange.extra = self._host_check.check(exchange.headers, len(exchange.headers), raw_headers)
-        path = exchange.path
-        if path == "/healthz":
-            await self._health(exchange)
-            return
-        if exchange.method == "OPTIONS":
-            allowed = preflight_headers(exchange.headers)  # browsers send no credentials with it
-            if allowed is not None:
-                await exchange.send_empty(204, allowed)
-                return
-        if self._is_stopping:
-            raise _STOPPING
-        if path != self._settings.path and (app := self._pages.find(path)) is not None:
-            await app(scope, exchange.receive, exchange.send)
-            return
-        exchange.principal = self._auth.principal(exchange.headers.get(b"authorization"))
-        if path == "/readyz":
-            await self._readiness(exchange)
-            return
-        if path != self._settings.path and (app := self._mounts.find(path)) is not None:
-            is_admin = self._auth.is_admin(exchange.headers.get(b"authorization"))
-            who = {"principal": exchange.principal, "is_admin": is_admin}
-            await serve(app, scope, exchange.receive, exchange.send, who=who, extra=exchange.extra)
-            return
+    def _answer(self, exchange: Exchange) -> Awaitable[None]:
+        """What answers the request.
+
+        Raises:
+            Refused: the rules do not let it in, or nothing is there.
+        """
+        headers, path = exchange.headers, exchange.path
+        exchange.extra = self._host_check.check(headers, len(headers), exchange.raw_headers)
+        if path != self._settings.path or exchange.method == "OPTIONS" or self._is_stopping:
+            answer = self._beside(exchange)
+            if answer is not None:
+                return answer
+        exchange.principal = self._auth.principal(headers.get(b"authorization"))
+        if path != self._settings.path and (answer := self._behind_token(exchange)) is not None:
+            return answer
         exchange.endpoint = self._routes.find(path)
         kind = exchange.endpoint.kind
         if kind == "mcp":
-            await self._mcp(exchange, raw_headers)
-        elif kind == "ws":
+            return self._mcp(exchange)
+        if kind == "ws":
             raise Refused(426, "A WebSocket is served here: ask for an upgrade", headers=_UPGRADE)
-        elif exchange.method == "GET":
-            await self._sse.get(exchange)
-        elif exchange.method == "POST":
-            await self._sse.post(exchange)
-        else:
-            raise Refused(405, f"{exchange.method} is not served here", headers=_SSE_METHODS)
+        if exchange.method == "GET":
+            return self._sse.get(exchange)
+        if exchange.method == "POST":
+            return self._sse.post(exchange)
+        raise Refused(405, f"{exchange.method} is not served here", headers=_SSE_METHODS)
 
-    async def _mcp(self, exchange: Exchange, raw_headers: list[tuple[bytes, bytes]]) -> None:
+    def _beside(self, exchange: Exchange) -> Awaitable[None] | None:
+        """What answers without a token: health, what browsers ask beforehand, and pages."""
+        if exchange.path == "/healthz":
+            return self._health(exchange)
+        if exchange.method == "OPTIONS":
+            allowed = preflight_headers(exchange.headers)  # browsers send no credentials with it
+            if allowed is not None:
+                return exchange.send_empty(204, allowed)
+        if self._is_stopping:
+            raise _STOPPING
+        app = self._pages.find(exchange.path)
+        return None if app is None else app(exchange.scope, exchange.receive, exchange.send)
+
+    def _behind_token(self, exchange: Exchange) -> Awaitable[None] | None:
+        """What answers beside the endpoints: readiness, and further applications."""
+        if exchange.path == "/readyz":
+            return self._readiness(exchange)
+        app = self._mounts.find(exchange.path)
+        if app is None:
+            return None
+        is_admin = self._auth.is_admin(exchange.headers.get(b"authorization"))
+        who = {"principal": exchange.principal, "is_admin": is_admin}
+        return serve(app, exchange.scope, exchange.receive, exchange.send, who=who, extra=exchange.extra)
+
+    def _mcp(self, exchange: Exchange) -> Awaitable[None]:
         version = exchange.header(b"mcp-protocol-version")
         if exchange.method == "POST":
-            await self._post(exchange, version, raw_headers)
-        elif exchange.method not in ("GET", "DELETE"):
+            return self._post(exchange, version)
+        if exchange.method not in ("GET", "DELETE"):
             raise Refused(405, f"{exchange.method} is not served here", headers=_ALL_METHODS)
-        elif version in MODERN:
+        if version in MODERN:
             raise Refused(405, f"Revision {version} has no {exchange.method}", headers=_MODERN_METHODS)
-        elif exchange.method == "GET":
-            await self._legacy.get(exchange)
-        else:
-            await self._legacy.delete(exchange)
+        return self._legacy.get(exchange) if exchange.method == "GET" else self._legacy.delete(exchange)
 
-    async def _post(self, exchange: Exchange, version: str | None, raw_headers: list[tuple[bytes, bytes]]) -> None:
+    async def _post(self, exchange: Exchange, version: str | None) -> None:
         headers = exchange.headers
         if not is_json(headers.get(b"content-type", b"")):
             raise Refused(415, "The Content-Type must be application/json")
@@ -343,7 +355,7 @@ class HttpFront:
         if not is_modern:
             await self._legacy.post(exchange, message)
         elif isinstance(message, Frame):
-            await self._modern.post(exchange, message, raw_headers)
+            await self._modern.post(exchange, message, exchange.raw_headers)
         else:
             raise Refused(400, "This revision has no batches")
 

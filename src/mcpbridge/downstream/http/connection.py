@@ -1,252 +1,452 @@
-"""One TCP connection: limits on the head of a request, and a cheap deadline for the body.
+"""One TCP connection of HTTP/1.1: it reads requests, starts them one after the other, and writes their responses.
 
-The HTTP server under us reads heads of any size for any time, so a stranger without a token could fill the memory
-with headers. The size of a body is limited where it is read (`exchange.py`, by `http.max_body`).
+Heads are parsed by httptools (llhttp), which refuses what a second reader could understand otherwise (RFC 9112,
+section 11.2): two lengths, a length beside `chunked`, bare line feeds. What is decided here is the life of the
+connection:
 
-`Deadline` limits many short waits with one timer. Reading a body takes microseconds, and a timer for each costs more
-than the reading (12 µs with `asyncio.timeout`, a tenth of a whole request).
+- A request begins when its head has come. Nearly always its body came along, and then nothing waits for it.
+- Requests that arrive before the answer of the former one wait in line; meanwhile no more is read.
+- Limits: a head has `_MAX_HEAD` bytes and `_HEAD_SECONDS`; a connection without requests is kept for
+  `_IDLE_SECONDS`; a client that takes nothing of what is written for `_STUCK_SECONDS` is cut off. One timer a second
+  looks at all connections (`Connections`), so a request starts and cancels none.
+- A connection that asks to become a WebSocket is given away.
+
+`http1_exchange.py` is the request and its response.
 """
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar, cast
+import time
+from collections import deque
+from collections.abc import Awaitable
+from email.utils import formatdate
+from functools import lru_cache
+from typing import Protocol, cast
 from urllib.parse import unquote
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-OnUpgrade = Callable[[str, list[tuple[bytes, bytes]], asyncio.Transport], None]
-"""Takes over a connection that asks to become a WebSocket: path, headers (names in lower case), transport."""
+from mcpbridge.base.log import get_logger
+from mcpbridge.downstream.http.exchange import Exchange, Refused, refusal
+from mcpbridge.downstream.http.http1_exchange import Http1Exchange
+
+log = get_logger("mcpbridge.http")
 
 _MAX_HEAD = 64 * 1024
 """Bytes of a request line and headers beyond the first read."""
 _HEAD_SECONDS = 30.0
 """Seconds for a head to come whole, the first one from the opening of the connection."""
+_IDLE_SECONDS = 75.0
+"""Seconds that a connection without requests is kept: longer than clients keep theirs, so that they close first."""
+_STUCK_SECONDS = 300.0
+"""Seconds without a byte taken by a client whose answer waits to be sent."""
+_TICK = 1.0
+"""Seconds between two looks at all connections."""
+
+_BODY_AHEAD = 64 * 1024
+"""Bytes of a body that are read before someone asks for them."""
 
 
-class BoundedConnection(HttpToolsProtocol):
-    """uvicorn's connection, closed when a head is too long or too slow."""
+class Front(Protocol):
+    """What answers at an address."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def handle(self, exchange: Exchange) -> Awaitable[None]:
+        """Serve one request."""
+        ...
+
+    def upgrade(self, path: str, raw_headers: list[tuple[bytes, bytes]], transport: asyncio.Transport) -> None:
+        """Take a connection over that asks to become a WebSocket, or refuse it."""
+        ...
+
+    async def stop(self, seconds: float) -> None:
+        """Take no new requests, and let open ones finish for that long."""
+        ...
+
+
+class Connections:
+    """All connections of one listening socket, the requests that run on them, and the clock they share."""
+
+    def __init__(self, front: Front) -> None:
+        self.front = front
+        self.loop = asyncio.get_running_loop()
+        self.open = set[Http1Connection]()
+        self.tasks = set[asyncio.Task[None]]()
+        self.is_stopping = False
+        self.date = b""
+        """The header `date` with its line end."""
+        self.now = 0.0
+        """The loop's time at the last tick."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} open={len(self.open)} requests={len(self.tasks)}>"
+
+    def connect(self) -> "Http1Connection":
+        """The protocol of a new connection."""
+        return Http1Connection(self)
+
+    def add(self, connection: "Http1Connection") -> None:
+        """A connection is open."""
+        self.open.add(connection)
+        if self._timer is None:
+            self._tick()
+
+    def discard(self, connection: "Http1Connection") -> None:
+        """A connection is closed, or is no longer ours."""
+        self.open.discard(connection)
+
+    async def close(self, seconds: float) -> None:
+        """Close all connections. What still answers has so many seconds; then it is cancelled."""
+        self.is_stopping = True
+        for connection in list(self.open):
+            connection.close_when_idle()
+        if self.tasks:
+            _, running = await asyncio.wait(self.tasks, timeout=seconds)
+            for task in running:
+                task.cancel()
+        for connection in list(self.open):
+            connection.abort()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _tick(self) -> None:
+        self.now = self.loop.time()
+        self.date = b"date: %b\r\n" % formatdate(time.time(), usegmt=True).encode()
+        for connection in list(self.open):
+            connection.look(self.now)
+        self._timer = self.loop.call_later(min(_TICK, _HEAD_SECONDS), self._tick) if self.open else None
+
+
+class Http1Connection(asyncio.Protocol):
+    """A connection to a client."""
+
+    __slots__ = (
+        *("_connections", "_drained", "_expects", "_head_size", "_headers", "_is_broken", "_is_in_head", "_is_paused"),
+        *("_is_reading_body", "_is_upgrading", "_latest", "_line", "_loop", "_parser", "_since", "_stuck", "_url"),
+        *("current", "transport"),
+    )
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._loop = connections.loop
+        self._parser = httptools.HttpRequestParser(self)
+        # Without it a request that closes the connection is refused for what follows it, instead of answered.
+        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self.transport: asyncio.Transport = cast("asyncio.Transport", None)
+        self.current: Http1Exchange | None = None
+        """The request that is being answered."""
+        self._latest: Http1Exchange | None = None
+        """The one whose body comes in."""
+        self._line = deque[Http1Exchange]()
+        """Requests that came before the answer of `current`."""
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._expects = False
         self._head_size = 0
         self._is_in_head = True
-        self._head_timer: asyncio.TimerHandle | None = None
+        self._is_upgrading = False
+        self._is_broken = False
+        """Nothing more is read from it."""
+        self._is_paused = False
+        """No data is wanted for now."""
+        self._since: float | None = None
+        """The time at which it began to wait for a head; None while a request is being read or answered."""
+        self._drained: asyncio.Event | None = None
+        """Set when the client has taken what was written; None while it takes all."""
+        self._stuck: tuple[float, int] = (0.0, 0)
+        """Since when, and with how many bytes, the client has taken nothing."""
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def __repr__(self) -> str:
+        what = "answering" if self.current else "waiting"
+        return f"<{type(self).__name__} {what} in_line={len(self._line)} broken={self._is_broken}>"
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected."""
-        super().connection_made(_Joined(transport))
-        self._await_head()
+        self.transport = cast("asyncio.Transport", transport)
+        self._since = self._loop.time()
+        self._connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone."""
-        self._stop_timer()
-        super().connection_lost(exc)
+        """The connection is gone: nobody hears what is answered from now on."""
+        self._connections.discard(self)
+        self._is_broken = True
+        self.resume_writing()
+        if self.current is not None:
+            self.current.client_left()
+        if self._latest is not None:
+            self._latest.client_left()
+        self._line.clear()
 
     def data_received(self, data: bytes) -> None:
-        """Take what has come, unless a head takes too long."""
+        """Take what has come, unless a head goes on for too long."""
+        if self._is_broken:
+            return
         if self._is_in_head and self._head_size:
             self._head_size += len(data)
             if self._head_size > _MAX_HEAD:
                 self._refuse(b"431 Request Header Fields Too Large")
                 return
-        super().data_received(data)
-        if self._is_in_head and self._head_timer is None and not self.transport.is_closing():
-            self._await_head()
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            if self._is_upgrading:
+                self._give_away()
+                return
+            if rest := data[upgrade.args[0] :]:  # another protocol than ours: the request is answered as it is
+                self.data_received(rest)
+                return
+        except httptools.HttpParserError:
+            self._break("This is no valid HTTP request")
+            return
+        if self.current is not None and not self.current.is_started:
+            self._start(self.current)
 
     def on_message_begin(self) -> None:
         """A head begins."""
         self._is_in_head = True
         self._head_size = 1
-        super().on_message_begin()
+        self._url = b""
+        self._headers = []
+        self._expects = False
+        if self._latest is not None:  # the first head counts from the opening of the connection
+            self._since = self._connections.now
+
+    def on_url(self, url: bytes) -> None:
+        """A part of the target."""
+        self._url = self._url + url if self._url else url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header, or a trailer: those are dropped, since the rules looked at the headers already."""
+        if self._is_in_head:
+            name = name.lower()
+            if name == b"expect" and value.lower() == b"100-continue":
+                self._expects = True
+            self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         """A head is whole."""
         self._is_in_head = False
-        if self._head_timer is not None:
-            self._stop_timer()
-        if not self.url.startswith(b"/"):
+        self._since = None
+        parser, url = self._parser, self._url
+        if not url.startswith(b"/") and url != b"*":
             self._take_host_of_target()
-        super().on_headers_complete()
+        if parser.should_upgrade() and _asks_for_websocket(self._headers):
+            self._is_upgrading = True
+            return
+        if self._latest is not None and not self._latest.keeps_alive:
+            self._latest = None  # what follows the last request of a connection is not answered
+            self._is_broken = True
+            return
+        method, version = parser.get_method(), parser.get_http_version()
+        path, query = _target(url)
+        exchange = Http1Exchange(self, _text(method), path, query, self._headers)
+        exchange.url = url
+        exchange.http_version = version
+        exchange.keeps_alive = version == "1.1" and parser.should_keep_alive() and not self._connections.is_stopping
+        exchange.expects_continue = self._expects
+        self._latest = exchange
+        if self.current is None:
+            self.current = exchange
+        else:
+            self._line.append(exchange)
+            self._pause()
 
-    def handle_websocket_upgrade(self) -> None:
-        """Give the connection away: what follows is no HTTP. The server is configured with an `OnUpgrade`."""
-        self._stop_timer()
-        cycle = cast("RequestResponseCycle | None", self.cycle)  # None before the first request
-        if cycle is not None and not cycle.response_complete:
+    def on_body(self, body: bytes) -> None:
+        """A part of the body."""
+        exchange = self._latest
+        if exchange is not None and not self._is_upgrading and exchange.take(body) > _BODY_AHEAD:
+            self._pause()
+
+    def on_message_complete(self) -> None:
+        """The body is whole."""
+        if self._latest is not None and not self._is_upgrading:
+            self._latest.body_ended()
+
+    def pause_writing(self) -> None:
+        """The client takes less than is written."""
+        self._drained = asyncio.Event()
+        self._stuck = (self._loop.time(), self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        """The client has taken most of what was written."""
+        if self._drained is not None:
+            self._drained.set()
+            self._drained = None
+
+    @property
+    def is_full(self) -> bool:
+        """The client takes less than is written."""
+        return self._drained is not None
+
+    async def drain(self) -> None:
+        """Wait until the client takes more; at once where it takes all. Cancelling it costs nothing."""
+        if self._drained is not None:
+            await self._drained.wait()
+
+    def write(self, data: bytes) -> None:
+        """Send it; what was written in parts goes out in that order."""
+        if not self.transport.is_closing():
+            self.transport.write(data)
+
+    @property
+    def date(self) -> bytes:
+        """The header `date` with its line end."""
+        return self._connections.date
+
+    def read_on(self) -> None:
+        """Someone waits for the rest of a body, or for the next request."""
+        if self._is_paused and not self.transport.is_closing():
+            self._is_paused = False
+            self.transport.resume_reading()
+
+    def _pause(self) -> None:
+        if not self._is_paused and not self.transport.is_closing():
+            self._is_paused = True
+            self.transport.pause_reading()
+
+    def answered(self, exchange: Http1Exchange) -> None:
+        """The response of `exchange` is complete: the next request has its turn, or the connection waits for one."""
+        if exchange is not self.current:
+            return
+        self.current = None
+        if not exchange.keeps_alive or self._connections.is_stopping:
+            self._is_broken = True
+            self.transport.close()
+        elif self._line:
+            self.current = self._line.popleft()
+            self._start(self.current)
+        else:
+            self._since = self._connections.now
+            if self._is_paused:
+                self.read_on()
+
+    def look(self, now: float) -> None:
+        """Once a second: end the connection if it has waited for too long."""
+        if self._drained is not None:
+            size = self.transport.get_write_buffer_size()
+            if size < self._stuck[1]:
+                self._stuck = (now, size)
+            elif now - self._stuck[0] > _STUCK_SECONDS:
+                self.abort()
+        if self._since is None or self.current is not None:
+            return
+        waited = now - self._since
+        if self._is_in_head:
+            if waited >= _HEAD_SECONDS:
+                self._refuse(b"408 Request Timeout")
+        elif waited >= _IDLE_SECONDS:
+            self._is_broken = True
+            self.transport.close()
+
+    def close_when_idle(self) -> None:
+        """The server ends: close it now, or after the answer that is under way."""
+        if self.current is None:
+            self._is_broken = True
+            self.transport.close()
+        else:
+            self.current.keeps_alive = False
+            self._line.clear()
+
+    def abort(self) -> None:
+        """Cut it."""
+        self._is_broken = True
+        self.transport.abort()
+
+    def _start(self, exchange: Http1Exchange) -> None:
+        exchange.is_started = True
+        tasks = self._connections.tasks
+        task = self._loop.create_task(self._serve(exchange))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    async def _serve(self, exchange: Http1Exchange) -> None:
+        try:
+            await self._connections.front.handle(exchange)
+            if not exchange.is_complete and not exchange.has_left:
+                raise RuntimeError("the request was left without a whole response")
+        except asyncio.CancelledError:
+            self.abort()
+            raise
+        except Exception:
+            log.exception("a request failed", method=exchange.method, path=exchange.path)
+            if exchange.has_begun:
+                self.abort()
+            else:
+                await exchange.refuse(Refused(500, "The bridge failed at this request; its log says why", close=True))
+
+    def _give_away(self) -> None:
+        """What follows is no HTTP; the front has the connection from now on."""
+        self._is_broken = True
+        if self.current is not None:
             self.transport.close()  # an earlier request on it is still being answered
             return
         path = self._path_to_upgrade()
         if path is None:
-            self.send_400_response("This cannot be upgraded: a WebSocket opens with GET and a path.")
+            refused = Refused(400, "This cannot be upgraded: a WebSocket opens with GET and a path", close=True)
+            self.transport.write(refusal(refused))
+            self.transport.close()
             return
-        self.connections.discard(self)
-        transport = cast("_Joined", self.transport).plain
-        cast("OnUpgrade", self.ws_protocol_class)(path, self.headers, transport)
+        self._connections.discard(self)
+        self._connections.front.upgrade(path, self._headers, self.transport)
 
     def _path_to_upgrade(self) -> str | None:
         """The path that is asked for; None when the request cannot open a WebSocket (RFC 6455, section 4.1)."""
-        if self.parser is None or self.parser.get_method() != b"GET":
+        if self._parser.get_method() != b"GET":
             return None
-        try:
-            path = httptools.parse_url(self.url).path
-        except httptools.HttpParserInvalidURLError:
-            return None
-        return unquote(path.decode("ascii", "replace")) if path else None
+        path, _ = _target(self._url)
+        return path or None
 
     def _take_host_of_target(self) -> None:
         """A target that is a whole URL names the host (RFC 9112, absolute-form): it must not be another than `Host`.
 
         One that differs is added as a second `Host`, which is refused where the headers are checked.
         """
-        _, slashes, rest = self.url.partition(b"://")
+        _, slashes, rest = self._url.partition(b"://")
         host = re.split(rb"[/?#]", rest, maxsplit=1)[0] if slashes else b""
-        if host not in [value for name, value in self.headers if name == b"host"]:
-            self.headers.append((b"host", host))
+        if host not in [value for name, value in self._headers if name == b"host"]:
+            self._headers.append((b"host", host))
 
-    def _await_head(self) -> None:
-        self._head_timer = self.loop.call_later(_HEAD_SECONDS, self._refuse, b"408 Request Timeout")
-
-    def _stop_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+    def _break(self, why: str) -> None:
+        """What came is no HTTP. Read no more; say so, or close after the answers of the requests before it."""
+        self._is_broken = True
+        if self.current is not None and not self.current.is_body_whole:
+            self.current.client_left()  # the rest of its body will never come
+        if self.current is None or self.current.has_left:
+            self.transport.write(refusal(Refused(400, why, code=_NO_JSON_RPC, close=True)))
+            self.transport.close()
+            return
+        (self._line[-1] if self._line else self.current).keeps_alive = False
+        if not self.current.is_started:
+            self._start(self.current)
 
     def _refuse(self, status: bytes) -> None:
-        self._stop_timer()
+        self._is_broken = True
         self.transport.write(b"HTTP/1.1 %b\r\ncontent-length: 0\r\nconnection: close\r\n\r\n" % status)
         self.transport.close()
 
 
-class _Joined(asyncio.Transport):
-    """A transport that keeps what is written until something follows, at most for this turn of the loop.
-
-    uvicorn writes the head and the body of an answer one after the other, and each write is a system call that wakes
-    the client: joined, an answer costs one of both.
-    """
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        super().__init__()
-        self._transport = transport
-        self._loop = asyncio.get_running_loop()
-        self._waiting: list[bytes | bytearray | memoryview] = []
-
-    @property
-    def plain(self) -> asyncio.Transport:
-        """The transport itself, with nothing waiting."""
-        self._flush()
-        return self._transport
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self._waiting.append(data)
-        if len(self._waiting) > 1:
-            self._flush()  # the body has come, and takes the head along
-        else:
-            self._loop.call_soon(self._flush)
-
-    def close(self) -> None:
-        self._flush()
-        self._transport.close()
-
-    def abort(self) -> None:
-        self._waiting.clear()
-        self._transport.abort()
-
-    def is_closing(self) -> bool:
-        return self._transport.is_closing()
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return self._transport.get_extra_info(name, default)
-
-    def pause_reading(self) -> None:
-        self._transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._transport.resume_reading()
-
-    def is_reading(self) -> bool:
-        return self._transport.is_reading()
-
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        self._flush()
-        self._transport.set_protocol(protocol)
-
-    def get_protocol(self) -> asyncio.BaseProtocol:
-        return self._transport.get_protocol()
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        self._transport.set_write_buffer_limits(high, low)
-
-    def get_write_buffer_size(self) -> int:
-        return self._transport.get_write_buffer_size() + sum(map(len, self._waiting))
-
-    def can_write_eof(self) -> bool:
-        return self._transport.can_write_eof()
-
-    def write_eof(self) -> None:
-        self._flush()
-        self._transport.write_eof()
-
-    def _flush(self) -> None:
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            if not self._transport.is_closing():
-                self._transport.write(waiting[0] if len(waiting) == 1 else b"".join(waiting))
+_NO_JSON_RPC = -32600
 
 
-_CHECKS = 4
-"""How often the timer looks within the time limit: a wait may take a quarter longer than that."""
+@lru_cache(maxsize=512)
+def _target(url: bytes) -> tuple[str, bytes]:
+    """The decoded path and the query of a request target; an empty path where it has none."""
+    try:
+        parsed = httptools.parse_url(url)
+    except httptools.HttpParserInvalidURLError:
+        return "", b""
+    path = (parsed.path or b"").decode("ascii", "replace")
+    return unquote(path) if "%" in path else path, parsed.query or b""
 
-T = TypeVar("T")
+
+@lru_cache(maxsize=64)
+def _text(method: bytes) -> str:
+    return method.decode("ascii", "replace")
 
 
-class Deadline:
-    """Ends each wait that takes longer than `seconds`."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self._since: dict[asyncio.Task[object], float] = {}
-        self._expired: set[asyncio.Task[object]] = set()
-        self._is_checking = False
-
-    async def within(self, wait: Awaitable[T]) -> T:
-        """Await it.
-
-        Raises:
-            TimeoutError: it took too long and was cancelled.
-        """
-        task = asyncio.current_task()
-        if task is None:
-            raise RuntimeError("only a task can wait")
-        loop = asyncio.get_running_loop()
-        before = task.cancelling()
-        self._since[task] = loop.time()
-        if not self._is_checking:
-            self._is_checking = True
-            loop.call_later(self.seconds / _CHECKS, self._check, loop)
-        try:
-            return await wait
-        except asyncio.CancelledError:
-            if task not in self._expired:
-                raise
-            self._expired.discard(task)
-            if task.uncancel() > before:
-                raise  # somebody else cancelled it in the same turn
-            raise TimeoutError from None
-        finally:
-            del self._since[task]
-            if task in self._expired:  # it ended by itself all the same
-                self._expired.discard(task)
-                task.uncancel()
-
-    def _check(self, loop: asyncio.AbstractEventLoop) -> None:
-        oldest = loop.time() - self.seconds
-        for task, since in self._since.items():
-            if since > oldest:
-                break  # they are in the order in which they began
-            self._expired.add(task)
-            task.cancel()
-        self._is_checking = bool(self._since)
-        if self._is_checking:
-            loop.call_later(self.seconds / _CHECKS, self._check, loop)
+def _asks_for_websocket(headers: list[tuple[bytes, bytes]]) -> bool:
+    tokens = [token.strip().lower() for name, value in headers if name == b"connection" for token in value.split(b",")]
+    return b"upgrade" in tokens and any(
+        name == b"upgrade" and value.strip().lower() == b"websocket" for name, value in headers
+    )

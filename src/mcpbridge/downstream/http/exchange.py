@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 from msgspec import Struct
 
 from mcpbridge.base.errors import BadRequest
-from mcpbridge.downstream.http.connection import Deadline
+from mcpbridge.downstream.http.body_deadline import Deadline
 from mcpbridge.protocol.jsonrpc import encode_error
 from mcpbridge.protocol.payload import Pieces
 
@@ -91,7 +91,8 @@ class Accepts(Struct, frozen=True):
 
 
 @lru_cache(maxsize=256)
-def _accepts(header: bytes) -> Accepts:
+def read_accept(header: bytes) -> Accepts:
+    """What a header `Accept` says."""
     ranges: dict[bytes, None] = {}
     for part in header.lower().split(b","):
         media, *parameters = (piece.strip() for piece in part.split(b";"))
@@ -117,23 +118,48 @@ def is_json(content_type: bytes) -> bool:
 
 
 class Exchange:
-    """One request under way. Exactly one of the sending methods opens the response."""
+    """One request under way. Exactly one of the sending methods opens the response.
 
-    __slots__ = ("accepts", "endpoint", "extra", "headers", "method", "path", "principal", "query", "receive", "send")
+    This one is served by any ASGI server; `Http1Exchange` is the one of our own.
+    """
+
+    __slots__ = (
+        *("_receive", "_scope", "_send", "accepts", "endpoint", "extra", "headers", "method", "path", "principal"),
+        *("query", "raw_headers"),
+    )
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.method: str = scope["method"]
-        self.path: str = scope["path"]
-        self.query: bytes = scope.get("query_string", b"")
-        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self._begin(scope["method"], scope["path"], scope.get("query_string", b""), scope["headers"])
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+
+    def _begin(self, method: str, path: str, query: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+        self.method = method
+        self.path = path
+        self.query = query
+        self.raw_headers = headers
+        """As they came, with names in lower case."""
+        self.headers = dict(headers)
         """By lower-case name; of a repeated one the last."""
-        self.receive = receive
-        self.send = send
-        self.accepts = _accepts(self.headers.get(b"accept", b"*/*"))
+        self.accepts = read_accept(self.headers.get(b"accept", b"*/*"))
         self.principal = ""
         self.endpoint = MERGED
         self.extra: Headers = NO_HEADERS
         """Headers that every response to this request carries."""
+
+    @property
+    def scope(self) -> Scope:
+        """The request as other ASGI applications take it."""
+        return self._scope
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        """The next message of the client's, for another ASGI application."""
+        return await self._receive()
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        """Take a message of another ASGI application's."""
+        await self._send(message)
 
     def header(self, name: bytes) -> str | None:
         """A header as text, or None. httptools keeps trailing blanks (RFC 9110 5.5 excludes them): they go here."""
@@ -149,7 +175,7 @@ class Exchange:
         """
         declared = self.headers.get(b"content-length")
         if declared is not None and int(declared) > limit * _PATIENCE:
-            raise _too_large(limit)
+            raise too_large(limit)
         try:
             return await deadline.within(self._read(limit))
         except TimeoutError:
@@ -174,7 +200,7 @@ class Exchange:
             if size > limit * _PATIENCE:
                 break
         if size > limit:
-            raise _too_large(limit)
+            raise too_large(limit)
         return b"".join(parts)
 
     async def _receive_part(self) -> tuple[bytes, bool]:
@@ -191,21 +217,19 @@ class Exchange:
     async def send_json(self, data: bytes | Pieces, status: int = 200, headers: Headers = NO_HEADERS) -> None:
         """Answer with one JSON document."""
         length = (b"content-length", b"%d" % len(data))
-        await self.send(
-            {"type": "http.response.start", "status": status, "headers": [_JSON, length, *headers, *self.extra]}
-        )
+        await self.start(status, (_JSON, length, *headers, *self.extra))
         if isinstance(data, Pieces):
             for part in data.views(_PART):  # each waits until the client takes more, and others have their turn
                 await self.write(bytes(part))
                 await asyncio.sleep(0)
             data = b""
-        await self.send({"type": "http.response.body", "body": data})
+        await self.finish(data)
 
     async def send_empty(self, status: int, headers: Headers = NO_HEADERS) -> None:
         """Answer without a body."""
         length = () if status == 204 else ((b"content-length", b"0"),)
-        await self.send({"type": "http.response.start", "status": status, "headers": [*length, *headers, *self.extra]})
-        await self.send({"type": "http.response.body", "body": b""})
+        await self.start(status, (*length, *headers, *self.extra))
+        await self.finish()
 
     async def refuse(self, refused: Refused, id_: bytes = b"") -> None:
         """Answer with an error. `id_`: the raw id of the request, where `refused` does not know it."""
@@ -214,17 +238,23 @@ class Exchange:
 
     async def start_stream(self, headers: Headers = NO_HEADERS) -> None:
         """Open an event stream; `write` continues and `end_stream` ends it."""
-        await self.send(
-            {"type": "http.response.start", "status": 200, "headers": [*_EVENT_STREAM, *headers, *self.extra]}
-        )
-
-    async def write(self, chunk: bytes) -> None:
-        """Send a part of the stream; waits while the client does not read."""
-        await self.send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await self.start(200, (*_EVENT_STREAM, *headers, *self.extra))
 
     async def end_stream(self) -> None:
         """The stream is complete."""
-        await self.send({"type": "http.response.body", "body": b""})
+        await self.finish()
+
+    async def start(self, status: int, headers: Headers) -> None:
+        """Open the response; waits while the client does not read."""
+        await self._send({"type": "http.response.start", "status": status, "headers": list(headers)})
+
+    async def write(self, chunk: bytes) -> None:
+        """Send a part of the body; waits while the client does not read."""
+        await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+    async def finish(self, data: bytes = b"") -> None:
+        """Send the last part of the body."""
+        await self._send({"type": "http.response.body", "body": data})
 
 
 def refusal(refused: Refused) -> bytes:
@@ -236,5 +266,6 @@ def refusal(refused: Refused) -> bytes:
     return b"HTTP/1.1 %d %b\r\n%b\r\n%b" % (refused.status, HTTPStatus(refused.status).phrase.encode(), lines, body)
 
 
-def _too_large(limit: int) -> Refused:
+def too_large(limit: int) -> Refused:
+    """The refusal of a body."""
     return Refused(413, f"The request is larger than the limit of {limit} bytes (`http.max_body`)", close=True)

@@ -6,7 +6,7 @@ The rules about `Host`, `Origin` and `Sec-Fetch-Site` come first, as on every fr
 import asyncio
 
 from mcpbridge.downstream.http.app import App
-from mcpbridge.downstream.http.exchange import ClientLeft, Exchange, Receive, Refused, Scope, Send, refusal
+from mcpbridge.downstream.http.exchange import ClientLeft, Exchange, Refused, refusal
 from mcpbridge.downstream.http.host_and_origin import HostCheck
 
 _NO_SOCKET = Refused(400, "No WebSocket is served here")
@@ -20,14 +20,11 @@ class PageFront:
         self._app = app
         self._check = HostCheck(reach="loopback", allowed_hosts=(), allowed_origins=(), address=address, port=port)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def handle(self, exchange: Exchange) -> None:
         """Serve one request."""
-        if scope["type"] != "http":
-            return
-        exchange = Exchange(scope, receive, send)
         try:
-            self._check.check(exchange.headers, len(exchange.headers), scope["headers"])
-            await self._app(scope, exchange.receive, exchange.send)
+            self._check.check(exchange.headers, len(exchange.headers), exchange.raw_headers)
+            await self._app(exchange.scope, exchange.receive, exchange.send)
         except Refused as refused:
             await exchange.refuse(refused)
         except ClientLeft:

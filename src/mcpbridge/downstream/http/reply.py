@@ -36,17 +36,38 @@ class OpenReplies:
 
     def __init__(self) -> None:
         self._replies: dict[Reply, object] = {}
+        self._unwatched: dict[Reply, float] = {}
+        """Those that began a moment ago, the oldest first, with the time. One timer for all: most end before it."""
+        self._is_timed = False
         self._emptied = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {len(self._replies)} under way>"
 
     def add(self, reply: "Reply", owner: object) -> None:
         """A reply begins; `owner` is what it can be found by."""
+        loop = asyncio.get_running_loop()
         self._replies[reply] = owner
+        self._unwatched[reply] = loop.time()
+        if not self._is_timed:
+            self._is_timed = True
+            loop.call_later(_PATIENCE, self._watch, loop)
 
     def discard(self, reply: "Reply") -> None:
         """A reply is over."""
         del self._replies[reply]
+        self._unwatched.pop(reply, None)
         if not self._replies:
             self._emptied.set()
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        latest = loop.time() - _PATIENCE
+        for reply in [reply for reply, since in self._unwatched.items() if since <= latest]:
+            del self._unwatched[reply]
+            reply.watch_client()
+        self._is_timed = bool(self._unwatched)
+        if self._is_timed:
+            loop.call_later(_PATIENCE, self._watch, loop)
 
     def withdraw(self, reason: Refused, which: Callable[["Reply", object], bool]) -> None:
         """End those for which `which(reply, owner)` is true."""
@@ -144,10 +165,8 @@ class Reply:
 
         Leaving this early, by cancellation or `withdraw`, cancels the work.
         """
-        loop = asyncio.get_running_loop()
         task = self._task = asyncio.current_task()
         before = task.cancelling() if task is not None else 0
-        self._timer = loop.call_later(_PATIENCE, self._watch_client)
         self._options.underway.add(self, self._owner)
         answer: Answer | None = None
         try:
@@ -167,10 +186,10 @@ class Reply:
             answer = None
         finally:
             self._is_ending = True
-            self._timer.cancel()
             # First: `stop` must not wait for a reply whose last clean-up is cancelled.
             self._options.underway.discard(self)
-            await self._end_tasks()
+            if self._watch is not None:
+                await self._end_tasks()
         return answer
 
     def notify(self, message: bytes) -> bool:
@@ -228,7 +247,7 @@ class Reply:
                 stream.prime()
             self._pump = asyncio.get_running_loop().create_task(self._write_stream(stream))
             if self._watch is None:
-                self._watch_client()
+                self.watch_client()
         return stream
 
     async def _end_stream(self, stream: Stream) -> None:
@@ -243,7 +262,7 @@ class Reply:
         await deliver(stream, 0, self._exchange.write, keep_alive=self._options.keep_alive)
         await self._exchange.end_stream()
 
-    def _watch_client(self) -> None:
+    def watch_client(self) -> None:
         """The call takes long enough to notice when its client leaves, and to show it that we live."""
         loop = asyncio.get_running_loop()
         if self._timer is not None:
@@ -279,6 +298,8 @@ class Reply:
         return self._stream is not None and bool(self._stream.name and self._stream.sent)
 
     async def _end_tasks(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         tasks = [task for task in (self._watch, self._pump) if task is not None]
         for task in tasks:
             task.cancel()

@@ -9,21 +9,18 @@ import errno
 import os
 import socket
 import stat
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol, cast
 
 import anyio
-import uvicorn
 from msgspec import Struct
 
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.downstream.http.app import App, make_app
 from mcpbridge.downstream.http.bearer_tokens import Authenticator
-from mcpbridge.downstream.http.connection import BoundedConnection
-from mcpbridge.downstream.http.exchange import Receive, Scope, Send
+from mcpbridge.downstream.http.connection import Connections, Front
 from mcpbridge.downstream.http.host_and_origin import Reach, is_loopback
 from mcpbridge.downstream.services import RunningBridge
 from mcpbridge.downstream.settings import HttpSettings
@@ -139,8 +136,6 @@ _DRAIN = 5.0
 """Seconds that open requests get to finish when the bridge stops."""
 _LAST_MOMENT = 1.0
 """Seconds for what was withdrawn then to send its last words."""
-_IDLE_CONNECTION = 75
-"""Seconds that a connection without requests is kept: longer than clients keep theirs, so that they close first."""
 
 
 class ListenAddress(Struct, frozen=True):
@@ -232,98 +227,16 @@ async def serve_http(
     await serve_front(app, at.listener, lambda: on_ready(at.url(settings.path)))
 
 
-class Front(Protocol):
-    """What answers at an address: an ASGI application with an end."""
-
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Serve one request."""
-        ...
-
-    def upgrade(self, path: str, raw_headers: list[tuple[bytes, bytes]], transport: asyncio.Transport) -> None:
-        """Take a connection over that asks to become a WebSocket, or refuse it."""
-        ...
-
-    async def stop(self, seconds: float) -> None:
-        """Take no new requests, and let open ones finish for that long."""
-        ...
-
-
-async def serve_front(app: Front, listener: socket.socket, on_ready: Callable[[], None]) -> None:
+async def serve_front(front: Front, listener: socket.socket, on_ready: Callable[[], None]) -> None:
     """Serve at this socket until cancelled, then let open requests finish for some seconds."""
-    server = _Server(
-        uvicorn.Config(
-            app,
-            http=BoundedConnection,
-            ws=cast("type[asyncio.Protocol]", app.upgrade),  # see `BoundedConnection.handle_websocket_upgrade`
-            loop="none",
-            interface="asgi3",
-            lifespan="off",
-            log_config=None,
-            log_level="error",
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            timeout_keep_alive=_IDLE_CONNECTION,
-        ),
-        on_ready,
-    )
-    # A task of its own: being cancelled here must not cancel the requests, which are to finish.
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    connections = Connections(front)
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(connections.connect, sock=listener, backlog=_BACKLOG)
     try:
-        await asyncio.shield(serving)
+        on_ready()
+        await asyncio.get_running_loop().create_future()
     finally:
+        server.close()  # open connections go on
         with anyio.CancelScope(shield=True), anyio.move_on_after(_DRAIN + _LAST_MOMENT + 2):
-            server.stop_listening()
-            await app.stop(_DRAIN)
-            server.stop()
-            await asyncio.wait([serving])
-        serving.cancel()
-
-
-class _Server(uvicorn.Server):
-    """uvicorn as a part of a program: it leaves signals alone and does not poll for its end."""
-
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._on_ready = on_ready
-        self._stopped = asyncio.Event()
-
-    @contextmanager
-    def capture_signals(self) -> Generator[None]:
-        """Leave signals to the program."""
-        yield
-
-    async def main_loop(self) -> None:
-        """Keep the Date header fresh until stopped."""
-        await self.on_tick(0)
-        self._on_ready()
-        while not self._stopped.is_set():
-            await self.on_tick(0)
-            try:
-                async with asyncio.timeout(1):
-                    await self._stopped.wait()
-            except TimeoutError:
-                continue
-
-    def stop_listening(self) -> None:
-        """Refuse new connections; open ones go on."""
-        if self.started:
-            for server in self.servers:
-                server.close()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Close all connections. Requests had their time before; what still runs is cancelled."""
-        self.stop_listening()
-        for connection in list(self.server_state.connections):
-            connection.shutdown()
-        tasks = list(self.server_state.tasks)
-        if tasks:
-            _, running = await asyncio.wait(tasks, timeout=_LAST_MOMENT)
-            for task in running:
-                task.cancel()
-        for connection in list(self.server_state.connections):
-            connection.transport.abort()
-
-    def stop(self) -> None:
-        """Close all connections and let `serve` return."""
-        self._stopped.set()
+            await front.stop(_DRAIN)
+            await connections.close(_LAST_MOMENT)

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, quote
 
 from mcpbridge.base.log import get_logger
 from mcpbridge.downstream.conversation import READ_LIMIT, Conversation
-from mcpbridge.downstream.http.connection import Deadline
+from mcpbridge.downstream.http.body_deadline import Deadline
 from mcpbridge.downstream.http.event_streams import Stream, carry, fits, fitting
 from mcpbridge.downstream.http.exchange import Exchange, Refused, is_json
 from mcpbridge.downstream.http.reply import decode_body

@@ -1,0 +1,259 @@
+"""One HTTP/1.1 request on a connection of ours, and its response: `Exchange` without ASGI in between.
+
+The body has nearly always come with the head, so reading it waits for nothing. A whole answer leaves in one write.
+Another ASGI application (the admin API, the console) is served by `scope`, `receive` and `send`, which are made only
+when they are asked for.
+"""
+
+import asyncio
+import re
+from collections.abc import MutableMapping
+from functools import lru_cache
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from mcpbridge.downstream.http.body_deadline import Deadline
+from mcpbridge.downstream.http.exchange import NO_HEADERS, ClientLeft, Exchange, Headers, Scope, too_large
+from mcpbridge.protocol.payload import Pieces
+
+if TYPE_CHECKING:
+    from mcpbridge.downstream.http.connection import Http1Connection
+
+_JOINED = 1 << 16
+"""Bytes of a body that is copied behind its head, so that both are one write."""
+_FORBIDDEN = re.compile(rb"[\r\n\0]")
+"""What would end a header early."""
+
+
+class Http1Exchange(Exchange):
+    """A request that came on `Http1Connection`."""
+
+    __slots__ = (
+        *("_body", "_connection", "_is_body_told", "_is_chunked", "_size", "_waiter", "expects_continue", "has_begun"),
+        *("has_left", "http_version", "is_body_whole", "is_complete", "is_started", "keeps_alive", "url"),
+    )
+
+    def __init__(
+        self, connection: "Http1Connection", method: str, path: str, query: bytes, headers: list[tuple[bytes, bytes]]
+    ) -> None:
+        self._begin(method, path, query, headers)
+        self._connection = connection
+        self.url = b""
+        self.http_version = "1.1"
+        self.keeps_alive = True
+        self.expects_continue = False
+        self.is_started = False
+        self._body: list[bytes] = []
+        self._size = 0
+        self.is_body_whole = False
+        self._is_body_told = False
+        self.has_begun = False
+        """The response has begun."""
+        self.is_complete = False
+        """The response is complete."""
+        self.has_left = False
+        """The client closed the connection."""
+        self._is_chunked = False
+        self._waiter: asyncio.Event | None = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.method} {self.path} complete={self.is_complete} left={self.has_left}>"
+
+    # From the connection
+
+    def take(self, body: bytes) -> int:
+        """A part of the body has come. Returns how many bytes wait to be read."""
+        if self.is_complete:
+            return 0  # nobody reads it any more
+        self._body.append(body)
+        self._size += len(body)
+        self._wake()
+        return self._size
+
+    def body_ended(self) -> None:
+        """The body is whole."""
+        self.is_body_whole = True
+        self._wake()
+
+    def client_left(self) -> None:
+        """The connection is gone."""
+        self.has_left = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None:
+            self._waiter.set()
+
+    async def _wait(self) -> None:
+        if self._waiter is None:
+            self._waiter = asyncio.Event()
+        self._waiter.clear()
+        await self._waiter.wait()
+
+    # The request
+
+    async def body(self, limit: int, deadline: Deadline) -> bytes:
+        """See `Exchange.body`."""
+        if not self.is_body_whole:
+            return await super().body(limit, deadline)
+        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        self._body = []
+        self._is_body_told = True
+        if len(body) > limit:
+            raise too_large(limit)
+        return body
+
+    async def _receive_part(self) -> tuple[bytes, bool]:
+        while not self._body and not self.is_body_whole:
+            if self.has_left:
+                raise ClientLeft
+            if self.expects_continue and not self.has_begun:
+                self.expects_continue = False
+                self._connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._connection.read_on()
+            await self._wait()
+        body, self._body, self._size = b"".join(self._body), [], 0
+        self._is_body_told = self.is_body_whole
+        return body, self.is_body_whole
+
+    async def until_client_leaves(self) -> None:
+        """See `Exchange.until_client_leaves`."""
+        while not (self.has_left or self.is_complete):
+            await self._wait()
+
+    # The response
+
+    async def send_json(self, data: bytes | Pieces, status: int = 200, headers: Headers = NO_HEADERS) -> None:
+        """See `Exchange.send_json`."""
+        connection = self._connection
+        if connection.is_full:
+            await connection.drain()
+        if isinstance(data, Pieces) or len(data) > _JOINED or status != 200 or self.method == "HEAD":
+            await super().send_json(data, status, headers)
+            return
+        more = b""
+        if headers or self.extra:
+            more = _lines((*headers, *self.extra))
+            self._heed(headers)
+        if not self.keeps_alive:
+            more += _CLOSE
+        self.has_begun = True
+        connection.write(b"%b%b%b%d\r\n%b\r\n%b" % (_JSON_HEAD, connection.date, _LENGTH, len(data), more, data))
+        self._end()
+
+    async def start(self, status: int, headers: Headers) -> None:
+        """See `Exchange.start`."""
+        await self._connection.drain()
+        self._heed(headers)
+        lines = _lines(headers)
+        has_length = any(name == b"content-length" for name, _ in headers)
+        if not has_length and status not in (204, 304) and self.method != "HEAD":
+            if self.http_version == "1.1":
+                self._is_chunked = True
+                lines += b"transfer-encoding: chunked\r\n"
+            else:
+                self.keeps_alive = False  # the end of the connection is the end of the body
+        if not self.keeps_alive:
+            lines += _CLOSE
+        self.has_begun = True
+        self._connection.write(b"%b%b%b\r\n" % (_status_line(status), self._connection.date, lines))
+
+    async def write(self, chunk: bytes) -> None:
+        """See `Exchange.write`."""
+        await self._connection.drain()
+        if chunk and self.method != "HEAD":
+            self._connection.write(b"%x\r\n%b\r\n" % (len(chunk), chunk) if self._is_chunked else chunk)
+
+    async def finish(self, data: bytes = b"") -> None:
+        """See `Exchange.finish`."""
+        if data:
+            await self.write(data)
+        if self._is_chunked:
+            self._connection.write(b"0\r\n\r\n")
+        self._end()
+
+    def _heed(self, headers: Headers) -> None:
+        for name, value in headers:
+            if name == b"connection" and b"close" in value.lower():
+                self.keeps_alive = False
+
+    def _end(self) -> None:
+        self.is_complete = True
+        self._body = []
+        self._wake()
+        self._connection.answered(self)
+
+    # For other ASGI applications
+
+    @property
+    def scope(self) -> Scope:
+        """See `Exchange.scope`."""
+        transport = self._connection.transport
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": self.http_version,
+            "scheme": "http",
+            "method": self.method,
+            "root_path": "",
+            "path": self.path,
+            "raw_path": self.url.partition(b"?")[0],
+            "query_string": self.query,
+            "headers": self.raw_headers,
+            "client": _address(transport.get_extra_info("peername")),
+            "server": _address(transport.get_extra_info("sockname")),
+            "state": {},
+        }
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        """The next part of the body, or that the client has left."""
+        if not self._is_body_told:
+            try:
+                body, is_whole = await self._receive_part()
+            except ClientLeft:
+                return {"type": "http.disconnect"}
+            return {"type": "http.request", "body": body, "more_body": not is_whole}
+        await self.until_client_leaves()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        """Send a part of the response.
+
+        Raises:
+            ValueError: a header holds what would end it early.
+        """
+        if self.has_left or self.is_complete:
+            return
+        if message["type"] == "http.response.start":
+            headers = tuple((bytes(name).lower(), bytes(value)) for name, value in message.get("headers", ()))
+            if any(_FORBIDDEN.search(name) or _FORBIDDEN.search(value) for name, value in headers):
+                raise ValueError("a header of the response holds a line end")
+            await self.start(message["status"], headers)
+        elif message.get("more_body", False):
+            await self.write(message.get("body", b""))
+        else:
+            await self.finish(message.get("body", b""))
+
+
+_JSON_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
+_LENGTH = b"content-length: "
+_CLOSE = b"connection: close\r\n"
+
+
+@lru_cache(maxsize=64)
+def _status_line(status: int) -> bytes:
+    try:
+        phrase = HTTPStatus(status).phrase
+    except ValueError:
+        phrase = ""
+    return b"HTTP/1.1 %d %b\r\n" % (status, phrase.encode())
+
+
+def _lines(headers: Headers) -> bytes:
+    """Header lines; `connection` is written by whoever ends the head."""
+    return b"".join([b"%b: %b\r\n" % header for header in headers if header[0] != b"connection"])
+
+
+def _address(name: object) -> tuple[str, int] | None:
+    """A host and a port as ASGI has them; None for a Unix socket."""
+    return (str(name[0]), int(name[1])) if isinstance(name, tuple) else None  # pyright: ignore[reportUnknownArgumentType] - a socket's name
