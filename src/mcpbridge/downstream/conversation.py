@@ -20,7 +20,7 @@ from mcpbridge.protocol.batches import Batch, encode_batch
 from mcpbridge.protocol.error_codes import INVALID_REQUEST
 from mcpbridge.protocol.jsonrpc import OBJECT_START, Frame, encode_error, first_byte
 from mcpbridge.protocol.payload import Pieces
-from mcpbridge.protocol.reading.client_messages import VERSION, encode_refusal, validated
+from mcpbridge.protocol.reading.client_messages import USUAL_ID, VERSION, encode_refusal, validated
 from mcpbridge.protocol.reading.repair import Item
 from mcpbridge.protocol.reading.unreadable import Spoiled
 from mcpbridge.protocol.revisions import BATCHING
@@ -91,11 +91,11 @@ class Conversation:
         for read in items:
             item = read
             if isinstance(item, Frame) and not (
-                # The usual request, known without a further function; `validated` decides about all others.
+                # `is_usual_request`, without a further function: it is asked for every request.
                 item.jsonrpc == VERSION
                 and item.method
                 and bytes(item.id).isdigit()
-                and len(item.id) < _USUAL_ID
+                and len(item.id) < USUAL_ID
                 and (not item.params or first_byte(item.params) == OBJECT_START)
             ):
                 item = validated(item)
@@ -255,5 +255,3 @@ class Conversation:
 
 _WITHOUT_SESSION = frozenset({"initialize", "ping"})
 """What a legacy client may send before its session is open."""
-_USUAL_ID = 20
-"""Bytes of an id."""

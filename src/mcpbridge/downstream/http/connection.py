@@ -122,13 +122,14 @@ class Http1Connection(asyncio.Protocol):
     """A connection to a client."""
 
     __slots__ = (
-        *("_connections", "_drained", "_expects", "_head_size", "_headers", "_is_broken", "_is_in_head", "_is_paused"),
-        *("_is_reading_body", "_is_upgrading", "_latest", "_line", "_loop", "_parser", "_since", "_stuck", "_url"),
-        *("current", "transport"),
+        *("_expects", "_head_size", "_headers", "_is_broken", "_is_in_head", "_is_paused"),
+        *("_is_upgrading", "_latest", "_line", "_loop", "_parser", "_since", "_stuck", "_url"),
+        *("connections", "current", "drained", "transport"),
     )
 
     def __init__(self, connections: Connections) -> None:
-        self._connections = connections
+        self.connections = connections
+        """What it shares with all others."""
         self._loop = connections.loop
         self._parser = httptools.HttpRequestParser(self)
         # Without it a request that closes the connection is refused for what follows it, instead of answered.
@@ -152,7 +153,7 @@ class Http1Connection(asyncio.Protocol):
         """No data is wanted for now."""
         self._since: float | None = None
         """The time at which it began to wait for a head; None while a request is being read or answered."""
-        self._drained: asyncio.Event | None = None
+        self.drained: asyncio.Event | None = None
         """Set when the client has taken what was written; None while it takes all."""
         self._stuck: tuple[float, int] = (0.0, 0)
         """Since when, and with how many bytes, the client has taken nothing."""
@@ -165,11 +166,11 @@ class Http1Connection(asyncio.Protocol):
         """A client has connected."""
         self.transport = cast("asyncio.Transport", transport)
         self._since = self._loop.time()
-        self._connections.add(self)
+        self.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone: nobody hears what is answered from now on."""
-        self._connections.discard(self)
+        self.connections.discard(self)
         self._is_broken = True
         self.resume_writing()
         if self.current is not None:
@@ -192,15 +193,15 @@ class Http1Connection(asyncio.Protocol):
         except httptools.HttpParserUpgrade as upgrade:
             if self._is_upgrading:
                 self._give_away()
-                return
-            if rest := data[upgrade.args[0] :]:  # another protocol than ours: the request is answered as it is
-                self.data_received(rest)
-                return
+            else:
+                self._decline_upgrade(data[upgrade.args[0] :])
+            return
         except httptools.HttpParserError:
             self._break("This is no valid HTTP request")
             return
-        if self.current is not None and not self.current.is_started:
-            self._start(self.current)
+        current = self.current
+        if current is not None and not current.is_started:
+            self._start(current)
 
     def on_message_begin(self) -> None:
         """A head begins."""
@@ -210,7 +211,7 @@ class Http1Connection(asyncio.Protocol):
         self._headers = []
         self._expects = False
         if self._latest is not None:  # the first head counts from the opening of the connection
-            self._since = self._connections.now
+            self._since = self.connections.now
 
     def on_url(self, url: bytes) -> None:
         """A part of the target."""
@@ -229,9 +230,11 @@ class Http1Connection(asyncio.Protocol):
         self._is_in_head = False
         self._since = None
         parser, url = self._parser, self._url
+        if parser.should_upgrade() and parser.get_method() != b"CONNECT" and not _asks_for_websocket(self._headers):
+            return  # the parser stops here, and `_decline_upgrade` goes on
         if not url.startswith(b"/") and url != b"*":
             self._take_host_of_target()
-        if parser.should_upgrade() and _asks_for_websocket(self._headers):
+        if parser.should_upgrade():
             self._is_upgrading = True
             return
         if self._latest is not None and not self._latest.keeps_alive:
@@ -243,7 +246,7 @@ class Http1Connection(asyncio.Protocol):
         exchange = Http1Exchange(self, _text(method), path, query, self._headers)
         exchange.url = url
         exchange.http_version = version
-        exchange.keeps_alive = version == "1.1" and parser.should_keep_alive() and not self._connections.is_stopping
+        exchange.keeps_alive = version == "1.1" and parser.should_keep_alive() and not self.connections.is_stopping
         exchange.expects_continue = self._expects
         self._latest = exchange
         if self.current is None:
@@ -260,39 +263,29 @@ class Http1Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """The body is whole."""
-        if self._latest is not None and not self._is_upgrading:
+        if self._latest is not None and not self._parser.should_upgrade():
             self._latest.body_ended()
 
     def pause_writing(self) -> None:
         """The client takes less than is written."""
-        self._drained = asyncio.Event()
+        self.drained = asyncio.Event()
         self._stuck = (self._loop.time(), self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         """The client has taken most of what was written."""
-        if self._drained is not None:
-            self._drained.set()
-            self._drained = None
-
-    @property
-    def is_full(self) -> bool:
-        """The client takes less than is written."""
-        return self._drained is not None
+        if self.drained is not None:
+            self.drained.set()
+            self.drained = None
 
     async def drain(self) -> None:
         """Wait until the client takes more; at once where it takes all. Cancelling it costs nothing."""
-        if self._drained is not None:
-            await self._drained.wait()
+        if self.drained is not None:
+            await self.drained.wait()
 
     def write(self, data: bytes) -> None:
-        """Send it; what was written in parts goes out in that order."""
+        """Send it after all that was sent before; nothing where the client is gone."""
         if not self.transport.is_closing():
             self.transport.write(data)
-
-    @property
-    def date(self) -> bytes:
-        """The header `date` with its line end."""
-        return self._connections.date
 
     def read_on(self) -> None:
         """Someone waits for the rest of a body, or for the next request."""
@@ -310,20 +303,20 @@ class Http1Connection(asyncio.Protocol):
         if exchange is not self.current:
             return
         self.current = None
-        if not exchange.keeps_alive or self._connections.is_stopping:
+        if not exchange.keeps_alive or self.connections.is_stopping:
             self._is_broken = True
             self.transport.close()
         elif self._line:
             self.current = self._line.popleft()
             self._start(self.current)
         else:
-            self._since = self._connections.now
+            self._since = self.connections.now
             if self._is_paused:
                 self.read_on()
 
     def look(self, now: float) -> None:
         """Once a second: end the connection if it has waited for too long."""
-        if self._drained is not None:
+        if self.drained is not None:
             size = self.transport.get_write_buffer_size()
             if size < self._stuck[1]:
                 self._stuck = (now, size)
@@ -355,14 +348,14 @@ class Http1Connection(asyncio.Protocol):
 
     def _start(self, exchange: Http1Exchange) -> None:
         exchange.is_started = True
-        tasks = self._connections.tasks
+        tasks = self.connections.tasks
         task = self._loop.create_task(self._serve(exchange))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
     async def _serve(self, exchange: Http1Exchange) -> None:
         try:
-            await self._connections.front.handle(exchange)
+            await self.connections.front.handle(exchange)
             if not exchange.is_complete and not exchange.has_left:
                 raise RuntimeError("the request was left without a whole response")
         except asyncio.CancelledError:
@@ -374,6 +367,18 @@ class Http1Connection(asyncio.Protocol):
                 self.abort()
             else:
                 await exchange.refuse(Refused(500, "The bridge failed at this request; its log says why", close=True))
+
+    def _decline_upgrade(self, rest: bytes) -> None:
+        """Read the request as if it had not offered another protocol; the parser takes its body for that protocol.
+
+        Java's client offers HTTP/2 so (`Upgrade: h2c`) with its first request, whatever that is.
+        """
+        version = self._parser.get_http_version().encode()
+        lines = [b"%b %b HTTP/%b\r\n" % (self._parser.get_method(), self._url, version)]
+        lines += [b"%b: %b\r\n" % header for header in self._headers if header[0] != b"upgrade"]
+        self._parser = httptools.HttpRequestParser(self)
+        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self.data_received(b"%b\r\n%b" % (b"".join(lines), rest))
 
     def _give_away(self) -> None:
         """What follows is no HTTP; the front has the connection from now on."""
@@ -387,8 +392,8 @@ class Http1Connection(asyncio.Protocol):
             self.transport.write(refusal(refused))
             self.transport.close()
             return
-        self._connections.discard(self)
-        self._connections.front.upgrade(path, self._headers, self.transport)
+        self.connections.discard(self)
+        self.connections.front.upgrade(path, self._headers, self.transport)
 
     def _path_to_upgrade(self) -> str | None:
         """The path that is asked for; None when the request cannot open a WebSocket (RFC 6455, section 4.1)."""

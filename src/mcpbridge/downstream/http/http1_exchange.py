@@ -67,20 +67,19 @@ class Http1Exchange(Exchange):
             return 0  # nobody reads it any more
         self._body.append(body)
         self._size += len(body)
-        self._wake()
+        if self._waiter is not None:
+            self._waiter.set()
         return self._size
 
     def body_ended(self) -> None:
         """The body is whole."""
         self.is_body_whole = True
-        self._wake()
+        if self._waiter is not None:
+            self._waiter.set()
 
     def client_left(self) -> None:
         """The connection is gone."""
         self.has_left = True
-        self._wake()
-
-    def _wake(self) -> None:
         if self._waiter is not None:
             self._waiter.set()
 
@@ -126,7 +125,7 @@ class Http1Exchange(Exchange):
     async def send_json(self, data: bytes | Pieces, status: int = 200, headers: Headers = NO_HEADERS) -> None:
         """See `Exchange.send_json`."""
         connection = self._connection
-        if connection.is_full:
+        if connection.drained is not None:
             await connection.drain()
         if isinstance(data, Pieces) or len(data) > _JOINED or status != 200 or self.method == "HEAD":
             await super().send_json(data, status, headers)
@@ -138,7 +137,9 @@ class Http1Exchange(Exchange):
         if not self.keeps_alive:
             more += _CLOSE
         self.has_begun = True
-        connection.write(b"%b%b%b%d\r\n%b\r\n%b" % (_JSON_HEAD, connection.date, _LENGTH, len(data), more, data))
+        connection.write(
+            b"%b%b%b%d\r\n%b\r\n%b" % (_JSON_HEAD, connection.connections.date, _LENGTH, len(data), more, data)
+        )
         self._end()
 
     async def start(self, status: int, headers: Headers) -> None:
@@ -156,7 +157,7 @@ class Http1Exchange(Exchange):
         if not self.keeps_alive:
             lines += _CLOSE
         self.has_begun = True
-        self._connection.write(b"%b%b%b\r\n" % (_status_line(status), self._connection.date, lines))
+        self._connection.write(b"%b%b%b\r\n" % (_status_line(status), self._connection.connections.date, lines))
 
     async def write(self, chunk: bytes) -> None:
         """See `Exchange.write`."""
@@ -180,7 +181,8 @@ class Http1Exchange(Exchange):
     def _end(self) -> None:
         self.is_complete = True
         self._body = []
-        self._wake()
+        if self._waiter is not None:
+            self._waiter.set()
         self._connection.answered(self)
 
     # For other ASGI applications

@@ -19,6 +19,7 @@ from mcpbridge.protocol.batches import Batch
 from mcpbridge.protocol.error_codes import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 from mcpbridge.protocol.jsonrpc import (
     DEPTH_LIMIT_TEXT,
+    OBJECT_START,
     Fields,
     Frame,
     decode_array,
@@ -26,6 +27,7 @@ from mcpbridge.protocol.jsonrpc import (
     decode_fields,
     decode_text,
     encode_error,
+    first_byte,
     one_line,
 )
 from mcpbridge.protocol.reading.escaped_names import with_plain_names
@@ -38,6 +40,8 @@ VERSION = Raw(b'"2.0"')
 BLANKS = b" \t\r\n"
 """What RFC 8259 allows around a value."""
 
+USUAL_ID = 20
+"""Bytes of an id that needs no further look, if all of them are digits."""
 _LONGEST_ID = 1024
 """Bytes. Ids are compared, kept and written back."""
 _ID_WINDOW = 65_536
@@ -57,7 +61,18 @@ def read_client_message(data: bytes) -> list[Item]:
         return [Spoiled(find_client_ids(data), _CUT)] if isinstance(items, Unfinished) else items
     if b"\n" in data or b"\r" in data:  # slices of it may travel on a line-delimited channel
         frame = decode_arriving_frame(one_line(data))
-    return [validated(frame)]
+    return [frame if is_usual_request(frame) else validated(frame)]
+
+
+def is_usual_request(frame: Frame) -> bool:
+    """Whether it is a request as nearly all are, with a short number as its id; `validated` decides on all others."""
+    return (
+        frame.jsonrpc == VERSION
+        and frame.method != ""
+        and len(frame.id) < USUAL_ID
+        and bytes(frame.id).isdigit()
+        and (not frame.params or first_byte(frame.params) == OBJECT_START)
+    )
 
 
 def refuse_client_line(line: bytes) -> list[Item] | Unfinished:
