@@ -290,6 +290,8 @@ class HttpFront:
         exchange.principal = self._auth.principal(headers.get(b"authorization"))
         if path != self._settings.path and (answer := self._behind_token(exchange)) is not None:
             return answer
+        if path == self._settings.path:
+            return self._mcp(exchange)
         exchange.endpoint = self._routes.find(path)
         kind = exchange.endpoint.kind
         if kind == "mcp":
@@ -327,7 +329,7 @@ class HttpFront:
         return serve(app, exchange.scope, exchange.receive, exchange.send, who=who, extra=exchange.extra)
 
     def _mcp(self, exchange: Exchange) -> Awaitable[None]:
-        version = exchange.header(b"mcp-protocol-version")
+        version = exchange.version = exchange.header(b"mcp-protocol-version")
         if exchange.method == "POST":
             return self._post(exchange, version)
         if exchange.method not in ("GET", "DELETE"):

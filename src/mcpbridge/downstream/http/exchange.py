@@ -125,7 +125,7 @@ class Exchange:
 
     __slots__ = (
         *("_receive", "_scope", "_send", "accepts", "endpoint", "extra", "headers", "method", "path", "principal"),
-        *("query", "raw_headers"),
+        *("query", "raw_headers", "version"),
     )
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -144,6 +144,8 @@ class Exchange:
         """By lower-case name; of a repeated one the last."""
         self.accepts = read_accept(self.headers.get(b"accept", b"*/*"))
         self.principal = ""
+        self.version: str | None = None
+        """What the header `MCP-Protocol-Version` says, on the MCP route."""
         self.endpoint = MERGED
         self.extra: Headers = NO_HEADERS
         """Headers that every response to this request carries."""

@@ -220,7 +220,8 @@ class LegacyFront:
                 return
             id_ = bytes(message.id) if message.method else b""
             session = self._session(exchange, id_)
-            work = self._single(session, message)
+            is_request = message.method and message.id
+            work = partial(self._answer, session, message) if is_request else self._single(session, message)
         if work is None:
             self.sessions.touch(session)
             await exchange.send_empty(202)
@@ -354,7 +355,7 @@ class LegacyFront:
         session = self.sessions.find(session_id.strip(), exchange.principal, exchange.endpoint)
         if session is None:
             raise Refused(404, "This session is unknown or over; initialize a new one", id_=id_)
-        version = exchange.header(b"mcp-protocol-version")
+        version = exchange.version
         if version is not None and version not in LEGACY:
             raise Refused(400, f"Unsupported protocol version; this session speaks {', '.join(LEGACY)}", id_=id_)
         return session

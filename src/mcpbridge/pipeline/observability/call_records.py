@@ -8,7 +8,7 @@ from mcpbridge.base.errors import BridgeError, UpstreamAnswered
 from mcpbridge.core.context import run_of, text_in
 from mcpbridge.core.model import Call
 from mcpbridge.core.recording import RunningCall, new_uid, uid_text
-from mcpbridge.protocol.body import LARGE
+from mcpbridge.protocol.body import LARGE, Body
 from mcpbridge.results.token_count import estimated_tokens
 from mcpbridge.storage.call_log.format import CallRecord, Outcome
 
@@ -52,7 +52,7 @@ def record_of(
         arguments=arguments,
         result=result if size > LARGE else bytes(result),
         keeps_content=keeps_content,
-        facts=_facts(call),
+        facts=call.facts if call.meta is None else _facts(call, call.meta),
         sent=len(arguments),
         received=size,
         running=call.running or (recorded.running if recorded is not None else 0),
@@ -89,9 +89,9 @@ def message_of(error: BaseException) -> str:
     return error.full_message()[:_LONGEST_MESSAGE] if isinstance(error, BridgeError) else ""
 
 
-def _facts(call: Call) -> dict[str, object] | None:
-    facts, meta = call.facts, call.meta
-    if meta is None or (facts is not None and TRACE in facts):
+def _facts(call: Call, meta: Body) -> dict[str, object] | None:
+    facts = call.facts
+    if facts is not None and TRACE in facts:
         return facts
     trace = trace_id(text_in(meta, _PARENT))
     return {**(facts or {}), TRACE: trace} if trace else facts

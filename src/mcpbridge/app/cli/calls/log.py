@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from time import time
 from typing import Any, get_args
@@ -111,7 +112,12 @@ def log_command(
             if as_json
             else partial(_print_rows, events=events, content=content, aligned=not follow)
         )
-        await _show(read, read_unfinished, printed, limit, follow=follow)
+
+        def in_time(rows: Sequence[Row]) -> None:
+            """Events are numbered as they are written, and some are written a moment after others."""
+            printed(sorted(rows, key=itemgetter("at")) if events else rows)
+
+        await _show(read, read_unfinished, in_time, limit, follow=follow)
         return OK
 
     return run(show, config, as_json=as_json, load=load_only_to_look)
