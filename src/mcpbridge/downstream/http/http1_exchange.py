@@ -10,19 +10,52 @@ import re
 from collections.abc import MutableMapping
 from functools import lru_cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from mcpbridge.downstream.http.body_deadline import Deadline
 from mcpbridge.downstream.http.exchange import NO_HEADERS, ClientLeft, Exchange, Headers, Scope, too_large
 from mcpbridge.protocol.payload import Pieces
 
-if TYPE_CHECKING:
-    from mcpbridge.downstream.http.connection import Http1Connection
-
 _JOINED = 1 << 16
 """Bytes of a body that is copied behind its head, so that both are one write."""
 _FORBIDDEN = re.compile(rb"[\r\n\0]")
 """What would end a header early."""
+
+
+class Connection(Protocol):
+    """What a response needs of its connection."""
+
+    transport: asyncio.Transport
+    drained: asyncio.Event | None
+    """Set when the client has taken what was written; None while it takes all."""
+
+    @property
+    def connections(self) -> "Clock":
+        """What all connections share."""
+        ...
+
+    async def drain(self) -> None:
+        """Wait until the client takes more."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Send it after all that was sent before."""
+        ...
+
+    def read_on(self) -> None:
+        """Someone waits for the rest of a body."""
+        ...
+
+    def answered(self, exchange: "Http1Exchange") -> None:
+        """The response is complete."""
+        ...
+
+
+class Clock(Protocol):
+    """What all connections share."""
+
+    date: bytes
+    """The header `date` with its line end."""
 
 
 class Http1Exchange(Exchange):
@@ -34,7 +67,7 @@ class Http1Exchange(Exchange):
     )
 
     def __init__(
-        self, connection: "Http1Connection", method: str, path: str, query: bytes, headers: list[tuple[bytes, bytes]]
+        self, connection: Connection, method: str, path: str, query: bytes, headers: list[tuple[bytes, bytes]]
     ) -> None:
         self._begin(method, path, query, headers)
         self._connection = connection
