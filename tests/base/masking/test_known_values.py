@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.base.masking.known_values import Redactor
+from mcpbridge.base.masking.known_values import Redactor, masked_fields
 from mcpbridge.base.masking.mask import MASK
+from mcpbridge.base.masking.names import IN_SECRET_NAMES, secret_of
+from mcpbridge.base.masking.values import without_secrets_in
 
 SECRETS = st.text(st.characters(codec="utf-8", exclude_characters="[]"), min_size=6, max_size=40).filter(
     lambda secret: secret not in MASK
@@ -87,3 +89,49 @@ def test_in_a_document_only_texts_are_masked() -> None:
     }
     masked = {"servers": [{"stderr": ["pin [redacted]", "[redacted]"]}], "hunter2": None}
     assert redact.values_of(document) == document | masked
+
+
+@pytest.mark.parametrize(
+    ("fields", "masked"),
+    [
+        ({"reason": "it works", "count": 5, "none": None, "ratio": 0.5, "path": "a/b"}, None),
+        ({"password": "hunterhunter"}, {"password": MASK}),
+        ({"dbPassword": "correct horse", "n": 1}, {"dbPassword": MASK, "n": 1}),
+        ({"token": 123456789}, {"token": MASK}),
+        ({"user_pin": 123456}, {"user_pin": MASK}),
+        ({"args": ["--token", "abcdefgh"], "n": 1}, {"args": ["--token", MASK], "n": 1}),
+        ({"args": ["known-secret-1"]}, {"args": [MASK]}),
+        ({"args": {"password": "words"}}, {"args": {"password": MASK}}),
+        ({"raw": b"bytes"}, {"raw": "b'bytes'"}),
+    ],
+)
+def test_fields_of_log_lines_are_masked_by_what_they_hold_and_by_their_names(
+    fields: dict[str, object], masked: dict[str, object] | None
+) -> None:
+    assert masked_fields(fields, Redactor(["known-secret-1"])) == (fields if masked is None else masked)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(name for name in IN_SECRET_NAMES if secret_of(name) is not None),
+        *(
+            "api_key",
+            "accessKey",
+            "X-Auth-Token",
+            "session_id",
+            "keyData",
+            "code_verifier",
+            "device_code",
+            "PAT",
+            "myPat",
+        ),
+        *("recovery_phrase", "seedPhrase", "backup_code", "userPass", "cvv", "pins", "Set-Cookie", "DSN"),
+    ],
+)
+def test_no_name_of_a_secret_is_passed_over(name: str) -> None:
+    """Lines of logs are first looked at in a cheap way, which must not say that there is none where there is."""
+    found = secret_of(name)
+    value = "5" * 12 if found is not None and found.texts == "digits" else "Ab3dEf6hIj9lMn2pQr5tUv8x"
+    words = "correct horse" if found is not None and found.texts == "all" else value
+    assert masked_fields({name: words}, Redactor()) == without_secrets_in({name: words}, Redactor())

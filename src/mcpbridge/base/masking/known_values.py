@@ -27,6 +27,12 @@ SECRET_NAME = re.compile(r"token|key|secret|passw|auth|credential|cookie|bearer|
 
 _WORDS = re.compile(r"[A-Za-z ,.'()/]{0,200}")
 """Texts in which nothing can look like a secret; most lines of logs are such."""
+_MAY_NAME_ONE = re.compile(
+    "auth|bearer|cookie|credential|csrf|cv[cv]|dsn|jwt|key|otp|pass|pat(?![chit])|phrase|pin(?!g)|pwd|secret|token"
+    "|session.?id|verifier|xsrf|(?:device|recovery|backup).?code",
+    re.IGNORECASE,
+)
+"""What each name of a secret has in it. `names.py` is loaded with the first such name; most fields have none."""
 
 
 class Redactor:
@@ -127,8 +133,9 @@ def without_secrets(text: str, known: Callable[[str], str] = lambda text: text) 
 def masked_fields(fields: dict[str, Any], redact: Callable[[str], str]) -> dict[str, Any]:
     """The fields of a log line without secrets; also those under the name of one."""
     if all(
-        isinstance(one, int | float | None) or (isinstance(one, str) and _WORDS.fullmatch(one))
-        for one in fields.values()
+        (isinstance(one, int | float | None) or (isinstance(one, str) and _WORDS.fullmatch(one)))
+        and not _MAY_NAME_ONE.search(name)
+        for name, one in fields.items()
     ):
         return fields
     from mcpbridge.base.masking.values import without_secrets_in  # loaded with the first text that is masked
