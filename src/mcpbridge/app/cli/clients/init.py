@@ -20,7 +20,7 @@ from mcpbridge.app.cli.clients.launch_command import launching
 from mcpbridge.app.cli.config.config_path import configuration_to_write, load_trusted
 from mcpbridge.app.cli.failures import fail, report
 from mcpbridge.app.cli.options import as_json_option, config_option, secrets_option
-from mcpbridge.app.cli.output import note, print_json, print_table, print_text, visible
+from mcpbridge.app.cli.output import counted, note, print_json, print_table, print_text, visible
 from mcpbridge.app.client_config.discover.discovered_servers import ClientEnvironment, FoundServer
 from mcpbridge.app.client_config.install import Change, all_targets, plan_install
 from mcpbridge.app.exit_codes import OK, USAGE
@@ -148,7 +148,8 @@ def _install(
         for line in (line for target in targets for line in migrate.staying(plan, target)):
             note(visible(line))
     count = sum(map(len, taken.values()))
-    question = f"Take the {count} servers that it serves now out of these clients' files, so that none runs twice?"
+    served = counted(count, "server")
+    question = f"Take the {served} that it serves now out of these clients' files, so that none runs twice?"
     if not (count and ((yes and replaces) or (not yes and click.confirm(question, default=True, err=True)))):
         taken = {}
     launched, backups = launching(None, None, None, around.environ, coming=path), Backups(around.environ)
