@@ -62,7 +62,7 @@ def test_words_find_results_and_users_have_their_own(alone: Run) -> None:
     assert listed(alone, "--search", "nowhere") == []
     assert listed(alone, "--principal", "ann") == [hers]
     assert len(listed(alone, "-n", "1")) == 1
-    assert "none of that kind" in alone("results", "--search", "nowhere").err
+    assert "no kept result matches" in alone("results", "--search", "nowhere").err
 
 
 def test_a_result_is_shown_as_it_was_sent(alone: Run, tmp_path: Path) -> None:

@@ -203,7 +203,7 @@ def _print_rows(rows: Sequence[Row], *, events: bool, content: bool, aligned: bo
     titles = _EVENT_TITLES if events else _TITLES
     cells = [(_event_cells if events else _cells)(row) for row in rows]
     if not rows and aligned:
-        note("there is none of that kind")
+        note("no recorded event matches" if events else "no recorded call matches")
     elif rows and aligned and not content:
         print_table(titles, cells)
     else:
@@ -220,7 +220,7 @@ def _print_content(row: Row) -> None:
 
 
 _LOST = "the bridge was killed meanwhile; it may have taken effect"
-_TITLES = ["Time", "Tool", "Client", "Outcome", "Took", "Arguments", "Result", "Call", "Told"]
+_TITLES = ["Time", "Tool", "Client", "Outcome", "Took", "Arguments", "Result", "Call", "Details"]
 
 
 def _cells(row: Row) -> list[str]:
@@ -241,7 +241,7 @@ def _cells(row: Row) -> list[str]:
     ]
 
 
-_EVENT_TITLES = ["Time", "Event", "About", "Who", "For", "Arguments", "Told"]
+_EVENT_TITLES = ["Time", "Event", "About", "Who", "For", "Arguments", "Details"]
 
 
 def _event_cells(row: Row) -> list[str]:
@@ -289,4 +289,6 @@ def _spoken(name: str) -> str:
 
 
 def _plain(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

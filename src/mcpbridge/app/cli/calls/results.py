@@ -169,7 +169,7 @@ def _list(*, search: str, limit: int, principal: str, config: str | None, as_jso
         elif summaries:
             print_table(["Handle", "Time", "Tool", "What", "Arguments"], [_row(summary) for summary in summaries])
         else:
-            note("there is none of that kind" if search else "no result is kept")
+            note("no kept result matches" if search else "no result is kept")
         return OK
 
     return _with_kept_results(work, config, as_json=as_json)
