@@ -180,7 +180,7 @@ class Http1Connection(asyncio.Protocol):
         self._line.clear()
 
     def data_received(self, data: bytes) -> None:
-        """Take what has come, unless a head goes on for too long."""
+        """Take what has come, unless a head takes too long."""
         if self._is_broken:
             return
         if self._is_in_head and self._head_size:
