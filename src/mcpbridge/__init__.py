@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mcpbridge.config.schema import Settings
     from mcpbridge.core.context import CallContext
     from mcpbridge.core.events import Event
-    from mcpbridge.core.tool_calls import CallResult, PausedCall, ToolCall, ToolResult
+    from mcpbridge.core.tool_calls_and_results import CallResult, PausedCall, ToolCall, ToolResult
     from mcpbridge.downstream.elicitation.program import Answerer
     from mcpbridge.downstream.requests.session_tools import ResolverContext
     from mcpbridge.engine.cassettes.cassette import Cassette
@@ -105,7 +105,7 @@ _HOMES = {
     "CallFailed": "base.errors",
     "CallProgress": "library.calls.run_events",
     "CallRefused": "base.errors",
-    "CallResult": "core.tool_calls",
+    "CallResult": "core.tool_calls_and_results",
     "CallReturned": "library.calls.run_events",
     "CallStarted": "library.calls.run_events",
     "CallbackFailed": "library.calls.call",
@@ -131,7 +131,7 @@ _HOMES = {
     "Pack": "tools.packs",
     "PackTool": "tools.packs",
     "Pause": "tools.human_in_the_loop.functions",
-    "PausedCall": "core.tool_calls",
+    "PausedCall": "core.tool_calls_and_results",
     "Prepared": "library.agent.options",
     "ProgramTool": "engine.wiring.tools",
     "RequestFailed": "engine.requests",
@@ -153,11 +153,11 @@ _HOMES = {
     "TextDelta": "library.calls.run_events",
     "Tool": "library.define_tools.tool",
     "ToolBuilder": "library.define_tools.builder",
-    "ToolCall": "core.tool_calls",
+    "ToolCall": "core.tool_calls_and_results",
     "ToolFunction": "library.define_tools.decorator",
     "ToolInfo": "library.define_tools.info",
     "ToolOptions": "library.define_tools.options",
-    "ToolResult": "core.tool_calls",
+    "ToolResult": "core.tool_calls_and_results",
     "Turn": "library.calls.run_events",
     "UnknownName": "base.errors",
     "UpstreamError": "base.errors",

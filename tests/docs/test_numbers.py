@@ -68,7 +68,7 @@ from mcpbridge.protocol.revisions import REVISIONS
 from mcpbridge.results import kept_results as shelf
 from mcpbridge.results.preview import limits as preview_limits
 from mcpbridge.results.query import limits as query_limits
-from mcpbridge.sandbox import runner as isolation
+from mcpbridge.sandbox.isolation import choose_tier
 from mcpbridge.sandbox.isolation import supervisor as tree
 from mcpbridge.sandbox.javascript import limits as javascript
 from mcpbridge.sandbox.python import program
@@ -328,7 +328,7 @@ SAID = {
         f"{show_bytes(SANDBOX.output)} of each output stream",
         f"measures it every {tree.LOOK_SECONDS:g} s",
         f"may use {sandboxed._PIDS} processes and threads",
-        f"a failed check after {'a minute' if isolation.ASK_AGAIN == 60 else '?'}",
+        f"a failed check after {'a minute' if choose_tier.ASK_AGAIN == 60 else '?'}",
     ],
     "docs/start/clients.md": [
         *(f"`{client.id}`" for client in KNOWN_CLIENTS),

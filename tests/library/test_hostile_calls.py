@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from mcpbridge import Bridge
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.json_values import decoded
-from mcpbridge.core.tool_calls import CallResult, PausedCall, ToolCall
+from mcpbridge.core.tool_calls_and_results import CallResult, PausedCall, ToolCall
 from mcpbridge.library.agent.calls import Finished
 from mcpbridge.library.agent.models.model import ModelRequest
 from mcpbridge.library.calls.call import CallbackFailed, result_of

@@ -15,7 +15,7 @@ from mcpbridge.base.background_tasks import TaskGroup
 from mcpbridge.base.errors import ArgumentsRefused, BridgeError, ConfigError
 from mcpbridge.base.json_values import decoded
 from mcpbridge.core.context import Session, new_run, short
-from mcpbridge.core.tool_calls import CallResult, PausedCall, ToolCall
+from mcpbridge.core.tool_calls_and_results import CallResult, PausedCall, ToolCall
 from mcpbridge.downstream.client import Notify
 from mcpbridge.downstream.errors import failed_call
 from mcpbridge.engine.state import EngineState

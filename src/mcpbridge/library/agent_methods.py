@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from mcpbridge.base.errors import ConfigError, UnknownName
 from mcpbridge.core.context import new_run
 from mcpbridge.core.model import TOOLS
-from mcpbridge.core.tool_calls import CallResult, ToolCall
+from mcpbridge.core.tool_calls_and_results import CallResult, ToolCall
 from mcpbridge.engine.requests import check_names
 from mcpbridge.library.agent.defaults import MAX_ROUNDS
 from mcpbridge.library.tool_methods import ToolMethods
 
 if TYPE_CHECKING:  # loaded when they are used: the first answer of `serve` must come fast
-    from mcpbridge.core.tool_calls import PausedCall
+    from mcpbridge.core.tool_calls_and_results import PausedCall
     from mcpbridge.engine.session_tools import Resolver, RunTools
     from mcpbridge.library.agent.models.model import Model
     from mcpbridge.library.agent.options import Prepare, StopWhen, Tools, ToolsOf

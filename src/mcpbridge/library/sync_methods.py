@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mcpbridge.config.needs_restart import Reloaded
 from mcpbridge.config.schema import Settings
-from mcpbridge.core.tool_calls import CallResult, ToolCall
+from mcpbridge.core.tool_calls_and_results import CallResult, ToolCall
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.library.client.sync_loop import LoopThread
 from mcpbridge.library.tool_methods import R
 
 if TYPE_CHECKING:
-    from mcpbridge.core.tool_calls import PausedCall
+    from mcpbridge.core.tool_calls_and_results import PausedCall
     from mcpbridge.engine.registry.registry import Keep
     from mcpbridge.library.agent.options import Tools
     from mcpbridge.library.calls.call import Progress

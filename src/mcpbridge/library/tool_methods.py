@@ -13,13 +13,13 @@ from anyio import move_on_after
 from mcpbridge.base.errors import ConfigError, UnknownName
 from mcpbridge.base.suggestions import nearest
 from mcpbridge.core.model import TOOLS, Caller
-from mcpbridge.core.tool_calls import CallResult, ToolCall
+from mcpbridge.core.tool_calls_and_results import CallResult, ToolCall
 from mcpbridge.engine.engine import Engine
 
 if TYPE_CHECKING:  # loaded when they are used: the first answer of `serve` must come fast
     from mcpbridge.catalog.snapshot import ToolRef
     from mcpbridge.config.needs_restart import Reloaded
-    from mcpbridge.core.tool_calls import PausedCall
+    from mcpbridge.core.tool_calls_and_results import PausedCall
     from mcpbridge.engine.registry.registry import Keep
     from mcpbridge.engine.wiring.tools import ProgramTool
     from mcpbridge.library.calls.call import Progress

@@ -1,31 +1,29 @@
 """Runs jobs in the best sandbox that this machine has: the entry to everything that isolates programs.
 
-A sandbox is used once it has passed its self-test (`isolation/self_test.py`), bubblewrap before the launcher alone.
-Where none has, jobs are refused, never run with less. What a job may do is decided by the section `sandbox` and by what
-its tool has set otherwise. Of a finished job nothing is left.
+Which one that is, is decided in `isolation/choose_tier.py`. Where none is ready, jobs are refused, never run with less.
+What a job may do is decided by the section `sandbox` and by what its tool has set otherwise. Of a finished job nothing
+is left.
 """
 
 import asyncio
 import shutil
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from mcpbridge.base.background_tasks import to_its_end
 from mcpbridge.base.errors import ToolInactive
+from mcpbridge.sandbox.isolation.choose_tier import TierChoice
 from mcpbridge.sandbox.isolation.launcher import reads
 from mcpbridge.sandbox.isolation.launcher_main import REFUSED
-from mcpbridge.sandbox.isolation.self_test import Readiness, TierReport, fingerprint, recall, remember
+from mcpbridge.sandbox.isolation.self_test import Readiness
 from mcpbridge.sandbox.isolation.supervisor import Descriptors, Outcome, supervise
 from mcpbridge.sandbox.isolation.tier import Start, Tier
 from mcpbridge.sandbox.isolation.work_folder import make_folder, remove_folder, temporary_directory
 from mcpbridge.sandbox.job import NO_ACCESS, Access, Job, JobResult, Limits, Runner, files_left
 from mcpbridge.sandbox.settings import SandboxOverrides, SandboxSettings, limits_of
 
-ASK_AGAIN = 60.0
-"""Seconds after which it is asked once more, where no sandbox was ready: somebody may have mended it."""
 _SWITCHED_OFF = "`sandbox.enabled` is false", "Whoever runs the bridge can set it to true."
 
 
@@ -52,11 +50,8 @@ class Isolation:
 
         `tiers`: what to choose from, the best first; None: what the settings name.
         """
-        self._settings, self._cache = settings, cache
-        self._tiers = tuple(tiers) if tiers is not None else None
-        self._asking: _Shared | None = None
-        self._ready: tuple[Readiness, Tier | None] | None = None
-        self._again = 0.0
+        self._settings = settings
+        self._choice = TierChoice(settings, self._execute, cache=cache, tiers=tiers)
 
     @property
     def settings(self) -> SandboxSettings:
@@ -71,7 +66,7 @@ class Isolation:
     @property
     def known(self) -> Readiness | None:
         """What was found out so far; None: nobody has asked yet."""
-        return self._ready[0] if self._ready else None
+        return self._choice.known
 
     async def readiness(self, *, whole: bool = False) -> Readiness:
         """Which sandboxes keep what they promise; found out at the first need, which takes about a second.
@@ -79,8 +74,8 @@ class Isolation:
         `whole`: ask all of them, also those behind the first that is ready, and nothing that is remembered.
         """
         if whole:
-            return (await self._probe(whole=True))[0]
-        return (await self._chosen())[0]
+            return (await self._choice.probe(whole=True))[0]
+        return (await self._choice.chosen())[0]
 
     async def why_none(self) -> tuple[str, str] | None:
         """What is missing and the fix, where no sandbox is ready; None where one is, or it is switched off."""
@@ -95,7 +90,7 @@ class Isolation:
             ValueError: a name in `files` is no plain one.
         """
         tier = await self._tier()
-        outcome = await execute(tier, job, fork_as_root=self._forks_as_root())
+        outcome = await self._execute(tier, job)
         ended, code, stdout, stderr, cut = (
             outcome.ended,
             outcome.code,
@@ -125,7 +120,14 @@ class Isolation:
 
         tier = await self._tier()
         start = prepared(
-            tier, argv, env, cwd, limits or Limits(), access, temporary_directory(), fork_as_root=self._forks_as_root()
+            tier,
+            argv,
+            env,
+            cwd,
+            limits or Limits(),
+            access,
+            temporary_directory(),
+            fork_as_root=self._choice.forks_as_root,
         )
         folder = make_folder({}, start.identity.uid)
         start = msgspec.structs.replace(start, cwd=start.cwd or folder, folder=folder)
@@ -138,98 +140,17 @@ class Isolation:
 
         remove_folder(folder)
 
-    def _forks_as_root(self) -> bool:
-        return self.is_off or "pids" not in self._settings.require
+    async def _execute(self, tier: Tier, job: Job) -> Outcome:
+        return await execute(tier, job, fork_as_root=self._choice.forks_as_root)
 
     async def _tier(self) -> Tier:
         if not self._settings.enabled:
             raise ToolInactive("the sandbox", *_SWITCHED_OFF)
-        readiness, tier = await self._chosen()
+        readiness, tier = await self._choice.chosen()
         if tier is None:
             missing, fix = readiness.why_none() or ("no sandbox is ready", "")
             raise ToolInactive("the sandbox", missing, fix)
         return tier
-
-    async def _chosen(self) -> tuple[Readiness, Tier | None]:
-        now = asyncio.get_running_loop().time()
-        if self._ready is None or (self._ready[1] is None and now > self._again):
-            if self._asking is None or self._asking.is_over:
-                self._asking = _Shared(self._probe(whole=False))
-            await self._asking.done()
-        assert self._ready is not None
-        return self._ready
-
-    async def _probe(self, *, whole: bool) -> tuple[Readiness, Tier | None]:
-        from mcpbridge.sandbox.isolation.launcher import NoSandbox
-        from mcpbridge.sandbox.isolation.work_folder import remove_leftovers
-
-        await asyncio.to_thread(remove_leftovers)
-        required, reports = self._settings.require, list[TierReport]()
-        chosen: Tier | None = NoSandbox() if self.is_off else None
-        for tier in self._candidates():
-            report = await self._report(tier, is_asked_anew=whole)
-            reports.append(report)
-            if chosen is None and report.meets(required):
-                chosen = tier
-                if not whole:
-                    break
-        name = "" if chosen is None else chosen.name
-        self._ready = Readiness(self._settings.mode, required, name, tuple(reports)), chosen
-        self._again = asyncio.get_running_loop().time() + ASK_AGAIN
-        return self._ready
-
-    def _candidates(self) -> Sequence[Tier]:
-        if self._tiers is not None:
-            return self._tiers
-        from mcpbridge.sandbox.isolation.bubblewrap import Bubblewrap
-        from mcpbridge.sandbox.isolation.launcher import Launcher
-
-        mode = self._settings.mode
-        made: dict[str, Sequence[type[Tier]]] = {
-            "auto": (Bubblewrap, Launcher), "bubblewrap": (Bubblewrap,), "launcher": (Launcher,), "off": ()
-        }  # fmt: skip
-        return [make() for make in made[mode]]
-
-    async def _report(self, tier: Tier, *, is_asked_anew: bool) -> TierReport:
-        from mcpbridge.sandbox.isolation.self_test import examined
-        from mcpbridge.sandbox.isolation.work_folder import temporary_directory
-
-        if lacks := tier.lacks():
-            return TierReport(tier.name, lacks=lacks[0], fix=lacks[1])
-        may_fork = self._forks_as_root() or not tier.who(NO_ACCESS, temporary_directory()).is_root
-        key = fingerprint((*tier.fingerprint(), str(may_fork)))
-        if not is_asked_anew and (remembered := recall(self._cache, tier.name, key)):
-            return remembered
-
-        report = await examined(
-            tier.name, lambda job: execute(tier, job, fork_as_root=self._forks_as_root()), may_fork=may_fork
-        )
-        remember(self._cache, report, key)
-        return report
-
-
-class _Shared:
-    """Work that several wait for. Whoever is cancelled leaves it to the others; with the last one it ends."""
-
-    def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
-        self._task, self._waiting, self._is_dropped = asyncio.ensure_future(work), 0, False
-
-    @property
-    def is_over(self) -> bool:
-        """It has ended, or is about to since nobody waits for it any more: none may wait for it from here on."""
-        return self._is_dropped or self._task.done()
-
-    async def done(self) -> None:
-        """Return when it is done. Raises what the work raises."""
-        self._waiting += 1
-        try:
-            await asyncio.shield(self._task)
-        finally:
-            self._waiting -= 1
-            if not self._waiting and not self._task.done():
-                self._is_dropped = True
-                self._task.cancel()
-                await to_its_end(asyncio.wait({self._task}))
 
 
 SEARCHED = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from mcpbridge.base.errors import ValueTooLarge
 from mcpbridge.storage.compression import PLAIN, Workers, is_worth_packing, pack, unpack
+from mcpbridge.storage.eviction import next_to_shrink
 from mcpbridge.storage.store import MAX_COUNTS, DailyCounts, Entry, add, new_handle, oldest_day
 
 _MAX_BYTES = 64 * 1024**2
@@ -195,7 +196,7 @@ class MemoryStore:
             while self._rooms.get(kind, 0) > limit:
                 self._remove(kind, next(iter(self._kinds[kind])))
         while self._is_full():
-            kind = max(self._rooms, key=self._rooms.__getitem__)
+            kind, _ = next_to_shrink(self._rooms, self._max_bytes)
             self._remove(kind, next(iter(self._kinds[kind])))
 
     def _forget_tallies(self) -> None:

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from mcpbridge.base.errors import StoreFailed
-from mcpbridge.core.tool_calls import CallResult, ToolCall
+from mcpbridge.core.tool_calls_and_results import CallResult, ToolCall
 from mcpbridge.library.agent.calls import Finished
 from mcpbridge.library.calls.run_events import CallProgress, CallReturned, CallStarted, RunEvent
 from support.models.agent_runs import bridge_with, texts

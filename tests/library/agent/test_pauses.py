@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from mcpbridge import Bridge
-from mcpbridge.core.tool_calls import CallResult
+from mcpbridge.core.tool_calls_and_results import CallResult
 from mcpbridge.library.calls.run_events import ApprovalPending, CallReturned, CallStarted, RunFailed, RunOutcome
 from mcpbridge.library.define_tools.decorator import tool
 from mcpbridge.library.define_tools.human import human_tool, manual_tool

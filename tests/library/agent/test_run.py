@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from mcpbridge.base.errors import CallRefused, ConfigError
-from mcpbridge.core.tool_calls import CallResult, ToolCall, ToolResult
+from mcpbridge.core.tool_calls_and_results import CallResult, ToolCall, ToolResult
 from mcpbridge.library.agent.models.model import ModelRequest
 from mcpbridge.library.agent.models.openai import OpenAIModel
 from mcpbridge.library.agent.options import Prepared

@@ -20,7 +20,7 @@ from mcp import StdioServerParameters
 
 from mcpbridge.base.errors import CallFailed, ConfigError, NoBridge, NotConnected
 from mcpbridge.core.context import CallContext
-from mcpbridge.core.tool_calls import ToolCall
+from mcpbridge.core.tool_calls_and_results import ToolCall
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.library.client.client import Client
 from support.front_clients import http_server

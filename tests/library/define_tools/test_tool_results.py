@@ -121,7 +121,7 @@ async def test_what_is_no_json_or_the_bridge_s_own_is_a_fault_of_the_tool(tmp_pa
 
 MODULE = """
 from mcpbridge.tools.packs import Pack, PackTool
-from mcpbridge.core.tool_calls import ToolResult
+from mcpbridge.core.tool_calls_and_results import ToolResult
 
 def shaped(x: int):
     return ToolResult({"x": x}, artifacts=["of a pack"])

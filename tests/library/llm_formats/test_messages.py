@@ -13,7 +13,7 @@ from openai.types.responses import Response, ResponseInputItemParam
 from pydantic import TypeAdapter
 
 from mcpbridge.base.errors import FormatError
-from mcpbridge.core.tool_calls import CallResult, ToolCall
+from mcpbridge.core.tool_calls_and_results import CallResult, ToolCall
 from mcpbridge.library.llm_formats.format import (
     assistant_message,
     calls_from,

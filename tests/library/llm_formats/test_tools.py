@@ -20,7 +20,7 @@ from openai.types.responses import FunctionToolParam
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from mcpbridge.base.errors import FormatError
-from mcpbridge.core.tool_calls import ToolCall
+from mcpbridge.core.tool_calls_and_results import ToolCall
 from mcpbridge.library.llm_formats.format import offered
 from mcpbridge.library.llm_formats.gemini import gemini_schema
 from mcpbridge.library.llm_formats.messages import FORMATS, Format, name_in

@@ -9,9 +9,9 @@ import pytest
 
 from mcpbridge.results.document import Document, read
 from mcpbridge.results.errors import QueryRefused
+from mcpbridge.results.query.find_text import Patience, Plain, Regex
 from mcpbridge.results.query.limits import SEARCH_SECONDS
 from mcpbridge.results.query.query import answer, selected
-from mcpbridge.results.query.regex import Patience, Plain, Regex
 from mcpbridge.results.query.request import Query, read_query
 from mcpbridge.results.query.terms import split_terms
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.context import CallContext
-from mcpbridge.core.tool_calls import PAUSED, PausedCall, ToolCall
+from mcpbridge.core.tool_calls_and_results import PAUSED, PausedCall, ToolCall
 from mcpbridge.engine.wiring.tools import ProgramTool
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.tools.human_in_the_loop.functions import Pause

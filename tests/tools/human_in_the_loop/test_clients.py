@@ -13,7 +13,7 @@ from hypothesis import given as over
 from hypothesis import strategies as st
 
 from mcpbridge.config.schema import Settings
-from mcpbridge.core.tool_calls import PAUSED
+from mcpbridge.core.tool_calls_and_results import PAUSED
 from mcpbridge.engine.wiring.tools import ProgramTool
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.tools.human_in_the_loop.functions import Pause

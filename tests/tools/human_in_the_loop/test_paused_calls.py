@@ -24,7 +24,7 @@ from mcpbridge.catalog.snapshot import ToolRef
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.context import BridgeContext, CallContext
 from mcpbridge.core.model import Call
-from mcpbridge.core.tool_calls import PAUSED, PausedCall, ToolCall, ToolResult
+from mcpbridge.core.tool_calls_and_results import PAUSED, PausedCall, ToolCall, ToolResult
 from mcpbridge.downstream.client import Client
 from mcpbridge.engine.wiring.tools import ProgramTool
 from mcpbridge.library.bridge import Bridge

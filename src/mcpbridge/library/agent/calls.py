@@ -21,7 +21,7 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.base.suggestions import nearest
 from mcpbridge.core.context import Keeping
 from mcpbridge.core.events import Event, Subscription
-from mcpbridge.core.tool_calls import CallResult, PausedCall, ToolCall
+from mcpbridge.core.tool_calls_and_results import CallResult, PausedCall, ToolCall
 from mcpbridge.engine.requests import encoded, result_of
 from mcpbridge.library.agent.models.model import INVALID_JSON
 from mcpbridge.library.agent.options import Running, RunOptions

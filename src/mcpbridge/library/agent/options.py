@@ -9,7 +9,7 @@ from msgspec import Struct
 from mcpbridge.base.errors import ConfigError, ContextRefused, UnknownName
 from mcpbridge.core.events import EventBus
 from mcpbridge.core.model import TOOLS
-from mcpbridge.core.tool_calls import CallResult
+from mcpbridge.core.tool_calls_and_results import CallResult
 from mcpbridge.engine.requests import check_names
 from mcpbridge.library.agent.defaults import MAX_ROUNDS
 from mcpbridge.library.calls.call import Asked, Requesting

@@ -18,7 +18,7 @@ from typing import Any, Literal, Self
 from msgspec.structs import replace
 
 from mcpbridge.core.context import new_run
-from mcpbridge.core.tool_calls import CallResult
+from mcpbridge.core.tool_calls_and_results import CallResult
 from mcpbridge.library.agent.calls import RunCalls
 from mcpbridge.library.agent.defaults import MAX_ROUNDS
 from mcpbridge.library.agent.models.model import Model, ModelRequest, format_of

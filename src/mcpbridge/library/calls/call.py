@@ -14,7 +14,7 @@ from mcpbridge.base.errors import BridgeError, ConfigError
 from mcpbridge.base.json_values import decoded
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.context import Session
-from mcpbridge.core.tool_calls import CallResult, PausedCall, ToolCall
+from mcpbridge.core.tool_calls_and_results import CallResult, PausedCall, ToolCall
 from mcpbridge.downstream.client import Notify
 from mcpbridge.engine.requests import arguments_json, check_names, meta_of, result_of
 from mcpbridge.protocol.meta import CALL, TURN, WHOLE

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from mcpbridge.base.background_tasks import TaskGroup
 from mcpbridge.base.errors import BridgeError, CallRefused
 from mcpbridge.core.context import new_run
-from mcpbridge.core.tool_calls import CallResult, ToolCall
+from mcpbridge.core.tool_calls_and_results import CallResult, ToolCall
 from mcpbridge.library.calls.call import Asked, Listener, Requesting, failed, make_call
 from mcpbridge.library.calls.run_events import CallProgress, CallReturned, CallStarted, RunEvent
 from mcpbridge.pipeline.approvals.request import PAUSE

@@ -27,7 +27,7 @@ from mcpbridge.base.errors import AlreadyResumed, ArgumentsRefused, BridgeError,
 from mcpbridge.base.json_values import decoded
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.context import BridgeContext, Session, short
-from mcpbridge.core.tool_calls import PAUSED, CallResult, PausedCall, ToolCall, ToolResult
+from mcpbridge.core.tool_calls_and_results import PAUSED, CallResult, PausedCall, ToolCall, ToolResult
 from mcpbridge.engine.requests import encoded, meta_of, result_of
 from mcpbridge.library.calls.call import failed, wire_id
 from mcpbridge.pipeline.approvals.request import PAUSE, ApprovalRequest

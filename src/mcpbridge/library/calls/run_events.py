@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from mcpbridge.base.errors import BridgeError
 from mcpbridge.core.events import Event
-from mcpbridge.core.tool_calls import CallResult, PausedCall, ToolCall
+from mcpbridge.core.tool_calls_and_results import CallResult, PausedCall, ToolCall
 
 _INPUT = ("prompt_tokens", "input_tokens", "prompt_token_count", "promptTokenCount")
 _OUTPUT = ("completion_tokens", "output_tokens", "candidates_token_count", "candidatesTokenCount")

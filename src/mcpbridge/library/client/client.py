@@ -31,7 +31,7 @@ from mcpbridge.base.errors import CallFailed, ConfigError, NoBridge, NotConnecte
 from mcpbridge.catalog.listing.exposure import UNLISTED
 from mcpbridge.core.context import new_run
 from mcpbridge.core.model import BRIDGE
-from mcpbridge.core.tool_calls import ToolCall
+from mcpbridge.core.tool_calls_and_results import ToolCall
 from mcpbridge.protocol.meta import CONTEXT, QUERY, RUN, TURN, WHOLE
 
 _HERE = ("localhost", "127.0.0.1", "::1")

@@ -16,7 +16,7 @@ from typing_extensions import TypeVar
 
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.core.call_settings import Risk
-from mcpbridge.core.tool_calls import ToolResult
+from mcpbridge.core.tool_calls_and_results import ToolResult
 from mcpbridge.library.define_tools.adapt import looked_at, maker_of, returned_by
 from mcpbridge.library.define_tools.options import ApprovalRule, ToolOptions, asks_of, check_name, settings_of
 from mcpbridge.library.define_tools.schemas import Schema, Stated, refuse_misfit, stated, typed

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 from typing_extensions import TypeVar as DefaultTypeVar
 
 from mcpbridge.base.errors import ConfigError
-from mcpbridge.core.tool_calls import ToolCall, ToolResult
+from mcpbridge.core.tool_calls_and_results import ToolCall, ToolResult
 from mcpbridge.library.define_tools.adapt import looked_at, maker_of
 from mcpbridge.library.define_tools.options import ToolOptions, asks_of, name_of, settings_of
 from mcpbridge.library.define_tools.tool import Tool

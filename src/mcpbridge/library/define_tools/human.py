@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Unpack, cast
 
 from typing_extensions import TypeVar
 
-from mcpbridge.core.tool_calls import ToolResult
+from mcpbridge.core.tool_calls_and_results import ToolResult
 from mcpbridge.library.define_tools.adapt import arguments_of, reading, returned_by
 from mcpbridge.library.define_tools.decorator import SignedTool
 from mcpbridge.library.define_tools.options import ToolOptions, asks_of, check_name, modelled, name_of

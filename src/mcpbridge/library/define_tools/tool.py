@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from mcpbridge.base.errors import ArgumentsRefused
 from mcpbridge.core.model import TOOLS
-from mcpbridge.core.tool_calls import ToolCall
+from mcpbridge.core.tool_calls_and_results import ToolCall
 
 if TYPE_CHECKING:
     from mcpbridge.engine.wiring.tools import ProgramTool

@@ -9,7 +9,7 @@ from secrets import token_hex
 from typing import Any, Protocol, cast
 
 from mcpbridge.base.errors import FormatError
-from mcpbridge.core.tool_calls import CallResult, ToolCall
+from mcpbridge.core.tool_calls_and_results import CallResult, ToolCall
 from mcpbridge.library.llm_formats import anthropic, gemini, mcp, openai_chat, openai_responses
 from mcpbridge.library.llm_formats.gemini import MADE_UP
 from mcpbridge.library.llm_formats.messages import (

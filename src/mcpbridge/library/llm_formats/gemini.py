@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
-from mcpbridge.core.tool_calls import CallResult
+from mcpbridge.core.tool_calls_and_results import CallResult
 from mcpbridge.library.llm_formats.messages import (
     Media,
     Message,

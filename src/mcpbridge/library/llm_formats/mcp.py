@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from mcpbridge.core.tool_calls import CallResult
+from mcpbridge.core.tool_calls_and_results import CallResult
 from mcpbridge.library.llm_formats.messages import Message, Wanted, blocks_of, id_of, stop_reason_of, text_in
 
 _STOPS = {"endTurn": "end_turn", "toolUse": "tool_use", "maxTokens": "max_tokens", "stopSequence": "stop_sequence"}

@@ -18,7 +18,7 @@ from msgspec import Struct
 from mcpbridge.base.errors import ArgumentsRefused, BridgeError, FormatError
 from mcpbridge.base.suggestions import nearest
 from mcpbridge.catalog.tool_names import fingerprint
-from mcpbridge.core.tool_calls import CallResult
+from mcpbridge.core.tool_calls_and_results import CallResult
 from mcpbridge.pipeline.validation.json_text import refuse_doubles
 from mcpbridge.pipeline.validation.schema_check import decode_exact
 

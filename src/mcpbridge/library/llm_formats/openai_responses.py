@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from mcpbridge.core.tool_calls import CallResult
+from mcpbridge.core.tool_calls_and_results import CallResult
 from mcpbridge.library.llm_formats.messages import (
     Media,
     Message,

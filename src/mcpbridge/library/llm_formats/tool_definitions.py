@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 from msgspec.structs import replace
 
 from mcpbridge.base.errors import FormatError
-from mcpbridge.core.tool_calls import ToolCall
+from mcpbridge.core.tool_calls_and_results import ToolCall
 from mcpbridge.library.llm_formats import anthropic, gemini, openai_chat, openai_responses
 from mcpbridge.library.llm_formats.gemini import gemini_schema
 from mcpbridge.library.llm_formats.messages import Format, Message, name_in

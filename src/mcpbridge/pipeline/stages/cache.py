@@ -25,7 +25,7 @@ from mcpbridge.core.context import Cancellation
 from mcpbridge.core.elicitation import Elicitor, ElicitorWrapper, Question
 from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.core.source_settings import OfferSettings
-from mcpbridge.core.tool_calls import is_paused
+from mcpbridge.core.tool_calls_and_results import is_paused
 from mcpbridge.pipeline.permissions.settings import ToolGlobs, names_of
 from mcpbridge.pipeline.result_cache import CachedResult, CachedResults, Key, SharedRun, SharedRuns
 from mcpbridge.pipeline.settings import CacheSettings

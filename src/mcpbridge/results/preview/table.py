@@ -19,7 +19,7 @@ from mcpbridge.results.preview.column_profile import (
     profile_of,
     row_columns,
 )
-from mcpbridge.results.preview.columns import column_line, group_lines, worth_of
+from mcpbridge.results.preview.column_statistics import column_line, group_lines, worth_of
 from mcpbridge.results.preview.facts import Line, Lines, series_columns
 from mcpbridge.results.preview.flatten import Column, Lists, Table, table_of
 from mcpbridge.results.preview.limits import CONSTANT_LENGTH, SHORT_TREE, TABLE_VALUES, TREE_LENGTH, TREE_NODES

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from mcpbridge.results.errors import Meter, QueryRefused
 from mcpbridge.results.json_path import Place
-from mcpbridge.results.query.regex import Regex
+from mcpbridge.results.query.find_text import Regex
 from mcpbridge.results.query.terms import Term, compare, contains, equal, written
 
 Test = Callable[[Place, Meter], bool]

@@ -20,9 +20,9 @@ from mcpbridge.results.document import Document
 from mcpbridge.results.errors import Meter, QueryRefused
 from mcpbridge.results.json_path import Each, Name, Path, Place
 from mcpbridge.results.preview.preview import headline
+from mcpbridge.results.query.find_text import Finder
 from mcpbridge.results.query.limits import LINE_AVERAGE
 from mcpbridge.results.query.page import Row, characters, fitted, outline, rows_page
-from mcpbridge.results.query.regex import Finder
 from mcpbridge.results.query.request import (
     Aggregate,
     Column,

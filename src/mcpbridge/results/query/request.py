@@ -16,9 +16,9 @@ from msgspec import Struct
 
 from mcpbridge.results.errors import Meter, QueryRefused, clipped, known_names
 from mcpbridge.results.json_path import Path, Place, parse_path
+from mcpbridge.results.query.find_text import Finder, Plain, Regex
 from mcpbridge.results.query.limits import FIND_LENGTH, GROUPS_PER_ROW, QUERY_PARTS
 from mcpbridge.results.query.predicates import Where
-from mcpbridge.results.query.regex import Finder, Plain, Regex
 from mcpbridge.results.query.terms import AGGREGATES, Term, aggregate_named, identity, order_by, parse_term, split_terms
 from mcpbridge.results.query.where import where_of
 

@@ -10,9 +10,9 @@ from typing import Any
 from mcpbridge.results.document import Document
 from mcpbridge.results.errors import Meter, QueryRefused, clipped
 from mcpbridge.results.json_path import Deep, Path, Place
+from mcpbridge.results.query.find_text import Finder, Regex
 from mcpbridge.results.query.limits import LONG_LINE, MATCH_CONTEXT, MATCHES_PER_LINE, SCANNED_CHARACTERS, WHOLE_TEXT
 from mcpbridge.results.query.page import characters, fitted
-from mcpbridge.results.query.regex import Finder, Regex
 from mcpbridge.results.query.request import Query
 from mcpbridge.results.query.terms import written
 

@@ -2,5 +2,5 @@
 
 Start at `tier.py`: what a sandbox is. `bubblewrap.py` is the strong one and `launcher.py` the other; `seccomp.py` has
 the refused system calls, `readable_files.py` what each program may read, `supervisor.py` watches a job until its end,
-and `self_test.py` proves that a sandbox holds. `sandbox/runner.py` uses all of it.
+`self_test.py` proves that a sandbox holds, and `choose_tier.py` decides which one is used. `sandbox/runner.py` uses it.
 """

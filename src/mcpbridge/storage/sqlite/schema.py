@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from mcpbridge.storage.compression import PLAIN, Unreadable, pack, unpack
 from mcpbridge.storage.encryption import NOT_SEALED, Seal, body_binding, label_binding, number_of, seal_for
+from mcpbridge.storage.eviction import next_to_shrink
 from mcpbridge.storage.sqlite.database import Schema, give_back_room
 from mcpbridge.storage.store import forget_rows, oldest_day
 
@@ -229,11 +230,8 @@ def sweep(connection: "Connection", now: float, max_bytes: int, bounds: Mapping[
         # What is being written is spared: it is newer than all else, and its writing would fail. Within a bound, since
         # else a flood of it would wash away the rest.
         spared = {_DRAFT: max_bytes * 3 // 4}
-        weights = {kind: max(0, room - spared.get(kind, 0)) for kind, room in by_kind.items()}
-        kind = max(weights, key=weights.__getitem__)
-        # No further than to where another kind takes the most room; rows are of any size, so this is about right.
-        second = max((room for other, room in weights.items() if other != kind), default=0)
-        gone = _evict(connection, kind, min(surplus, max(1, weights[kind] - second)))
+        kind, most = next_to_shrink(by_kind, surplus, spared)
+        gone = _evict(connection, kind, most)  # rows are of any size, so this is about right
         if gone <= 0:  # a damaged file need not add up
             break
         by_kind[kind] -= gone

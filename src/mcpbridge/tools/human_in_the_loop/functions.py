@@ -12,7 +12,7 @@ from typing import Any, Union, cast, get_args, get_origin
 from msgspec import Struct
 
 from mcpbridge.core.context import CallContext
-from mcpbridge.core.tool_calls import PausedCall
+from mcpbridge.core.tool_calls_and_results import PausedCall
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.tools.human_in_the_loop.settings import PausingSettings
 from mcpbridge.tools.python.function import promise_of

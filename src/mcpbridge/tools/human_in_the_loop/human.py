@@ -26,7 +26,7 @@ from mcpbridge.base.json_values import decoded
 from mcpbridge.core.context import CallContext, Cancellation
 from mcpbridge.core.elicitation import ELICIT, Question, QuestionRefused
 from mcpbridge.core.model import Call
-from mcpbridge.core.tool_calls import PausedCall
+from mcpbridge.core.tool_calls_and_results import PausedCall
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, encode
 from mcpbridge.tools.backend import Condition, Health

@@ -13,7 +13,7 @@ from typing import Any, Self, cast
 
 from mcpbridge.base.errors import ArgumentsRefused, ConfigError, UnknownName, UpstreamUnavailable
 from mcpbridge.core.model import Call
-from mcpbridge.core.tool_calls import ToolResult
+from mcpbridge.core.tool_calls_and_results import ToolResult
 from mcpbridge.protocol.body import Body
 from mcpbridge.tools.backend import Condition, Health
 from mcpbridge.tools.human_in_the_loop.human import ask, asked_about, form_of

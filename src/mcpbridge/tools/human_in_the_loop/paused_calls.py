@@ -21,7 +21,7 @@ from mcpbridge.base.units import show_bytes
 from mcpbridge.core.context import Keeping, run_of, text_in
 from mcpbridge.core.jobs import Job
 from mcpbridge.core.model import Call
-from mcpbridge.core.tool_calls import PAUSED, PausedCall
+from mcpbridge.core.tool_calls_and_results import PAUSED, PausedCall
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, encode
 from mcpbridge.protocol.meta import CALL as CALL_ID

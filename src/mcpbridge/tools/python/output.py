@@ -26,7 +26,7 @@ from mcpbridge.base.json_values import decoded
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.context import Keeping
 from mcpbridge.core.model import Call
-from mcpbridge.core.tool_calls import ToolResult
+from mcpbridge.core.tool_calls_and_results import ToolResult
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
 

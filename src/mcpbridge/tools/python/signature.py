@@ -33,7 +33,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from mcpbridge.base.errors import ArgumentsRefused
 from mcpbridge.core.context import CallContext
-from mcpbridge.core.tool_calls import ToolResult
+from mcpbridge.core.tool_calls_and_results import ToolResult
 from mcpbridge.tools.python.output import Result
 from mcpbridge.tools.python.run_context.context import Context
 from mcpbridge.tools.python.run_context.value_types import Misfit, Shape, is_union, joined, readable

@@ -1,6 +1,7 @@
-"""Regular expressions in linear time, whatever the pattern and the text: RE2's.
+"""Finds a text, in any case of letters, or a regular expression in a text, and says where it is.
 
-Python's own engine can be kept busy for hours by thirty characters.
+Expressions take linear time, whatever the pattern and the text (RE2): Python's own engine can be kept busy for hours
+by thirty characters.
 """
 
 from collections.abc import Callable
