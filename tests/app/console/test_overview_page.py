@@ -34,7 +34,7 @@ def card(page: "Page", server: str) -> "Locator":
 
 
 def test_a_person_sees_what_each_server_does_and_it_changes_by_itself(page: "Page", home: Home) -> None:
-    """Issue 20: servers as cards (state, why, uptime, era, transport, calls, latency, errors, memory, restarts), live."""
+    """Issue 20: servers as cards (state, why, uptime, era, transport, calls, latency, errors, memory, restarts)."""
     gated = card(page, "gated")
     for words in ("ready", "stdio, 2025-11-25 (legacy)", "Up for", "p50, p95", "Memory", "Restarts"):
         expect(gated).to_contain_text(words)

@@ -93,6 +93,8 @@ class CallLog:
         self._is_slow = False
         """The timer is one that waits for further events only."""
         self._is_writing = False
+        self._in_write = (0, 0)
+        """Calls and events that are being written."""
         self._retention: asyncio.TimerHandle | None = None
         self._is_closed = self._has_complained = False
         self._reason = ""
@@ -274,12 +276,8 @@ class CallLog:
             for at, kind, facts in noted:
                 insert_event(connection, at, kind, facts, self._redact)
 
-        def then() -> None:
-            self.calls_written += len(records)
-            self.events_written += len(noted)
-            self._written()
-
-        self._post(write, len(records) + len(noted), then)
+        self._in_write = len(records), len(noted)
+        self._post(write, len(records) + len(noted), self._written)
 
     def _take_waiting(self, *, has_budget: bool) -> tuple[list[CallRecord], int]:
         """What is to be written now, and how many bytes of content that has."""
@@ -299,6 +297,8 @@ class CallLog:
 
     def _written(self) -> None:
         self._is_writing = False
+        self.calls_written += self._in_write[0]
+        self.events_written += self._in_write[1]
         if self._is_closed:
             return
         if self._has_any:
