@@ -221,6 +221,18 @@ async def test_of_what_only_reads_nobody_is_told_to_look_for_an_effect() -> None
         assert "Nothing was sent" not in told
 
 
+async def test_of_what_only_reads_an_error_that_no_later_try_mends_keeps_its_advice() -> None:
+    """That the server's fault may pass is said of statuses after which it may; others have advice of their own."""
+    for status, is_passing in ((500, True), (502, True), (504, True), (404, False), (403, False), (501, False)):
+        last = UpstreamHttpError("up", status, f"HTTP {status}")
+        last.advice = "Look at the address."
+        server = Server(UpstreamHttpError("up", 502, "HTTP 502"), last)
+        with pytest.raises(UpstreamHttpError) as failed:
+            await stage(RetrySettings(tries=2, backoff=0), reads=True)(call_of(), server)
+        assert ("Try again later" in failed.value.full_message()) is is_passing
+        assert ("Look at the address" in failed.value.full_message()) is not is_passing
+
+
 async def test_tries_of_which_none_was_sent_say_so() -> None:
     server = Server(UpstreamUnavailable("up", "down"), SAFE[0], UpstreamUnavailable("up", "down"))
     with pytest.raises(UpstreamUnavailable, match="down") as failed:
