@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mcpbridge.pipeline.validation.schema_check import Uncheckable, compiled
-from mcpbridge.pipeline.validation.schema_paths import levels_to_check
+from mcpbridge.pipeline.validation.schema_paths import MAX_PARTS, levels_to_check
 
 Schema = dict[str, Any]
 
@@ -105,3 +105,16 @@ def test_a_pattern_that_unfolds_far_is_left_out_and_the_rest_is_checked(pattern:
 def test_a_pattern_that_is_none_breaks_its_schema() -> None:
     with pytest.raises(Uncheckable):
         compiled({"properties": {"name": {"pattern": "("}}})
+
+
+@pytest.mark.parametrize(("share", "is_checked"), [(0.95, True), (1.05, False)])
+def test_what_references_unfold_to_is_counted_part_by_part(share: float, is_checked: bool) -> None:
+    """Each schema counts, and each table of schemas by name, as often as it is referred to."""
+    one = {"properties": {f"p{at}": {"type": "string"} for at in range(98)}}
+    times = int(MAX_PARTS * share / 101)  # the reference, what it leads to, its table, and what is in that
+    schema = {"$defs": {"one": one}, "properties": {f"x{at}": {"$ref": "#/$defs/one"} for at in range(times)}}
+    if is_checked:
+        assert levels_to_check(schema) == 0
+    else:
+        with pytest.raises(Uncheckable, match="unfold too far"):
+            levels_to_check(schema)

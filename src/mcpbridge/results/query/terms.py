@@ -89,7 +89,7 @@ def order_by(values: list[Any]) -> Callable[[Any], Any]:
     texts do.
     """
     texts = [value for value in values if isinstance(value, str)]
-    numeric = bool(texts) and all(number_of(text) is not None for text in texts)
+    numeric = all(number_of(text) is not None for text in texts)
 
     def key(value: Any) -> Any:
         if value is None:
@@ -364,8 +364,7 @@ def check_known(terms: Iterable[Term], rows: list[Place], meter: Meter) -> None:
         if names:
             there = known_names(term.path.first_name or "", names)
             raise QueryRefused(f"no row has '{clipped(term.path.text)}' (a text needs quotes); the rows have: {there}")
-        if term.path.steps:
-            raise QueryRefused(f"no row has '{term.path.text}': the rows are no objects; `$` is the row itself")
+        raise QueryRefused(f"no row has '{term.path.text}': the rows are no objects; `$` is the row itself")
 
 
 def _members(value: Any) -> list[str]:
