@@ -41,7 +41,7 @@ def count(ledger: TokenLedger, tool: str = "git/log", client: str = "ear", *, ca
     line.calls += 1
     line.rewritten += 1
     line.came += came
-    line.shown += shown
+    line.sent += shown
     line.stored += came
 
 

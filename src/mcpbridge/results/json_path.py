@@ -184,8 +184,8 @@ def _bracket(text: str, at: int, steps: list[Step]) -> int:
     return end + 1
 
 
-def _unescape(found: re.Match[str]) -> str:
-    code = found.group(1)
+def _unescape(match: re.Match[str]) -> str:
+    code = match.group(1)
     if len(code) > 1:
         return chr(int(code[1:], 16))
     return {"n": "\n", "t": "\t", "r": "\r"}.get(code, code)

@@ -302,7 +302,7 @@ def read_csv(text: str, mime: str = "") -> list[dict[str, Any]] | None:
     """
     said = mime in {"text/csv", "application/csv", "text/tab-separated-values"}
     text = text.lstrip("\ufeff")
-    delimiter = _delimiter(text, said=said)
+    delimiter = _delimiter(text, is_declared=said)
     if delimiter is None:
         return None
     if '"' not in text:
@@ -339,7 +339,7 @@ def _even_columns(lines: list[str], delimiter: str) -> list[list[str]] | None:
     return [cells[place::width] for place in range(width)]
 
 
-def _delimiter(text: str, *, said: bool) -> str | None:
+def _delimiter(text: str, *, is_declared: bool) -> str | None:
     """The delimiter; None where lines do not agree on one, or the first has no names."""
     head = text[:_HEAD]
     lines = head.splitlines(keepends=True)
@@ -363,7 +363,7 @@ def _delimiter(text: str, *, said: bool) -> str | None:
         names = [name.strip() for name in rows[0]]
         if len(set(names)) == width and all(map(_NAME.fullmatch, names)) and not all(map(str.isdigit, names)):
             best, most = delimiter, width
-    if best is not None and most == 2 and not said and not _regular(lines, best):
+    if best is not None and most == 2 and not is_declared and not _regular(lines, best):
         return None
     return best
 

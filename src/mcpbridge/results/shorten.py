@@ -92,11 +92,11 @@ def _rest(document: Document, room: int) -> str:
     return text if text and len(text) <= room else shorten_error(document.text, room)
 
 
-def _within(found: Iterator[str], room: int) -> str:
+def _within(candidates: Iterator[str], room: int) -> str:
     """So many of these lines as fit; each once."""
     lines: dict[str, None] = {}
     used = 0
-    for line in found:
+    for line in candidates:
         if line in lines:
             continue
         used += len(line) + 1
@@ -183,9 +183,9 @@ class HeaderLine(Struct, frozen=True):
     error: str = ""
     """A line of its own, about what went wrong on the way; empty: nothing."""
 
-    def line(self, form: Form, told: str, chars: int) -> str:
+    def line(self, form: Form, description: str, chars: int) -> str:
         """The line; see `header_line`."""
-        line = header_line(form, told, chars, handle=self.handle, recall=self.recall, transforms=self.transforms)
+        line = header_line(form, description, chars, handle=self.handle, recall=self.recall, transforms=self.transforms)
         return f"{line}\n{self.error}" if self.error else line
 
 
@@ -255,8 +255,8 @@ def script_source(data: bytes, tokenizer: Tokenizer) -> tuple[Source, ResultFact
     return script_input(document), _facts_of(contents, document, tokenizer)
 
 
-def _with_header(header: HeaderLine, fitted: FittedText, told: str, chars: int) -> str:
-    return f"{header.line(fitted.form, told, chars)}\n{fitted.body}"
+def _with_header(header: HeaderLine, fitted: FittedText, description: str, chars: int) -> str:
+    return f"{header.line(fitted.form, description, chars)}\n{fitted.body}"
 
 
 def _facts_of(contents: Contents, document: Document, tokenizer: Tokenizer) -> ResultFacts:

@@ -122,15 +122,15 @@ def _replaced(text: str, patterns: Iterable[re.Pattern[str]]) -> str:
     return text
 
 
-def _without_bracket(found: re.Match[str]) -> str:
-    text, start = found.string, found.start()
+def _without_bracket(match: re.Match[str]) -> str:
+    text, start = match.string, match.start()
     if text[start] == "\\":
         before = start
         while before and text[before - 1] == "\\":
             before -= 1
         if (start - before) % 2:  # a backslash that is a character itself, then letters
-            return found.group()
-    return "(" + found.group(1)
+            return match.group()
+    return "(" + match.group(1)
 
 
 def _spelled_out(own: Sequence[str]) -> list[str]:

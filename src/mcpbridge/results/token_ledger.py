@@ -54,7 +54,7 @@ class Line(Struct):
     """Calls whose result was rewritten."""
     came: int = 0
     """What servers sent."""
-    shown: int = 0
+    sent: int = 0
     """What clients were sent in its place, announcements included."""
     stored: int = 0
     """What was kept for later."""
@@ -67,9 +67,9 @@ class Line(Struct):
     def take(self) -> tuple[int, ...]:
         """The first six numbers in their order; the line begins anew."""
         same = estimated_tokens(self.passed)
-        numbers = self.calls, self.rewritten, self.came + same, self.shown + same, self.stored, self.recalled
+        numbers = self.calls, self.rewritten, self.came + same, self.sent + same, self.stored, self.recalled
         if any(numbers):
-            self.calls = self.rewritten = self.came = self.shown = self.stored = self.recalled = self.passed = 0
+            self.calls = self.rewritten = self.came = self.sent = self.stored = self.recalled = self.passed = 0
         return numbers
 
 

@@ -30,7 +30,7 @@ class Cut(Struct, frozen=True):
 
     path: str
     """Where it is, such as `items[0].tags`; empty for the whole."""
-    kept: int
+    kept_count: int
     total: int
     what: str
     """`items` or `members`."""
@@ -254,8 +254,8 @@ def _notes(cuts: list[Cut], room: int) -> str:
     """A line for each cut, the outermost first; of many the first, and how many more there are."""
     told = ""
     for at, cut in enumerate(cuts):
-        counts = f"{cut.kept:,} of {cut.total:,}"
-        more = f"{cut.total - cut.kept:,} more omitted"
+        counts = f"{cut.kept_count:,} of {cut.total:,}"
+        more = f"{cut.total - cut.kept_count:,} more omitted"
         name = " ".join(cut.path.split())[:80]
         line = f"\n[{name}: showing {counts} — {more}]" if name else f"\n[Showing {counts} {cut.what} — {more}]"
         rest = f"\n[and {len(cuts) - at} more lists or objects cut]"

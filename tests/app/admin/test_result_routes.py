@@ -83,7 +83,7 @@ async def test_whose_results_are_meant_is_said() -> None:
 async def test_tokens_are_told_as_commands_tell_them() -> None:
     world = World()
     line = world.ledger.line("files", "files/read", "ear")
-    line.calls, line.rewritten, line.came, line.shown = 2, 1, 900, 100
+    line.calls, line.rewritten, line.came, line.sent = 2, 1, 900, 100
     async with world.client() as api:
         told = (await api.get("/api/stats")).json()["tokens"]
         assert (told["days"], told["by"], told["estimated"]) == (7, ["tool"], True)

@@ -84,17 +84,17 @@ def telling_line(lines: Sequence[str]) -> str:
     return _clean(next((line for line in reversed(said) if line.strip()), ""))
 
 
-def _first_of_npm(said: Sequence[str], certain: Sequence[int]) -> int:
+def _first_of_npm(lines: Sequence[str], certain: Sequence[int]) -> int:
     """The last of the lines; of a run of npm's the first one of the last run."""
     last = certain[-1]
-    if not said[last].startswith("npm "):
+    if not lines[last].startswith("npm "):
         return last
-    return min(number for number in certain if said[number].startswith("npm "))
+    return min(number for number in certain if lines[number].startswith("npm "))
 
 
-def _with_more(said: Sequence[str], number: int) -> str:
+def _with_more(lines: Sequence[str], number: int) -> str:
     """A line with those behind it that belong to its sentence."""
-    line, rest = said[number], said[number + 1 :]
+    line, rest = lines[number], lines[number + 1 :]
     if line.lstrip().startswith("×"):  # uv: what could not be done, and behind an arrow why not
         more: list[str] = []
         for one in rest:

@@ -192,11 +192,11 @@ class _Reader:
         return columns
 
 
-def _marked(found: "re.Match[str]") -> str:
+def _marked(match: "re.Match[str]") -> str:
     """The name of a table as a JSON string. Strings of the value that begin as those do get one NUL more."""
-    if found[1]:
-        return f'"\\u0000table {found[1]}"'
-    return f'"\\u0000{found[0][1:]}' if found[0].startswith('"\\u0000') else found[0]
+    if match[1]:
+        return f'"\\u0000table {match[1]}"'
+    return f'"\\u0000{match[0][1:]}' if match[0].startswith('"\\u0000') else match[0]
 
 
 def _unmarked(text: str) -> str:

@@ -263,24 +263,28 @@ def _root(handle: str, document: Document, query: Query) -> Place:
     return Place(None, handle, rows_of_text(document, query))
 
 
-def _answer_text(query: Query, found: Selection, room: int) -> str:
-    if not found.is_one or not found.rows:
-        rows = Row(len(found.rows), lambda index: found.shape(found.rows[index]), lambda index: found.rows[index].path)
-        return rows_page(rows, query.offset or 0, query.limit, room, found.note)
-    value = found.shape(found.rows[0])
+def _answer_text(query: Query, selection: Selection, room: int) -> str:
+    if not selection.is_one or not selection.rows:
+        rows = Row(
+            len(selection.rows),
+            lambda index: selection.shape(selection.rows[index]),
+            lambda index: selection.rows[index].path,
+        )
+        return rows_page(rows, query.offset or 0, query.limit, room, selection.note)
+    value = selection.shape(selection.rows[0])
     if isinstance(value, str):
         if query.offset is None and _looks_like_json(value):
             return written(value)
         return characters(value, query.offset or 0, query.limit, room)
     if isinstance(value, list):
         items = cast("list[Any]", value)
-        base = found.rows[0].path
+        base = selection.rows[0].path
         rows = Row(len(items), items.__getitem__, lambda index: "" if query.select else f"{base}[{index}]")
-        return rows_page(rows, query.offset or 0, query.limit, room, found.note)
+        return rows_page(rows, query.offset or 0, query.limit, room, selection.note)
     text = written(value)
     if query.offset is not None or query.limit is not None:
         return characters(text, query.offset or 0, query.limit, room, "as JSON")
-    note = f"\n[{found.note}]" if found.note else ""
+    note = f"\n[{selection.note}]" if selection.note else ""
     if len(text) + len(note) <= room:
         return text + note
     last = f"[cut, of {len(text):,} characters as JSON: path for a member; offset=0 for the JSON itself]{note}"

@@ -224,26 +224,26 @@ class _Scanner:
         else:
             self._keep(tag, _plain("".join(said)))
 
-    def _keep(self, tag: str, said: str) -> None:
+    def _keep(self, tag: str, text: str) -> None:
         """What was said in an element."""
         page = self.page
         if tag == "title":
-            page.title = page.title or said
+            page.title = page.title or text
             self._piece.clear()
         elif tag in HEADINGS:
-            page.headings.append((tag, said))
+            page.headings.append((tag, text))
             self._piece.clear()
         elif tag == "a":
             page.link_count += 1
             if len(page.links) < LINKS:
-                page.links.append((said, _attributes(self._href).get("href", "")))
+                page.links.append((text, _attributes(self._href).get("href", "")))
         elif tag.startswith("td") and self._tables:
             if not self._tables[-1]:
                 self._tables[-1].append([])
-            self._tables[-1][-1].append(said)
+            self._tables[-1][-1].append(text)
             self._piece.clear()
         elif tag.startswith("li") and self._lists:
-            self._lists[-1].append(said)
+            self._lists[-1].append(text)
             self._piece.clear()
 
     def _end_piece(self) -> None:

@@ -89,14 +89,14 @@ def _totals(others: Sequence[str]) -> list[Fact]:
     return [Fact(1, "other lines: ", [cut(line, 160) for line in others], "; ", share=0.15)]
 
 
-def _sized(said: str) -> tuple[str, Decimal | None, str]:
+def _sized(text: str) -> tuple[str, Decimal | None, str]:
     """The name, its size in bytes as far as the text tells it, and that size as written."""
-    match = _SIZE.search(said, max(0, len(said) - 60))
+    match = _SIZE.search(text, max(0, len(text) - 60))
     if match is None:
-        return said, None, ""
+        return text, None, ""
     power = " KMGTP".index(match[2].upper() or " ")
     size = Decimal(match[1].replace(",", ".") if power else match[1].replace(",", "")) * 1024**power
-    return said[: match.start()].rstrip(), size, said[match.start() :].strip(" \t()-–—|")
+    return text[: match.start()].rstrip(), size, text[match.start() :].strip(" \t()-–—|")
 
 
 def extension(path: str) -> str:

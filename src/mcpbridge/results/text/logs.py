@@ -316,10 +316,10 @@ def _other_lines(scan: LogScan, lines: Lines, every: Sequence[str]) -> list[Fact
     return facts
 
 
-def _templates(found: Sequence[Template], lines: Lines) -> list[str]:
+def _templates(templates: Sequence[Template], lines: Lines) -> list[str]:
     """Each with how often, or with its line if it stands once; the rare among the frequent."""
-    rare = [each for each in found if each.count == 1]
-    often = [each for each in found if each.count > 1]
+    rare = [each for each in templates if each.count == 1]
+    often = [each for each in templates if each.count > 1]
     mixed = often[:6] + rare[:3] + often[6:] + rare[3:]
     return [
         (f"{each.count}× " if each.count > 1 else f"L{lines.number(each.first)} ") + cut(each.text, 240)

@@ -149,41 +149,43 @@ def _prose(every: Sequence[str]) -> list[str]:
     return found
 
 
-def _counts(found: Outline, lines: Lines) -> str:
+def _counts(outline: Outline, lines: Lines) -> str:
     """How much there is of what."""
-    counted = [f"{many(lines.count, 'line')}, {many(found.words, 'word')}"]
-    levels = Counter(level for level, _, _ in found.headings)
+    counted = [f"{many(lines.count, 'line')}, {many(outline.words, 'word')}"]
+    levels = Counter(level for level, _, _ in outline.headings)
     counted += [f"{'#' * level} headings: {levels[level]}" for level in sorted(levels)]
-    if found.code:
-        counted.append(f"code blocks: {sum(found.code.values())} ({', '.join(tally(found.code.most_common(8), 20))})")
-    if found.tables:
-        counted.append(f"tables: {len(found.tables)}")
-    if found.items:
-        counted.append(f"list items: {found.items}")
-    if found.done or found.tasks:
-        counted.append(f"tasks: {found.done} done, {len(found.tasks)} open")
-    if found.links:
-        counted.append(f"links: {len(found.links)}")
-    if found.images:
-        counted.append(f"images: {found.images}")
+    if outline.code:
+        counted.append(
+            f"code blocks: {sum(outline.code.values())} ({', '.join(tally(outline.code.most_common(8), 20))})"
+        )
+    if outline.tables:
+        counted.append(f"tables: {len(outline.tables)}")
+    if outline.items:
+        counted.append(f"list items: {outline.items}")
+    if outline.done or outline.tasks:
+        counted.append(f"tasks: {outline.done} done, {len(outline.tasks)} open")
+    if outline.links:
+        counted.append(f"links: {len(outline.links)}")
+    if outline.images:
+        counted.append(f"images: {outline.images}")
     return "; ".join(counted)
 
 
-def _headings(found: Outline, lines: Lines, every: list[str]) -> list[Fact]:
+def _headings(outline: Outline, lines: Lines, every: list[str]) -> list[Fact]:
     """The title, the headings of the main level, all of them in order, and where each begins and how long it is."""
-    least = min(level for level, _, _ in found.headings)
-    own = [cut(text, 200) for level, text, _ in found.headings if level == least]
-    main = least + 1 if len(own) == 1 and len(found.headings) > 1 else least
+    least = min(level for level, _, _ in outline.headings)
+    own = [cut(text, 200) for level, text, _ in outline.headings if level == least]
+    main = least + 1 if len(own) == 1 and len(outline.headings) > 1 else least
     facts = [Fact(0, f"title: {own[0]}")] if main > least else []
-    named = [cut(text, 100) for level, text, _ in found.headings if level == main]
+    named = [cut(text, 100) for level, text, _ in outline.headings if level == main]
     facts.append(Fact(0, f"{many(len(named), '#' * main + ' heading')}: ", named, " | ", share=0.6))
-    deeper = [cut("#" * level + " " + text, 80) for level, text, _ in found.headings if level >= main]
+    deeper = [cut("#" * level + " " + text, 80) for level, text, _ in outline.headings if level >= main]
     if len(deeper) > len(named):
         facts.append(Fact(3, "outline: ", deeper, " | ", share=0.25))
-    starts = [at for _, _, at in found.headings] + [len(every)]
+    starts = [at for _, _, at in outline.headings] + [len(every)]
     sizes = [
         f"{cut(text, 40)} L{lines.number(at)} {sum(map(len, every[at : starts[order + 1]]))}"
-        for order, (_, text, at) in enumerate(found.headings)
+        for order, (_, text, at) in enumerate(outline.headings)
     ]
     facts.append(Fact(7, "sections (line, chars): ", sizes, " | ", share=0.15))
     return facts
@@ -234,35 +236,35 @@ def _outline(every: list[str]) -> Outline:
     return found
 
 
-def _row(found: Outline, table: list[list[str]] | None, line: str) -> list[list[str]]:
+def _row(outline: Outline, table: list[list[str]] | None, line: str) -> list[list[str]]:
     cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
     if table is None:
-        found.tables.append([cells])
-        return found.tables[-1]
+        outline.tables.append([cells])
+        return outline.tables[-1]
     if not _RULE.match(line.strip()):
         table.append(cells)
     return table
 
 
-def _take(found: Outline, whole: str, line: str) -> None:
+def _take(outline: Outline, whole: str, line: str) -> None:
     item = _ITEM.match(line) if line.lstrip()[:1] in "-*+0123456789" and line.strip() else None
     if item:
-        found.items += 1
+        outline.items += 1
         if item[1] == " ":
-            found.tasks.append(cut(line[item.end() :].strip(), 120))
+            outline.tasks.append(cut(line[item.end() :].strip(), 120))
         elif item[1]:
-            found.done += 1
+            outline.done += 1
     if "](" in line:
         for image, said, href in _LINK.findall(line):
             if image:
-                found.images += 1
+                outline.images += 1
             else:
-                found.links.append((said, href))
-    if len(found.marked) < KEPT:
+                outline.links.append((said, href))
+    if len(outline.marked) < KEPT:
         bold = _BOLD.search(whole[:20_000]) if "**" in whole or "__" in whole else None
         if bold:
-            found.marked.append(around(whole, bold.start(), bold.end()))
+            outline.marked.append(around(whole, bold.start(), bold.end()))
         elif ": " in line[:60] and (key := _KEY.match(line)):
-            found.marked.append(cut(f"{key[1]}: {key[2]}", 160))
-    if len(found.figures) < KEPT and not item and (figure := FIGURE.search(line)):
-        found.figures.append(around(line, figure.start(), figure.end()))
+            outline.marked.append(cut(f"{key[1]}: {key[2]}", 160))
+    if len(outline.figures) < KEPT and not item and (figure := FIGURE.search(line)):
+        outline.figures.append(around(line, figure.start(), figure.end()))

@@ -112,9 +112,9 @@ def _outline(lines: Lines, every: Sequence[str], room: int) -> tuple[list[Fact],
     return facts, len(places) * 3 > len(every) * 2
 
 
-def _alike(found: Sequence[Template]) -> tuple[list[Fact], set[int]]:
+def _alike(templates: Sequence[Template]) -> tuple[list[Fact], set[int]]:
     """What lines say that differ in little, and which lines these are."""
-    often = [each for each in found if each.count >= ALIKE and len(each.text) <= SHORT and each.numbers]
+    often = [each for each in templates if each.count >= ALIKE and len(each.text) <= SHORT and each.numbers]
     told = [f"{each.count}× {cut(each.text, 160)}" for each in often[:12]]
     places = {at for each in often for at in each.numbers}
     return ([Fact(2, "lines alike: ", told, "\n  ", share=0.3, of=len(often))] if told else []), places
@@ -178,12 +178,12 @@ def _outline_of(lines: Lines, every: Sequence[str]) -> Outline:
     return found
 
 
-def _count(values: dict[str, Counter[str]], name: str, said: str) -> bool:
+def _count(values: dict[str, Counter[str]], name: str, value: str) -> bool:
     """Count what is said under a name, of as many names as are kept. False: it is none of them."""
     if name in values:
-        values[name][said] += 1
+        values[name][value] += 1
     elif len(values) < NAMES:
-        values[name] = Counter((said,))
+        values[name] = Counter((value,))
     else:
         return False
     return True

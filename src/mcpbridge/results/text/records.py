@@ -83,7 +83,7 @@ def _begin_alike(names: Sequence[str | None], keys: Sequence[str], filled: int) 
     return begun >= total * COMMON and total * LONGEST >= filled
 
 
-def _take(records: Records, at: int, name: str, said: str) -> None:
+def _take(records: Records, at: int, name: str, value: str) -> None:
     if name == records.keys[0]:
         records.count += 1
         if len(records.rows) > FIRST:
@@ -92,8 +92,8 @@ def _take(records: Records, at: int, name: str, said: str) -> None:
         records.rows.append({})
         records.places.append(at)
     if records.rows:
-        records.rows[-1].setdefault(name, said)
-    records.values[name].append(said)
+        records.rows[-1].setdefault(name, value)
+    records.values[name].append(value)
 
 
 def record_facts(records: Records, lines: Lines) -> list[Fact]:

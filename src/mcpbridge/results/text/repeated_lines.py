@@ -88,11 +88,11 @@ def _shapes(texts: Sequence[str]) -> list[str]:
     return whole.split("\n")
 
 
-def _agree(kept: list[str], words: list[str]) -> bool:
+def _agree(pattern: list[str], words: list[str]) -> bool:
     """Most words are the same, the first among them, if there are enough to tell."""
-    if len(words) < 2 or kept[0] != words[0]:
+    if len(words) < 2 or pattern[0] != words[0]:
         return False
-    same = sum(map(str.__eq__, kept, words))
+    same = sum(map(str.__eq__, pattern, words))
     return same * 2 >= len(words) if len(words) > 2 else same == len(words)
 
 
