@@ -186,7 +186,7 @@ async def test_other_settings_leave_it_in_its_project(tmp_path: Path) -> None:
             base = await servers.served(here)
             file = tmp_path / "servers.toml"
             file.write_text('[servers.up]\ncommand = "x"\nargs = ["${PROJECT_ROOT}"]\ntools.exclude = ["a"]')
-            assert (await servers.pool.configure(read(file, {}).settings.servers)).kept == ("up",)
+            assert (await servers.pool.configure(read(file, {}).settings.servers)).untouched == ("up",)
             assert await servers.served(here) is base
             assert (base.settings.tools.exclude, base.settings.args) == (["a"], [f"{tmp_path}/here"])
             file.write_text('[servers.up]\ncommand = "x"\nargs = ["-v", "${PROJECT_ROOT}"]')

@@ -98,7 +98,7 @@ class Reloading(EngineState):
             changed.added,
             changed.removed,
             changed.replaced,
-            tuple(name for name in changed.kept if before.servers[name] != after.servers[name]),
+            tuple(name for name in changed.untouched if before.servers[name] != after.servers[name]),
             changed_sections(before.settings, effective),
             needs_restart,
         )

@@ -172,7 +172,7 @@ class Pool:
         before, after = self._primary.servers, _enabled(servers)
         self._primary.servers = after
         changed = changes(before, after)
-        for name in changed.kept:
+        for name in changed.untouched:
             if before[name] != after[name]:
                 self._tell_settings(name)
         for name in changed.removed:

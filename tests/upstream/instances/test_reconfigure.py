@@ -241,7 +241,7 @@ async def test_deadlines_of_calls_are_others_and_its_process_is_the_same() -> No
     with anyio.fail_after(10):
         async with servers.pool.running():
             assert await servers.pool.settled(30)
-            assert (await servers.pool.configure({"up": settings(call_timeout=0.05)})).kept == ("up",)
+            assert (await servers.pool.configure({"up": settings(call_timeout=0.05)})).untouched == ("up",)
             with pytest.raises(UpstreamTimeout, match=r"0\.05"):
                 await servers.call("up")
             assert len(servers.of("up")) == 1

@@ -60,7 +60,7 @@ class Changed(Struct, frozen=True):
     removed: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
     """They are started anew; what they offered before is valid until they have listed."""
-    kept: tuple[str, ...] = ()
+    untouched: tuple[str, ...] = ()
     """Untouched, whether or not something else was configured about them."""
 
 
@@ -72,7 +72,7 @@ def changes(before: Mapping[str, ServerSettings], after: Mapping[str, ServerSett
         added=tuple(sorted(after.keys() - before.keys())),
         removed=tuple(sorted(before.keys() - after.keys())),
         replaced=replaced,
-        kept=tuple(name for name in both if name not in replaced),
+        untouched=tuple(name for name in both if name not in replaced),
     )
 
 
