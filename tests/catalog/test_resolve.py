@@ -40,7 +40,7 @@ def resolved(
             catalog,
             name=name,
             params=params,
-            shown=lambda name: (shown or {}).get(name, name),
+            catalog_name=lambda name: (shown or {}).get(name, name),
             may_unwrap=lambda ref: may_unwrap,
             session_tools=session_tools,
         )

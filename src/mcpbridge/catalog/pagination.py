@@ -66,9 +66,9 @@ class Listing:
         """A list of the same kind, cut alike, of these entries (sorted by key)."""
         return Listing(self._kind, entries, self._asked_size, self._modern_members)
 
-    def only(self, kept: Iterable[bool]) -> "Listing":
-        """The same without some entries; `kept` says of each whether it stays. Cursors mean the same places."""
-        return self.of(list(compress(self._entries, kept)))
+    def only(self, is_kept: Iterable[bool]) -> "Listing":
+        """The same without some entries; `is_kept` says of each whether it stays. Cursors mean the same places."""
+        return self.of(list(compress(self._entries, is_kept)))
 
     def page(self, cursor: str | None, *, revision: str) -> bytes:
         """The result object of the page behind `cursor`, on one line. An empty cursor is taken for none.

@@ -45,15 +45,15 @@ class _Cuts:
             elif policy_of_tool.is_hidden is None:
                 self._depending.append((wire, policy_of_tool))
         self._always = frozenset(hidden)
-        self._made: dict[frozenset[str], Snapshot] = {}
+        self._snapshots: dict[frozenset[str], Snapshot] = {}
 
     def of(self, audience: Audience) -> Snapshot:
         hidden = self._always.union(wire for wire, policy in self._depending if policy.hides(audience))
-        cut = self._made.get(hidden)
+        cut = self._snapshots.get(hidden)
         if cut is None:
-            if len(self._made) >= MOST:
-                self._made.clear()
-            cut = self._made[hidden] = self.whole.hiding(hidden)
+            if len(self._snapshots) >= MOST:
+                self._snapshots.clear()
+            cut = self._snapshots[hidden] = self.whole.hiding(hidden)
         return cut
 
 
@@ -110,33 +110,33 @@ class Views:
     def __init__(self, builder: SnapshotBuilder) -> None:
         """`builder` makes the merged catalog; these are cut like it."""
         self._builder = builder
-        self._made: dict[str, tuple[_Part | None, SnapshotBuilder, Snapshot]] = {}
+        self._views: dict[str, tuple[_Part | None, SnapshotBuilder, Snapshot]] = {}
         """What each was made of and by; None: by a builder that cut otherwise."""
 
     def configure(self, builder: SnapshotBuilder) -> None:
         """All are cut like this builder's catalog from now on; see `refresh`."""
         self._builder = builder
-        for server, (_, before, snapshot) in list(self._made.items()):
+        for server, (_, before, snapshot) in list(self._views.items()):
             own = builder.for_one_server()
             own.follow(before)
-            self._made[server] = None, own, snapshot
+            self._views[server] = None, own, snapshot
 
     def look(self, server: str, offers: Mapping[str, Offer], settings: Mapping[str, OfferSettings]) -> Snapshot:
         """What clients see of this server alone; nothing of one that offers nothing."""
         part = offers.get(server), settings.get(server), offers.get(BRIDGE), self._builder.large
-        known = self._made.get(server)
+        known = self._views.get(server)
         if known is not None and known[0] == part:
             return known[2]
         builder = self._builder.for_one_server() if known is None else known[1]
         builder.large = self._builder.large
         snapshot = _snapshot(builder, server, part)
-        self._made[server] = part, builder, snapshot
+        self._views[server] = part, builder, snapshot
         return snapshot
 
     def refresh(self, offers: Mapping[str, Offer], settings: Mapping[str, OfferSettings]) -> dict[str, frozenset[Kind]]:
         """Remake what changed; returns by server the kinds whose listing is not what was looked at before."""
         changed: dict[str, frozenset[Kind]] = {}
-        for server, (_, _, before) in list(self._made.items()):
+        for server, (_, _, before) in list(self._views.items()):
             after = self.look(server, offers, settings)
             kinds: frozenset[Kind] = frozenset(
                 kind for kind in KINDS if after.kind_digest(kind) != before.kind_digest(kind)

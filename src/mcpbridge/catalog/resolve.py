@@ -47,15 +47,15 @@ def resolve(
     *,
     name: str,
     params: Body,
-    shown: Callable[[str], str],
+    catalog_name: Callable[[str], str],
     may_unwrap: Callable[[ToolRef], bool],
     session_tools: Mapping[str, ToolRef] | None = None,
 ) -> ResolvedCall:
     """The call that these params of `tools/call` ask for.
 
-    `shown` gives the catalog's name for one that this client alone is listed, and any other name back. `may_unwrap`
-    says whether a call of `call_tool` may stand for the call in it; False where rules are about `call_tool` itself.
-    `session_tools`: tools that only this session has, asked last.
+    `catalog_name` gives the catalog's name for one that this client alone is listed, and any other name back.
+    `may_unwrap` says whether a call of `call_tool` may stand for the call in it; False where rules are about
+    `call_tool` itself. `session_tools`: tools that only this session has, asked last.
 
     Raises:
         UnknownName: no tool has the name, or several do. Its `name` is the one that was looked for.
@@ -64,13 +64,13 @@ def resolve(
     """
     ref, transform = catalog.by_wire.get(name), ""
     if ref is None:
-        ref, name, transform = _look_up(catalog, name, shown, session_tools, may_transform=True)
+        ref, name, transform = _look_up(catalog, name, catalog_name, session_tools, may_transform=True)
     arguments = params.fields.get("arguments")
     was_wrapped = ref.server == BRIDGE and ref.name == "call_tool" and may_unwrap(ref)
     if was_wrapped:
         outer = ref
         name, arguments = inner_call(params)
-        ref, name, inner_transform = _look_up(catalog, name, shown, session_tools, may_transform=not transform)
+        ref, name, inner_transform = _look_up(catalog, name, catalog_name, session_tools, may_transform=not transform)
         transform = transform or inner_transform
         if ref.id == outer.id:
             raise BadRequest(INVALID_PARAMS, "call_tool calls other tools, not itself")
@@ -120,13 +120,13 @@ _ARGUMENTS_KEYS = ("arguments", "args", "parameters", "params", "input")
 def _look_up(
     catalog: Snapshot,
     name: str,
-    shown: Callable[[str], str],
+    catalog_name: Callable[[str], str],
     session_tools: Mapping[str, ToolRef] | None,
     *,
     may_transform: bool,
 ) -> tuple[ToolRef, str, str]:
     """The tool of this name, the name without a transform, and the transform; by the rules at the top of the file."""
-    name, transform = shown(name), ""
+    name, transform = catalog_name(name), ""
     try:
         return catalog.tool(name), name, transform
     except UnknownName:
@@ -136,5 +136,5 @@ def _look_up(
                 raise
             return session_tools[name], name, transform
     name, transform = suffixed
-    ref, name, _ = _look_up(catalog, name, shown, session_tools, may_transform=False)
+    ref, name, _ = _look_up(catalog, name, catalog_name, session_tools, may_transform=False)
     return ref, name, transform

@@ -63,7 +63,7 @@ class UnmatchedNames:
         ]
         self._is_needed = bool(self._selectors) or any(self._settings.values())
         self._listed: dict[str, list[str]] = {}
-        self._told: set[tuple[str, tuple[str, ...]]] = set()
+        self._reported: set[tuple[str, tuple[str, ...]]] = set()
 
     def listed(self, server: str, definitions: Sequence[bytes]) -> list[Unmatched]:
         """A server listed its tools. Returns what is certain now to match nothing, each once."""
@@ -75,8 +75,8 @@ class UnmatchedNames:
         renamed = {own: (own, table.rename) for own, table in tables.items() if table.rename}
         for selector in self._selectors:
             selector.compare(server, names, renamed)
-        fresh = [one for one in self.unmatched() if (one.where, one.names) not in self._told]
-        self._told |= {(one.where, one.names) for one in fresh}
+        fresh = [one for one in self.unmatched() if (one.where, one.names) not in self._reported]
+        self._reported |= {(one.where, one.names) for one in fresh}
         return fresh
 
     def unmatched(self) -> list[Unmatched]:

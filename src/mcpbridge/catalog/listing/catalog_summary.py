@@ -153,10 +153,10 @@ def _labels(regions: Sequence[_Region], servers: Mapping[str, ServerText]) -> li
     return [label for label in sorted(found, key=lambda label: (-_band(found[label]), label)) if label]
 
 
-def _joined(head: str, told: Sequence[str], rest: Sequence[_Region], labels: Sequence[str], tail: str) -> str:
-    parts = list(told)
+def _joined(head: str, texts: Sequence[str], rest: Sequence[_Region], labels: Sequence[str], tail: str) -> str:
+    parts = list(texts)
     if rest:
-        more = f"{len(rest)} more servers" if told else "among them"
+        more = f"{len(rest)} more servers" if texts else "among them"
         parts.append(f"{more}: {', '.join(labels)}" if labels else more)
     return f"{head}{' · '.join(parts)}{tail}"
 

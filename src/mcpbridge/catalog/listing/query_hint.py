@@ -16,10 +16,10 @@ _NEWEST = 2
 """Messages of the user that count."""
 
 
-def request_of(said: "Raw | bytes") -> str:
+def request_of(hint: "Raw | bytes") -> str:
     """The request in words; empty where nothing can be read."""
     try:
-        value: Any = msgspec.json.decode(said)
+        value: Any = msgspec.json.decode(hint)
     except (msgspec.MsgspecError, RecursionError, ValueError):
         return ""
     if isinstance(value, str):
@@ -41,10 +41,10 @@ def request_of(said: "Raw | bytes") -> str:
     return "\n".join(texts)[-LONGEST:]
 
 
-def limit_of(said: "Raw | bytes") -> int | None:
+def limit_of(hint: "Raw | bytes") -> int | None:
     """How many tools it wants at most; None where it does not say."""
     try:
-        limit = msgspec.json.decode(said, type=_Limited).limit
+        limit = msgspec.json.decode(hint, type=_Limited).limit
     except (msgspec.MsgspecError, RecursionError, ValueError):
         return None
     return limit if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0 else None

@@ -169,7 +169,7 @@ class Shorter:
     def __init__(self, had: Level, signature: Signature) -> None:
         """`had`: the form that the catalog has by itself. `signature`: how the shortest one shows arguments."""
         self._had, self._signature = had, signature
-        self._made: dict[tuple[bytes, Level], Entry] = {}
+        self._entries: dict[tuple[bytes, Level], Entry] = {}
         self._size = 0
 
     def __call__(self, entry: Entry, level: Level) -> Entry:
@@ -177,14 +177,14 @@ class Shorter:
         if level == self._had:
             return entry
         key = entry.digest, level
-        made = self._made.get(key)
+        made = self._entries.get(key)
         if made is None:
             made = _changed(entry, [lambda definition: slimmed(definition, level, signature=self._signature)])
             self._size += len(made.legacy) + len(made.modern)
             if self._size > _MOST_MADE:
-                self._made.clear()
+                self._entries.clear()
                 self._size = 0
-            self._made[key] = made
+            self._entries[key] = made
         return made
 
 
@@ -260,7 +260,7 @@ class Exposing:
         self._gone = {name: Scope(name, NOTHING, {}) for name in gone if name not in self.scopes}
         self._map_of, self._shorter = map_of, Shorter(settings.mildest, signature)
         self._exposures: dict[tuple[str, str, str], Exposure] = {}
-        self._made: OrderedDict[_Key, Exposed] = OrderedDict()
+        self._cache: OrderedDict[_Key, Exposed] = OrderedDict()
         self._changed: dict[_Key, bool] = {}
 
     @property
@@ -285,17 +285,17 @@ class Exposing:
         """The list as of the last snapshot."""
         snapshot = self._catalog.view(view, audience)
         key = view, audience, exposure
-        known = self._made.get(key)
+        known = self._cache.get(key)
         if known is None or known.snapshot is not snapshot:
             known = self._exposed(snapshot, exposure)
             self._keep(key, known)
-        self._made.move_to_end(key)
+        self._cache.move_to_end(key)
         return known
 
     async def seen_by(self, view: str, audience: Audience, exposure: Exposure) -> Exposed:
         """The list as `look` has it, for somebody who only wants to know: made beside requests, and not kept."""
         snapshot = self._catalog.view(view, audience)
-        known = self._made.get((view, audience, exposure))
+        known = self._cache.get((view, audience, exposure))
         if known is not None and known.snapshot is snapshot:
             return known
         return await anyio.to_thread.run_sync(self._exposed, snapshot, exposure)
@@ -303,7 +303,7 @@ class Exposing:
     async def prepare(self, view: str, audience: Audience, exposure: Exposure) -> None:
         """Do what is slow about a list beside other requests, so that `look` is quick."""
         snapshot = self._catalog.view(view, audience)
-        known = self._made.get((view, audience, exposure))
+        known = self._cache.get((view, audience, exposure))
         is_new = known is None or known.snapshot is not snapshot
         is_shorter = exposure.slim != self._settings.mildest or exposure.slim_budget > 0
         if is_new and is_shorter and len(snapshot.tools) > _FEW:
@@ -316,7 +316,7 @@ class Exposing:
     def refresh(self, view: str) -> None:
         """Tools of a view of the catalog changed: find out whose list did. Ask `changed` after that."""
         self._changed = {key: changed for key, changed in self._changed.items() if key[0] != view}
-        for key, before in list(self._made.items()):
+        for key, before in list(self._cache.items()):
             if key[0] == view:
                 after = self.look(*key)
                 self._changed[key] = after.tools.digest != before.tools.digest
@@ -325,12 +325,12 @@ class Exposing:
         """Whether this list is another one since the last change of the view; for one that nobody looked at: it is."""
         return self._changed.get((view, audience, exposure), True)
 
-    def _keep(self, key: _Key, made: Exposed) -> None:
-        self._made[key] = made
-        if made.mode == "search":
+    def _keep(self, key: _Key, exposed: Exposed) -> None:
+        self._cache[key] = exposed
+        if exposed.mode == "search":
             self._will_search()
-        if len(self._made) > MOST:
-            self._made.popitem(last=False)
+        if len(self._cache) > MOST:
+            self._cache.popitem(last=False)
 
     def _exposed(self, snapshot: Snapshot, exposure: Exposure, ids: Sequence[str] | None = None) -> Exposed:
         return Exposed(snapshot, exposure, map_of=self._map_of, shorter=self._shorter, chosen=ids)

@@ -68,12 +68,12 @@ class Found(Struct, frozen=True):
 
 
 def answer(
-    found: Found, detail: Detail = "signatures", *, tokens: int = 500, count: Counter = estimated_tokens_of
+    matches: Found, detail: Detail = "signatures", *, tokens: int = 500, count: Counter = estimated_tokens_of
 ) -> str:
     """The answer, in about so many tokens; with schemas in `SCHEMA_TOKENS`, if that is more."""
-    shown = list(found.abilities)
-    notes = [_more(found, len(shown))] if found.more else []
-    lines = [_Line(ability, found.tools, _FORMS[detail], count) for ability in shown]
+    listed = list(matches.abilities)
+    notes = [_more(matches, len(listed))] if matches.more else []
+    lines = [_Line(ability, matches.tools, _FORMS[detail], count) for ability in listed]
     tokens = max(tokens, SCHEMA_TOKENS) if detail == "schemas" else tokens
     tokens -= tokens // _SPARED
     if detail == "schemas":
@@ -81,27 +81,29 @@ def answer(
     room = tokens - count(f"{_LEGEND} {' '.join(notes)}")
     if sum(line.least for line in lines if not line.schema) > room:
         room -= _DROPPED_TOKENS
-    siblings = "" if detail == "schemas" else _apart(lines, found)
+    siblings = "" if detail == "schemas" else _apart(lines, matches)
     dropped = _fit(lines, room - (count(siblings) + 3 if siblings else 0))
     if dropped:
         notes = [f"{dropped} more have no room here: ask with narrower words, or for fewer."]
-    siblings = siblings and _apart(lines, found)
+    siblings = siblings and _apart(lines, matches)
     texts = [line.text for line in lines]
     if any(MARK in text for text in texts):
         notes.append(_LEGEND)
-    told = [*texts, *([f"Apart: {siblings}"] if siblings else []), *([" ".join(notes)] if notes else [])]
-    return defused("\n".join(told))
+    paragraphs = [*texts, *([f"Apart: {siblings}"] if siblings else []), *([" ".join(notes)] if notes else [])]
+    return defused("\n".join(paragraphs))
 
 
-def answer_to_search(found: Finding, limit: int, map_: str, detail: Detail = "signatures", *, tokens: int = 500) -> str:
+def answer_to_search(
+    finding: Finding, limit: int, map_: str, detail: Detail = "signatures", *, tokens: int = 500
+) -> str:
     """What `find_tools` answers with what was found, of which it names at most `limit`. `map_`: what there is."""
-    if not found.fits:
-        return nothing_fits(list(found.tools.values()), map_, tokens=tokens)
-    hits, scores = found.hits, found.scores
-    further = found.abilities[limit:]
+    if not finding.fits:
+        return nothing_fits(list(finding.tools.values()), map_, tokens=tokens)
+    hits, scores = finding.hits, finding.scores
+    further = finding.abilities[limit:]
     more = sum(scores[ability.id].score >= _FITS * hits[0].score for ability in further)
     is_open = more > 0 and more == len(further) and len(hits) == limit + FURTHER
-    return answer(Found(found.abilities[:limit], found.tools, more, is_open), detail, tokens=tokens)
+    return answer(Found(finding.abilities[:limit], finding.tools, more, is_open), detail, tokens=tokens)
 
 
 def nothing_fits(
@@ -124,15 +126,15 @@ def _named(one: ReadDefinition) -> str:
     return signature(one.tool.wire, one.description, one.text.schema, _NAMES).text
 
 
-def _more(found: Found, shown: int) -> str:
+def _more(matches: Found, listed: int) -> str:
     """How to see the others."""
-    limit = min(MOST, shown + found.more)
-    how = f"ask again with limit={limit}, or narrower words" if shown < limit else "ask with narrower words"
-    return f"{found.more}{'+' if found.is_open else ''} more fit: {how}."
+    limit = min(MOST, listed + matches.more)
+    how = f"ask again with limit={limit}, or narrower words" if listed < limit else "ask with narrower words"
+    return f"{matches.more}{'+' if matches.is_open else ''} more fit: {how}."
 
 
-def _apart(lines: Sequence["_Line"], found: Found) -> str:
-    texts = {id_: tool.text for id_, tool in found.tools.items()}
+def _apart(lines: Sequence["_Line"], matches: Found) -> str:
+    texts = {id_: tool.text for id_, tool in matches.tools.items()}
     return apart(
         [line.ability.id for line in lines],
         texts,

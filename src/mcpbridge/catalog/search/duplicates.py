@@ -70,7 +70,7 @@ def abilities(ids: Iterable[str], tools: Mapping[str, ToolText]) -> list[Ability
 def apart(
     ids: Sequence[str],
     tools: Mapping[str, ToolText],
-    shown: Mapping[str, str],
+    visible_texts: Mapping[str, str],
     *,
     tokens: int = 60,
     count: Counter = estimated_tokens_of,
@@ -82,10 +82,10 @@ def apart(
     notes: list[str] = []
     for group in _groups(ids, tools):
         texts = {id_: _clauses(tools[id_].description) for id_ in group}
-        said = {id_: _note(id_, texts, shown.get(id_, "")) for id_ in group}
-        told = [f"{tools[id_].name}: {note}" for id_, note in said.items() if note]
-        if told and count(" · ".join([*notes, *told])) <= tokens:
-            notes += told
+        note_of = {id_: _note(id_, texts, visible_texts.get(id_, "")) for id_ in group}
+        fresh = [f"{tools[id_].name}: {note}" for id_, note in note_of.items() if note]
+        if fresh and count(" · ".join([*notes, *fresh])) <= tokens:
+            notes += fresh
     return " · ".join(notes)
 
 
@@ -179,7 +179,7 @@ def _clauses(description: str) -> list[str]:
     return [clause for clause in found if _PROSE.fullmatch(clause)]
 
 
-def _note(id_: str, texts: Mapping[str, Sequence[str]], shown: str) -> str:
+def _note(id_: str, texts: Mapping[str, Sequence[str]], visible_text: str) -> str:
     """The clause that says most of what is said of none of the others; empty if that is shown already."""
     others = frozenset(one for other, clauses in texts.items() if other != id_ for one in stems_of(" ".join(clauses)))
     best, most = "", 1.0
@@ -190,5 +190,5 @@ def _note(id_: str, texts: Mapping[str, Sequence[str]], shown: str) -> str:
         score = (len(novel) + telling) / sqrt(len(stems) + 2) - at * 0.05
         if novel and score > most:
             best, most = clause, score
-    is_shown = bool(best) and best[:_NOTE] in shown
+    is_shown = bool(best) and best[:_NOTE] in visible_text
     return "" if is_shown else cut(best, _NOTE)

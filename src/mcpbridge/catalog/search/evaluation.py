@@ -198,9 +198,9 @@ class Outcome(Struct, frozen=True):
     """The answer says that no tool seems to fit."""
 
     @classmethod
-    def of(cls, asked: Asked, found: Iterable[Ability], *, is_doubtful: bool = False) -> "Outcome":
-        """`found`: the answer, best first, of which `DEPTH` lines count."""
-        lines = [(one.id, *one.also) for one in found][:DEPTH]
+    def of(cls, asked: Asked, abilities: Iterable[Ability], *, is_doubtful: bool = False) -> "Outcome":
+        """`abilities`: the answer, best first, of which `DEPTH` lines count."""
+        lines = [(one.id, *one.also) for one in abilities][:DEPTH]
         at: dict[str, int] = {}
         for number, ids in enumerate(lines, 1):
             for id_ in ids:

@@ -98,14 +98,14 @@ def _one_line(text: str) -> str:
     return "".join(filter(str.isprintable, " ".join(text[:_LOOKED_AT].split())))
 
 
-def _shortened(said: str) -> str:
+def _shortened(description: str) -> str:
     """The first sentence, or as much of it as may be."""
-    end = said.find(". ", _SHORTEST_SENTENCE, LONGEST_DESCRIPTION)
+    end = description.find(". ", _SHORTEST_SENTENCE, LONGEST_DESCRIPTION)
     if end > 0:
-        return said[: end + 1]
-    if len(said) <= LONGEST_DESCRIPTION:
-        return said
-    head = said[: LONGEST_DESCRIPTION - 1]
+        return description[: end + 1]
+    if len(description) <= LONGEST_DESCRIPTION:
+        return description
+    head = description[: LONGEST_DESCRIPTION - 1]
     end = head.rfind(" ")
     return f"{head[: end if end > LONGEST_DESCRIPTION // 2 else None].rstrip()}…"
 
@@ -162,16 +162,16 @@ def _finder(tools: Mapping[str, ToolText]) -> _Find:
             key = spelling[:_LONGEST_SPELLING].casefold()
             spellings[key] = name if spellings.get(key, name) == name else None
 
-    def find(said: str) -> str | None:
-        said = said.strip(_AROUND)
-        return said if said in tools else spellings.get(said[:_LONGEST_SPELLING].casefold())
+    def find(name: str) -> str | None:
+        name = name.strip(_AROUND)
+        return name if name in tools else spellings.get(name[:_LONGEST_SPELLING].casefold())
 
     return find
 
 
-def _known(said: list[str], find: _Find) -> list[str]:
+def _known(names: list[str], find: _Find) -> list[str]:
     """Those that there are, each once."""
-    return list(dict.fromkeys(name for one in said if (name := find(one)) is not None))
+    return list(dict.fromkeys(name for one in names if (name := find(one)) is not None))
 
 
 def _values(text: str) -> Iterator[object]:
@@ -240,24 +240,24 @@ class Kept:
     """Choices by what was asked."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[bytes, Chosen] = OrderedDict()
+        self._choices: OrderedDict[bytes, Chosen] = OrderedDict()
         self._turns = WeakValueDictionary[Hashable, asyncio.Lock]()
         """Alive as long as somebody asks or waits."""
 
     def of(self, key: bytes, now: float) -> Chosen | None:
         """What came of this question, if it is known and still counts."""
-        chosen = self._kept.get(key)
+        chosen = self._choices.get(key)
         if chosen is None or chosen.until <= now:
             return None
-        self._kept.move_to_end(key)
+        self._choices.move_to_end(key)
         return chosen
 
     def keep(self, key: bytes, chosen: Chosen) -> None:
         """Remember it."""
-        self._kept[key] = chosen
-        self._kept.move_to_end(key)
-        if len(self._kept) > MOST:
-            self._kept.popitem(last=False)
+        self._choices[key] = chosen
+        self._choices.move_to_end(key)
+        if len(self._choices) > MOST:
+            self._choices.popitem(last=False)
 
     def turn(self, of: Hashable) -> asyncio.Lock:
         """What those hold, one after the other in order of arrival, who ask this question."""
@@ -316,7 +316,7 @@ class ModelRouter:
         """Nothing is contacted before the first choice. `clock`: seconds, for how long failures count."""
         self._settings, self._clock = settings, clock
         self._model = None if settings.provider == "none" else Model(_account(settings))
-        self._kept = Kept()
+        self._choices = Kept()
         self._failures, self._rests_until = 0, 0.0
 
     async def choose(
@@ -360,7 +360,7 @@ class ModelRouter:
             raise ModelFailed("no model is configured")
         if not question.request.strip():
             raise ModelFailed("there is no request")
-        chosen = self._kept.of(question.digest, self._clock())
+        chosen = self._choices.of(question.digest, self._clock())
         if chosen is None:
             if reason := self._model.reason_unavailable(question.elicitor):
                 raise ModelFailed(reason)
@@ -381,11 +381,11 @@ class ModelRouter:
         until = asyncio.get_running_loop().time() + self._settings.timeout
         # Nobody waits for another client's model either: its answer would be lost with that client.
         whose = id(question.elicitor.owner) if model.is_clients else 0
-        async with self._kept.turn((question.digest, whose)):
-            chosen = self._kept.of(question.digest, self._clock())
+        async with self._choices.turn((question.digest, whose)):
+            chosen = self._choices.of(question.digest, self._clock())
             if chosen is None:
                 chosen = await self._asked(question, model, until)
-                self._kept.keep(question.digest, chosen)
+                self._choices.keep(question.digest, chosen)
             return chosen
 
     async def _asked(self, question: _Question, model: Model, until: float) -> Chosen:

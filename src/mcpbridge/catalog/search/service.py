@@ -63,7 +63,7 @@ class Search:
         self._make, self._snapshot, self._says, self._tags, self._tasks = rankers, snapshot, says, tags, tasks
         self._rankers: Rankers | None = None
         self._texts: dict[str, tuple[bytes, tuple[str, ...], ToolText]] = {}
-        self._made: tuple[Snapshot, Ranker] | None = None
+        self._ranker: tuple[Snapshot, Ranker] | None = None
         self._making: asyncio.Task[None] | None = None
         self._failed: Snapshot | None = None
         self._is_wanted = False
@@ -78,17 +78,17 @@ class Search:
         """
         self._is_wanted = True
         for _ in range(2):  # one may be under way, for the catalog before
-            if (self._made is not None and self._made[0] is self._snapshot()) or self._failed is self._snapshot():
+            if (self._ranker is not None and self._ranker[0] is self._snapshot()) or self._failed is self._snapshot():
                 break
             if self._making is None or self._making.done():
                 self._making = self._tasks.spawn(self._remake())
             if self._making is not None:
                 await asyncio.shield(self._making)
-        if self._made is None:
+        if self._ranker is None:
             raise SearchFailed
         if self._prepare is not None and query:
             await self._prepare(query)
-        return self._made[1]
+        return self._ranker[1]
 
     def refresh(self) -> None:
         """The catalog changed: make the next ranker ahead of the next search, if there will be one."""
@@ -127,17 +127,17 @@ class Search:
         for ref in snapshot.tools.values():
             if ref.server != BRIDGE and not ref.app_only:
                 parts.setdefault(ref.server, []).append(ref)
-        said = {server: self._says(server) for server in parts}
-        self._made = snapshot, await anyio.to_thread.run_sync(self._ranked, parts, said)
-        kept = {ref.id for ref in snapshot.tools.values()}
-        for gone in self._texts.keys() - kept:
+        server_texts = {server: self._says(server) for server in parts}
+        self._ranker = snapshot, await anyio.to_thread.run_sync(self._ranked, parts, server_texts)
+        listed = {ref.id for ref in snapshot.tools.values()}
+        for gone in self._texts.keys() - listed:
             del self._texts[gone]
 
-    def _ranked(self, parts: Mapping[str, Sequence[ToolRef]], said: Mapping[str, ServerText]) -> Ranker:
+    def _ranked(self, parts: Mapping[str, Sequence[ToolRef]], server_texts: Mapping[str, ServerText]) -> Ranker:
         """In a thread; one at a time, as `_making` is."""
         assert self._rankers is not None, "`_remake` made it"
         texts: list[_Part] = [
-            (said[server], tuple(self.text_of(ref) for ref in refs)) for server, refs in parts.items()
+            (server_texts[server], tuple(self.text_of(ref) for ref in refs)) for server, refs in parts.items()
         ]
         return self._rankers.of(texts)
 

@@ -194,13 +194,13 @@ def _union(types: Iterator[str]) -> str:
     return " | ".join([*found, *(["None"] if is_optional else [])])
 
 
-def _alternatives(told: str) -> list[str]:
+def _alternatives(annotation: str) -> list[str]:
     """The types of a union; one with brackets stays whole."""
-    return told.split(" | ") if "[" not in told and "{" not in told else [told]
+    return annotation.split(" | ") if "[" not in annotation and "{" not in annotation else [annotation]
 
 
-def _has_none(told: str) -> bool:
-    return told == "None" or told.endswith("| None")
+def _has_none(annotation: str) -> bool:
+    return annotation == "None" or annotation.endswith("| None")
 
 
 LONGEST_STUB, LONGEST_SIGNATURE = 6000, 1200

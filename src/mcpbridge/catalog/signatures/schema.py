@@ -27,7 +27,7 @@ class References:
         self._root = root
         self._uses: Counter[str] | None = None
         self._names: dict[str, str] = {}
-        self._taken: set[str] = set()
+        self._used_names: set[str] = set()
         self._defined: set[int] = set()
         self._open: dict[int, str] = {}
 
@@ -57,8 +57,8 @@ class References:
         name = self._names.get(ref)
         if name is None:
             last = _FOREIGN.sub("_", unquote(ref.rsplit("/", 1)[-1][:200])).strip("_")[:_LONGEST] or "Self"
-            name = last if last not in self._taken else f"{last}{len(self._taken) + 1}"
-            self._taken.add(name)
+            name = last if last not in self._used_names else f"{last}{len(self._used_names) + 1}"
+            self._used_names.add(name)
             self._names[ref] = name
         key = id(target)
         if key in self._open:

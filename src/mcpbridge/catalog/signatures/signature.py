@@ -127,7 +127,7 @@ class _Parameters:
         self._types = Types(schema, detail)
         self._types.reader.refs.opened(schema)  # where a part of it refers to the whole, its name is enough
         self._schema = self._types.reader.flat(schema)
-        self._shown = detail.members * 4
+        self._most_members = detail.members * 4
         self._needs = ""
 
     @property
@@ -191,7 +191,7 @@ class _Parameters:
         if options and not schema.get("properties"):
             return [types.of({**schema, "type": "object"})], 1
         self._needs = types.needs_of(schema)
-        found, total = types.reader.members_of(schema, self._shown)
+        found, total = types.reader.members_of(schema, self._most_members)
         members: list[Member | str] = [*found]
         rest = types.rest_of(schema)
         others = f"**: {rest}" if rest is not None else ""

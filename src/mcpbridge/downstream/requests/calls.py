@@ -86,7 +86,7 @@ class Calls:
             resolve,
             name=name,
             params=params,
-            shown=partial(self._listing.own_name, client),
+            catalog_name=partial(self._listing.own_name, client),
             may_unwrap=self._listing.is_open,
         )
         catalog = self._catalog

@@ -172,12 +172,12 @@ class HttpEmbedder:
             return said
         raise self._refusal(response, said)
 
-    def _refusal(self, response: "httpx2.Response", said: bytes) -> Exception:
+    def _refusal(self, response: "httpx2.Response", body: bytes) -> Exception:
         """What another status than 200 means."""
         from mcpbridge.protocol.http.responses import excerpt, seconds_to_wait
 
         status = response.status_code
-        log.debug("embedding service refused the request", status=status, answer=excerpt(said, self._redactor))
+        log.debug("embedding service refused the request", status=status, answer=excerpt(body, self._redactor))
         reason = f"the embedding service answered with HTTP status {status}"
         if status in (400, 413, 422):
             return _TooMuch(f"{reason}; is `search.embedder.model` right?")

@@ -169,10 +169,10 @@ def _lexicon() -> _Lexicon:
     return _Lexicon([file.read_text("utf-8") for file in lexicon_files()])
 
 
-def _matches(lexicon: _Lexicon, shown: str, tokens: Sequence[str]) -> Iterator[tuple[int, ...]]:
+def _matches(lexicon: _Lexicon, text: str, tokens: Sequence[str]) -> Iterator[tuple[int, ...]]:
     """The entries of the terms in a text: phrases first, the longest at each place."""
-    if not shown.isascii():
-        for run in _SPACELESS_RUN.findall(shown):
+    if not text.isascii():
+        for run in _SPACELESS_RUN.findall(text):
             yield from _inside(lexicon, run)
     at = 0
     while at < len(tokens):
