@@ -58,17 +58,17 @@ def unknown_servers(settings: Settings) -> Iterator[UnknownServer]:
             for glob in tools:
                 server, slash, name = glob.partition("/")
                 if slash:
-                    yield from _server((*key, "tools"), server, known, shown=glob, rest=f"/{name}")
+                    yield from _server((*key, "tools"), server, known, written=glob, rest=f"/{name}")
                 else:
                     yield from _wire_name((*key, "tools"), glob, known)
 
 
 def _server(
-    key: tuple[str, ...], glob: str, known: list[str], *, shown: str = "", rest: str = ""
+    key: tuple[str, ...], glob: str, known: list[str], *, written: str = "", rest: str = ""
 ) -> Iterator[UnknownServer]:
     if any(fnmatchcase(name, glob) for name in known):
         return
-    found = f" (found {shown[:80]!r})" if shown else ""
+    found = f" (found {written[:80]!r})" if written else ""
     if _WILD.intersection(glob):
         if glob.strip("*"):  # what matches everything waits for the first server
             yield UnknownServer(key, f"no server has a name like {glob[:80]!r}{found}", "", is_certain=False)

@@ -51,8 +51,8 @@ def effective_values(settings: Settings, document: Mapping[str, Any], redact: Ca
     return found
 
 
-def _of_section(section: str, model: BaseModel, said: Any, redact: Callable[[str], str]) -> Iterator[Value]:
-    table: Mapping[str, Any] = cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else {}
+def _of_section(section: str, model: BaseModel, written: Any, redact: Callable[[str], str]) -> Iterator[Value]:
+    table: Mapping[str, Any] = cast("Mapping[str, Any]", written) if isinstance(written, Mapping) else {}
     values = model.model_dump(mode="json")
     for name, value in values.items():
         yield _value(f"{section}.{name}", table.get(name), value, redact)
@@ -67,10 +67,10 @@ def _leaves(key: str, value: Any, redact: Callable[[str], str]) -> Iterator[Valu
         yield _value(key, value, value, redact)
 
 
-def _value(key: str, said: Any, value: Any, redact: Callable[[str], str]) -> Value:
-    if said is None:
+def _value(key: str, written: Any, value: Any, redact: Callable[[str], str]) -> Value:
+    if written is None:
         return Value(key, _masked(key, value, redact), "default")
-    references = [match.group() for match in _REFERENCE.finditer(str(said))]
+    references = [match.group() for match in _REFERENCE.finditer(str(written))]
     if references:
         return Value(key, MASK, "variable", ", ".join(dict.fromkeys(references)))
     return Value(key, _masked(key, value, redact), "file")

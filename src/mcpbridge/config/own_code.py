@@ -30,14 +30,14 @@ class OwnCode:
         self._directory = Path(settings.source).parent if settings.source else Path()
         self._has_python = bool(settings.packs) or any(True for _ in python_objects(settings))
         self._modules = {fold(name.partition(":")[0].partition(".")[0]) for name in python_objects(settings)}
-        self._made: tuple[Sealed, tuple[str, ...]] | None = None
+        self._sealed: tuple[Sealed, tuple[str, ...]] | None = None
 
     def holds(self, path: Sequence[str]) -> bool:
         """Whether a file is one of these. `path`: from the root of the file system down, without links."""
-        if self._made is None:  # in the thread of the first call, as it looks at files
+        if self._sealed is None:  # in the thread of the first call, as it looks at files
             top = os.path.realpath(self._directory)
-            self._made = Sealed(self._named()), tuple(fold(part) for part in Path(top).parts)
-        named, beside = self._made
+            self._sealed = Sealed(self._named()), tuple(fold(part) for part in Path(top).parts)
+        named, beside = self._sealed
         if named.holds(path, None):
             return True
         names = tuple(fold(part) for part in path)

@@ -110,10 +110,10 @@ def _refuse_name(name: str, origin: _Origin) -> None:
 
 
 def _refuse_clashes(
-    found: Mapping[str, BackendSettings], origins: Mapping[str, str], expanded: Mapping[str, object]
+    backends: Mapping[str, BackendSettings], origins: Mapping[str, str], expanded: Mapping[str, object]
 ) -> None:
     servers = expanded.get("servers")
-    for name in found:
+    for name in backends:
         if (isinstance(servers, dict) and name in servers) or name in OWN:
             what = "a server is called so too" if name not in OWN else "the bridge's own tools have this name"
             file, _, key = origins[name].partition(": ")

@@ -286,9 +286,9 @@ def _cut(text: str, at: Node, number: int) -> Splice:
     return Splice(member.start, end, kept + _line_for(kept, text, end, style.newline))
 
 
-def _line_for(kept: str, text: str, end: int, newline: str) -> str:
+def _line_for(preceding: str, text: str, end: int, newline: str) -> str:
     """A line end, if a comment would hide what comes behind it."""
-    return newline if "//" in kept.rpartition("\n")[2] and not _LINE_END.match(text, end) else ""
+    return newline if "//" in preceding.rpartition("\n")[2] and not _LINE_END.match(text, end) else ""
 
 
 def _behind(text: str, at: int) -> int:

@@ -262,9 +262,9 @@ def _at_the_end(text: str, block: str, newline: str) -> Splice:
     return Splice(at, at, block if is_apart else newline + block)
 
 
-def _into_inline(text: str, found: Statement, path: tuple[str, ...], value: Mapping[str, object]) -> Splice:
+def _into_inline(text: str, statement: Statement, path: tuple[str, ...], value: Mapping[str, object]) -> Splice:
     """One more member of an inline table, or in the place of the one with that path."""
-    start, end = found.value
+    start, end = statement.value
     members = list(inline_members(text, start)) if text[start] == "{" else []
     for member in members:
         if member.path == path:

@@ -291,9 +291,9 @@ class _Page:
         end = max(content_end(last), first.end_mark.index if not is_list else 0)
         return start, self._line_end(end if not self.text[:end].endswith("\n") else end - 1), indent
 
-    def _into_flow(self, at: yaml.Node, shown: str) -> Splice:
+    def _into_flow(self, at: yaml.Node, rendered: str) -> Splice:
         begin = self.text.index("[" if isinstance(at, yaml.SequenceNode) else "{", at.start_mark.index) + 1
-        return Splice(begin, begin, f"{shown}, " if at.value else shown)
+        return Splice(begin, begin, f"{rendered}, " if at.value else rendered)
 
     def _out_of_flow(self, at: yaml.Node, number: int) -> Splice:
         bounds = [(one, one) if isinstance(at, yaml.SequenceNode) else one for one in at.value]
