@@ -139,7 +139,7 @@ class Rewritten(Struct, frozen=True):
     result: Body
     form: Form
     came: int
-    shown: int
+    sent: int
     stored: int
     is_large: bool = True
     """It was rewritten since it is too large, not for another reason."""

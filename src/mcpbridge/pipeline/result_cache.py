@@ -130,15 +130,15 @@ class CachedResults:
         self._results.move_to_end(key)
         return kept
 
-    def put(self, key: Key, kept: CachedResult) -> bool:
+    def put(self, key: Key, result: CachedResult) -> bool:
         """Keep a result; others go for it. False: it is too large."""
-        if kept.size > min(self._max_result + _OVERHEAD, self._max_bytes):
+        if result.size > min(self._max_result + _OVERHEAD, self._max_bytes):
             return False
         if key in self._results:
             self._drop(key)
-        self._results[key] = kept
-        self._keys.setdefault(kept.server, set()).add(key)
-        self.bytes += kept.size
+        self._results[key] = result
+        self._keys.setdefault(result.server, set()).add(key)
+        self.bytes += result.size
         self._make_room()
         return True
 

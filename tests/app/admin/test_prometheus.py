@@ -28,7 +28,7 @@ class Running:
         series.ended("failed", 400, 399, 3, 0)
         series.went_wrong("failed", "UpstreamTimeout")
         series.took_note({"retries": 2, "cache": "hit", "coerced": ["n"], "approval": "once by ann"})
-        series.rewrote("preview", came=900, shown=100, stored=890)
+        series.rewrote("preview", came=900, sent=100, stored=890)
         series.recalled(30)
         self.metrics.series("gone", "", "prompts/get", "").ended("ok", 0.5, 0.5, 1, 1)
 

@@ -86,9 +86,9 @@ def test_what_stages_noted_is_counted_without_naming_anybody() -> None:
 
 def test_tokens_of_rewritten_results_add_up_over_clients() -> None:
     metrics = Metrics()
-    metrics.rewrote("s", "s/a", "ear", "preview", came=900, shown=100, stored=900)
-    metrics.rewrote("s", "s/a", "eye", "table", came=300, shown=200, stored=0)
-    metrics.rewrote("s", "s/a", "eye", "table", came=300, shown=200, stored=300)
+    metrics.rewrote("s", "s/a", "ear", "preview", came=900, sent=100, stored=900)
+    metrics.rewrote("s", "s/a", "eye", "table", came=300, sent=200, stored=0)
+    metrics.rewrote("s", "s/a", "eye", "table", came=300, sent=200, stored=300)
     metrics.recalled("s", "s/a", "eye", 40)
     whole = metrics.by_tool()["s", "s/a", "tools/call"]
     assert whole.rewritten == {"preview": 1, "table": 2}

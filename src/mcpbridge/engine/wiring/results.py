@@ -139,7 +139,7 @@ class LargeResults:
             call.caller.name,
             rewritten.form,
             came=rewritten.came,
-            shown=rewritten.shown,
+            sent=rewritten.sent,
             stored=rewritten.stored,
         )
         if rewritten.is_large:

@@ -154,9 +154,9 @@ async def _in_thread(handler: ApprovalHandler, request: ApprovalRequest) -> Said
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[tuple[Said | Awaitable[Said], BaseException | None]] = loop.create_future()
 
-    def settle(said: Said | Awaitable[Said], error: BaseException | None) -> None:
+    def settle(answer: Said | Awaitable[Said], error: BaseException | None) -> None:
         if not outcome.done():
-            outcome.set_result((said, error))
+            outcome.set_result((answer, error))
 
     def run() -> None:
         said, failed = None, None

@@ -160,10 +160,10 @@ class Series(Struct, eq=False):
         if isinstance(approval, str):
             _count(self.approvals, _ANSWERS.get(approval.partition(" ")[0], "granted"))  # the rest names people
 
-    def rewrote(self, form: str, *, came: int, shown: int, stored: int) -> None:
+    def rewrote(self, form: str, *, came: int, sent: int, stored: int) -> None:
         """Count a large result that was rewritten. Tokens, the announcement being part of what is shown."""
         _count(self.rewritten, form)
-        for name, tokens in (("came", came), ("shown", shown), ("stored", stored)):
+        for name, tokens in (("came", came), ("shown", sent), ("stored", stored)):
             self.tokens[name] = self.tokens.get(name, 0) + tokens
 
     def recalled(self, tokens: int) -> None:
@@ -279,9 +279,9 @@ class Metrics:
             known = self._series[key] = Series(server, tool, method, client)
         return known
 
-    def rewrote(self, server: str, tool: str, client: str, form: str, *, came: int, shown: int, stored: int) -> None:
+    def rewrote(self, server: str, tool: str, client: str, form: str, *, came: int, sent: int, stored: int) -> None:
         """See `Series`; `tool`: its id."""
-        self.series(server, tool, _CALL, client).rewrote(form, came=came, shown=shown, stored=stored)
+        self.series(server, tool, _CALL, client).rewrote(form, came=came, sent=sent, stored=stored)
 
     def recalled(self, server: str, tool: str, client: str, tokens: int) -> None:
         """See `Series`; `tool`: the id of the one that the kept result is of."""

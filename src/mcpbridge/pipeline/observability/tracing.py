@@ -171,14 +171,14 @@ _LONGEST_METHOD = 100
 """Characters; clients may send methods of any name to a server that is shown alone."""
 
 
-def _begin(call: Call, shown: str) -> Attributes:
+def _begin(call: Call, visible_name: str) -> Attributes:
     attributes: Attributes = {"mcp.method.name": call.method[:_LONGEST_METHOD], "mcpbridge.server": call.upstream}
     if call.method == "tools/call":
-        attributes |= {"gen_ai.tool.name": shown, "gen_ai.operation.name": "execute_tool"}
+        attributes |= {"gen_ai.tool.name": visible_name, "gen_ai.operation.name": "execute_tool"}
     elif call.method == "prompts/get":
-        attributes["gen_ai.prompt.name"] = shown
+        attributes["gen_ai.prompt.name"] = visible_name
     elif call.method == "resources/read":
-        attributes["mcp.resource.uri"] = shown
+        attributes["mcp.resource.uri"] = visible_name
     return attributes
 
 
@@ -190,9 +190,13 @@ def _request_id(id_: bytes | Raw) -> Attributes:
     return {"jsonrpc.request.id": decode_text(id_) if text.startswith('"') else text}
 
 
-def _span_name(call: Call, shown: str) -> str:
+def _span_name(call: Call, visible_name: str) -> str:
     """Not the URI of a resource: names are what spans are grouped by."""
-    return f"{call.method} {shown}" if call.method in ("tools/call", "prompts/get") else call.method[:_LONGEST_METHOD]
+    return (
+        f"{call.method} {visible_name}"
+        if call.method in ("tools/call", "prompts/get")
+        else call.method[:_LONGEST_METHOD]
+    )
 
 
 def _of_peer(peer: Peer) -> Attributes:

@@ -142,11 +142,11 @@ def _compiled(source: str) -> Any:
         raise Faulty(_syntax_error(str(error))) from error
 
 
-def _syntax_error(told: str) -> str:
+def _syntax_error(message: str) -> str:
     """The mistake, of all that the parser tells."""
-    if "Recursion limit" in told:
+    if "Recursion limit" in message:
         return "nested too deeply"
-    found = re.search(r"ERROR: <input>:(\d+):(\d+): (?:Syntax error: )?(.*)", told)
+    found = re.search(r"ERROR: <input>:(\d+):(\d+): (?:Syntax error: )?(.*)", message)
     if found is None:
         return "it cannot be read"
     line, column, what = found.groups()

@@ -165,12 +165,12 @@ class Cache:
 
         meant = ToolGlobs([tool])
 
-        def is_meant(kept: CachedResult) -> bool:
-            if server not in ("", kept.server):
+        def is_meant(cached: CachedResult) -> bool:
+            if server not in ("", cached.server):
                 return False
-            use = self._uses.get(kept.tool)
-            names = use.names if use is not None else (kept.tool.removeprefix(f"{kept.server}/"),)
-            return not tool or meant.match(kept.server, names)
+            use = self._uses.get(cached.tool)
+            names = use.names if use is not None else (cached.tool.removeprefix(f"{cached.server}/"),)
+            return not tool or meant.match(cached.server, names)
 
         return self.results.drop(is_meant)
 

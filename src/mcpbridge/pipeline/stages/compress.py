@@ -167,7 +167,7 @@ class _Compress:
             return result
         line.rewritten += 1
         line.came += rewritten.came
-        line.sent += rewritten.shown
+        line.sent += rewritten.sent
         line.stored += rewritten.stored
         call.note("result", rewritten.form)
         self._on_rewritten(call, rewritten)

@@ -222,8 +222,8 @@ class _Hooked:
         return happening.result
 
 
-async def _verdict(seer: _Seer, happening: Happening, told: dict[str, str]) -> Verdict:
-    """What a hook makes of a call; `told` notes it in a word."""
+async def _verdict(seer: _Seer, happening: Happening, outcomes: dict[str, str]) -> Verdict:
+    """What a hook makes of a call; `outcomes` gets it in a word."""
     outer = CURRENT_CALL.get()
     CURRENT_CALL.set(happening.call)  # calls that a function of the program makes are made within this one
     try:
@@ -234,7 +234,7 @@ async def _verdict(seer: _Seer, happening: Happening, told: dict[str, str]) -> V
     except HookFailedError as failed:
         reason = str(failed)
     else:
-        told[seer.name] = (
+        outcomes[seer.name] = (
             "refused"
             if verdict.refusal is not None
             else "answered"
@@ -246,7 +246,7 @@ async def _verdict(seer: _Seer, happening: Happening, told: dict[str, str]) -> V
         return verdict
     finally:
         CURRENT_CALL.set(outer)
-    told[seer.name] = "failed"
+    outcomes[seer.name] = "failed"
     log.warning("hook failed", hook=seer.name, event_name=seer.event, tool=happening.tool.id, reason=reason)
     if not seer.is_closed:
         return PASS

@@ -199,7 +199,7 @@ def _by_handle(uses: Counter[_Reference]) -> dict[str, list[_Reference]]:
     return found
 
 
-def _stand_for(kept: bytes, uses: Sequence[tuple[_Reference, int]], room: int) -> dict[_Reference, _Answer]:
+def _stand_for(stored: bytes, uses: Sequence[tuple[_Reference, int]], room: int) -> dict[_Reference, _Answer]:
     """What the references to one result stand for: at most `room` characters, each as often as it is used.
 
     Raises:
@@ -213,9 +213,9 @@ def _stand_for(kept: bytes, uses: Sequence[tuple[_Reference, int]], room: int) -
         if reference.path:
             raise _malformed(reference)
         if reference.pointer is None:
-            value: Any = text_of(kept)
+            value: Any = text_of(stored)
         else:
-            document = document or document_of(kept)
+            document = document or document_of(stored)
             value = _part(document, reference)
         try:
             answer = _answer(value)

@@ -244,7 +244,7 @@ def _of_options(fault: Fault, value: Any) -> Iterator[_Mending]:
         yield _Mending(Edit(fault.path, encode(meant[0])), what)
 
 
-def _of_names(check: Check, fault: Fault, found: dict[str, Any]) -> Iterator[_Mending]:
+def _of_names(check: Check, fault: Fault, members: dict[str, Any]) -> Iterator[_Mending]:
     """A member under a name that is a declared one but for case and separators."""
     if "property" in fault.facts:
         wanted = _like(fault.facts["property"])
@@ -254,15 +254,15 @@ def _of_names(check: Check, fault: Fault, found: dict[str, Any]) -> Iterator[_Me
         return
     place = governing(check.schema, fault.place)
     names = declared(check.schema, place)
-    if has_patterns(check.schema, place) or len(found) > MAX_MEMBERS:
+    if has_patterns(check.schema, place) or len(members) > MAX_MEMBERS:
         return
     strangers: dict[str, list[str]] = {}
-    for name in found:
+    for name in members:
         if name not in names:
             strangers.setdefault(_like(name), []).append(name)
     unexpected = set[str](fault.facts.get("unexpected", ()))
     for like, sources in strangers.items():
-        targets = [name for name in names if name not in found and _like(name) == like]
+        targets = [name for name in names if name not in members and _like(name) == like]
         is_meant = like == wanted if wanted is not None else sources[0] in unexpected
         if is_meant and len(sources) == len(targets) == 1:
             yield _Mending(Edit((*fault.path, sources[0]), name=targets[0]), "renamed")

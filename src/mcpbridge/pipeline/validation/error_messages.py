@@ -200,9 +200,9 @@ def refusal(name: str, schema: Schema, faults: list[Fault], value: Any) -> Argum
     return error
 
 
-def _distinct(said: Iterable[_Explanation]) -> Iterator[_Explanation]:
+def _distinct(explanations: Iterable[_Explanation]) -> Iterator[_Explanation]:
     seen = set[str]()
-    for one in said:
+    for one in explanations:
         if one.message not in seen:
             seen.add(one.message)
             yield one
@@ -230,10 +230,10 @@ def _explanations(root: Schema, fault: Fault, value: Any) -> Iterator[_Explanati
         yield _Explanation(fault.path, fault.keyword, message, (fault.path,))
 
 
-def _missing(root: Schema, fault: Fault, found: Any) -> _Explanation:
+def _missing(root: Schema, fault: Fault, instance: Any) -> _Explanation:
     name = str(fault.facts["property"])
     names = declared(root, governing(root, fault.place))
-    strangers = [other for other in cast("dict[str, Any]", found) if other not in names]
+    strangers = [other for other in cast("dict[str, Any]", instance) if other not in names]
     path = (*fault.path, name)
     message = f"`{spelled(path)}` is missing"
     if meant := _near(name, strangers, 1):
@@ -241,9 +241,9 @@ def _missing(root: Schema, fault: Fault, found: Any) -> _Explanation:
     return _Explanation(path, fault.keyword, message, (path,))
 
 
-def _unexpected(root: Schema, fault: Fault, name: str, found: Any) -> _Explanation:
+def _unexpected(root: Schema, fault: Fault, name: str, instance: Any) -> _Explanation:
     place = governing(root, fault.place)
-    names = [other for other in declared(root, place) if other not in found]
+    names = [other for other in declared(root, place) if other not in instance]
     path = (*fault.path, name)
     message = f"`{spelled(path)}` is unknown"
     meant = _near(name, names)
@@ -255,7 +255,7 @@ def _unexpected(root: Schema, fault: Fault, name: str, found: Any) -> _Explanati
     return _Explanation(path, fault.keyword, message, about)
 
 
-def _of_branches(root: Schema, fault: Fault, value: Any, found: Any) -> Iterator[_Explanation]:
+def _of_branches(root: Schema, fault: Fault, value: Any, instance: Any) -> Iterator[_Explanation]:
     """The alternatives: which types there are, or what keeps the value from the only one that it can be."""
     here = [
         {kind for one in branch if one.keyword == "type" and one.path == fault.path for kind in one.facts["types"]}
@@ -269,23 +269,23 @@ def _of_branches(root: Schema, fault: Fault, value: Any, found: Any) -> Iterator
         return
     place = f"`{spelled(fault.path)}`" if fault.path else "the object of arguments"
     if not open_branches:
-        message = f"{place} {_demand('type', {'types': sorted(set[str]().union(*here))}, found, fault.path)}"
+        message = f"{place} {_demand('type', {'types': sorted(set[str]().union(*here))}, instance, fault.path)}"
     else:
         firsts = [next(iter(_explanations(root, branch[0], value))).message for branch in open_branches[:3] if branch]
         message = f"{place} fits none of its {fault.facts['count']} alternatives ({'; or '.join(firsts)})"
     yield _Explanation(fault.path, fault.keyword, message, (fault.path,))
 
 
-def _demand(keyword: str, facts: Schema, found: Any, path: Path) -> str:
+def _demand(keyword: str, facts: Schema, instance: Any, path: Path) -> str:
     """What a keyword wants of a value, and what it is instead."""
-    instead = f", not {printed(found, path)}"
+    instead = f", not {printed(instance, path)}"
     match keyword:
         case "type":
             return f"must be {_types(facts['types'])}{instead}"
         case "enum":
             options: list[Any] = facts["options"]
             words = [one for one in options if isinstance(one, str)]
-            meant = _near(found, words, 1) if isinstance(found, str) else []
+            meant = _near(instance, words, 1) if isinstance(instance, str) else []
             asked = f"; did you mean {printed(meant[0])}?" if meant else ""
             return f"must be one of {listed(map(printed, options))}{instead}{asked}"
         case "const":
@@ -302,7 +302,7 @@ def _demand(keyword: str, facts: Schema, found: Any, path: Path) -> str:
             return f"must match the pattern {pattern[:_LONGEST]}{'…' if len(pattern) > _LONGEST else ''}{instead}"
         case _ if keyword in _COUNTED and "limit" in facts:
             how, what = _COUNTED[keyword]
-            have = len(found) if isinstance(found, str | list | dict) else 0  # pyright: ignore[reportUnknownArgumentType]
+            have = len(instance) if isinstance(instance, str | list | dict) else 0  # pyright: ignore[reportUnknownArgumentType]
             return f"must have {how} {facts['limit']} {what}, not {have}"
         case "uniqueItems":
             return "must not hold the same item twice"
