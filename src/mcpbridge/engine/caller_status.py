@@ -64,13 +64,13 @@ def brief(visible: VisibleTools, snapshot: Snapshot, pool: Pool, settings: Setti
     return told
 
 
-def pulse(call: Call, session_counts: CountsBySession, stored: int, settings: Settings, made: int) -> dict[str, Any]:
+def pulse(call: Call, session_counts: CountsBySession, stored: int, settings: Settings, call_count: int) -> dict[str, Any]:
     """The state of the session of this call.
 
-    `stored`: results that are kept for who calls. `made`: calls that count for `calls.max_calls`, this one too.
+    `stored`: results that are kept for who calls. `call_count`: calls that count for `calls.max_calls`, this one too.
     """
     counts = session_counts.of(call.caller.session.id)
-    told: dict[str, Any] = {
+    status: dict[str, Any] = {
         "calls": counts.calls,
         "errors": counts.errors,
         "tokens": counts.tokens,
@@ -79,10 +79,10 @@ def pulse(call: Call, session_counts: CountsBySession, stored: int, settings: Se
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     if counts.last_error:
-        told["last_error"] = counts.last_error[:200]
+        status["last_error"] = counts.last_error[:200]
     if settings.calls.max_calls:
-        told["calls_left"] = max(0, settings.calls.max_calls - made)
-    return told
+        status["calls_left"] = max(0, settings.calls.max_calls - call_count)
+    return status
 
 
 def _limits(settings: Settings) -> Mapping[str, object]:

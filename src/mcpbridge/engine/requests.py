@@ -64,13 +64,13 @@ class ProgramRequests(EngineState):
         """
         if session is None:  # else somebody else's names, who may be a client
             check_names(run=run, user=user, tenant=tenant)
-        said: dict[str, Any] = (
+        meta: dict[str, Any] = (
             {CONTEXT: {"tenant": tenant, "metadata": dict(metadata or {})}} if tenant or metadata else {}
         )
         if run:
-            said[RUN] = run
-        if said:
-            params = {**params, "_meta": {**params.get("_meta", {}), **said}}
+            meta[RUN] = run
+        if meta:
+            params = {**params, "_meta": {**params.get("_meta", {}), **meta}}
         self.require_running()
         if run and session is None and self.backends.extra.are_any:
             whose = self._context.tenants.get(user, "") or tenant
@@ -131,8 +131,8 @@ def result_of(
 ) -> CallResult[Any]:
     """What came of a call. `raw`: the result object; `artifacts`, `paused`: what its `_meta` led to."""
     meta, content = meta_of(raw), raw.get("content")
-    kept = meta.get(RESULT)
-    handle = str(cast("Mapping[str, Any]", kept).get("handle", "")) if isinstance(kept, dict) else ""
+    about_result = meta.get(RESULT)
+    handle = str(cast("Mapping[str, Any]", about_result).get("handle", "")) if isinstance(about_result, dict) else ""
     blocks = cast("list[object]", content) if isinstance(content, list) else []
     return CallResult(
         content=tuple(cast("Mapping[str, Any]", block) for block in blocks if isinstance(block, dict)),
@@ -197,15 +197,15 @@ def params_json(params: Mapping[str, Any]) -> Raw:
     Raises:
         ArgumentsRefused: they are none at all; names the member that is none.
     """
-    said: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for name, value in params.items():
         if name == "arguments" and isinstance(value, Mapping):
-            said[name] = _members(cast("Mapping[object, object]", value), "the argument {}")
+            members[name] = _members(cast("Mapping[object, object]", value), "the argument {}")
         elif name == "_meta" and isinstance(value, Mapping):
-            said[name] = _meta_json(cast("Mapping[str, object]", value))
+            members[name] = _meta_json(cast("Mapping[str, object]", value))
         else:
-            said[name] = _one(value, f"`{name}` of the request")
-    return _one(said, "the request")
+            members[name] = _one(value, f"`{name}` of the request")
+    return _one(members, "the request")
 
 
 def _meta_json(meta: Mapping[str, object]) -> dict[str, Any]:
@@ -246,5 +246,5 @@ def check_names(*, run: str = "", user: str = "", tenant: str = "") -> None:
     """
     for key, name in (("run", run), ("user", user), ("tenant", tenant)):
         if name and not short(name):
-            told = f"it has {len(name)} characters" if isinstance(name, str) else f"it is {type(name).__name__}"  # pyright: ignore[reportUnnecessaryIsInstance] - of programs without types
-            raise ConfigError(f"{told}, and a name is a text of at most 200", key=key)
+            problem = f"it has {len(name)} characters" if isinstance(name, str) else f"it is {type(name).__name__}"  # pyright: ignore[reportUnnecessaryIsInstance] - of programs without types
+            raise ConfigError(f"{problem}, and a name is a text of at most 200", key=key)

@@ -72,14 +72,14 @@ class ProgramAnswers:
         """Nothing waits."""
 
 
-def _as_result(method: str, said: object) -> dict[str, Any]:
-    if method == ELICIT and said is None:
+def _as_result(method: str, answer: object) -> dict[str, Any]:
+    if method == ELICIT and answer is None:
         return {"action": "cancel"}
-    if method == SAMPLE and isinstance(said, str):
-        return {"role": "assistant", "content": {"type": "text", "text": said}, "model": "program"}
-    plain: object = msgspec.json.decode(json_of(said))
+    if method == SAMPLE and isinstance(answer, str):
+        return {"role": "assistant", "content": {"type": "text", "text": answer}, "model": "program"}
+    plain: object = msgspec.json.decode(json_of(answer))
     if not isinstance(plain, dict):
-        raise QuestionRefused(f"The program's answer to {method} is no object but {type(said).__name__}")
+        raise QuestionRefused(f"The program's answer to {method} is no object but {type(answer).__name__}")
     result = cast("dict[str, Any]", plain)
     return {"action": "accept", "content": result} if method == ELICIT and "action" not in result else result
 

@@ -99,8 +99,8 @@ def with_public_id(error: UpstreamAnswered, id_: str, public_id: str) -> Upstrea
 def _renamed(raw: Raw, id_: bytes, public_id: bytes) -> Raw:
     """JSON in which whole strings that are `id_` are `public_id`. Names of members stay, whatever they are."""
 
-    def instead(found: re.Match[bytes]) -> bytes:
-        return public_id if found[0] == id_ else found[0]
+    def instead(match: re.Match[bytes]) -> bytes:
+        return public_id if match[0] == id_ else match[0]
 
     return Raw(_STRING.sub(instead, bytes(raw)))
 

@@ -47,7 +47,7 @@ class Masker:
     def __init__(self, redact: Callable[[str], str] = lambda text: text) -> None:
         self.redact = known_only(redact)
         """Masks what the configuration says is a secret."""
-        self._found = Redactor()
+        self._discovered = Redactor()
         self.aliases: dict[str, str] = {}
         """What servers named anew, and what it is called here. A whole text is replaced, a short one only where it is
         such a name."""
@@ -126,7 +126,7 @@ class Masker:
     def _learn(self, secret: str, under: Secret) -> None:
         """Look for it elsewhere too, unless it may be an ordinary word or number."""
         if is_random(secret) and (under is SURE or not secret.isdecimal()):
-            self._found.know([secret])
+            self._discovered.know([secret])
 
     def _string(self, text: str, by_name: bool) -> str:
         if len(text) >= _LONG_NAME and (alias := self.aliases.get(text)) is not None:
@@ -154,7 +154,7 @@ class Masker:
         return self._known(text, by_name=True)
 
     def _known(self, text: str, *, by_name: bool) -> str:
-        return self._found.known(self.redact(text)) if by_name else self.redact(text)
+        return self._discovered.known(self.redact(text)) if by_name else self.redact(text)
 
 
 def _label(members: Mapping[str, Any]) -> str:

@@ -94,7 +94,7 @@ class ConfiguredBackend(Struct, frozen=True):
 
     name: str
     settings: BackendSettings
-    kept: ManagedBackend
+    managed: ManagedBackend
     server: str
     """The server that its tools are of."""
     seconds: float = LOCAL_SECONDS
@@ -103,20 +103,20 @@ class ConfiguredBackend(Struct, frozen=True):
     @property
     def backend(self) -> Backend:
         """Who does the work."""
-        return self.kept.backend
+        return self.managed.backend
 
     @property
     def condition(self) -> Condition:
         """How it is."""
         why = self.settings.unavailable
-        return Condition("failed", why, is_lasting=True) if why else self.kept.condition
+        return Condition("failed", why, is_lasting=True) if why else self.managed.condition
 
     @property
     def offered(self) -> tuple[bytes, ...]:
         """The definitions of its tools."""
         if self.settings.unavailable:
             return ()
-        offered = self.kept.offered
+        offered = self.managed.offered
         return tuple(self._as_set(tool) for tool in offered[:1]) if self.server == TOOLS else offered
 
     def _as_set(self, offered: bytes) -> bytes:
@@ -143,7 +143,7 @@ class BackendSet(Struct, frozen=True):
     def is_own_function(self, tool: Tool) -> bool:
         """It is a Python function of whoever runs the bridge."""
         one = self.by_name.get(tool.name if tool.server == TOOLS else tool.server)
-        return one is not None and one.kept.backend.kind in _FUNCTIONS
+        return one is not None and one.managed.backend.kind in _FUNCTIONS
 
     def offers(self) -> Iterator[Offer]:
         """What each server offers; also the one that single tools are of."""
@@ -309,7 +309,7 @@ class Backends:
     async def check(self, name: str) -> Health:
         """Look whether a backend works. Never raises but for an unknown name (KeyError)."""
         one = self._now.by_name[name]
-        if one.settings.unavailable or one.kept.failed is not None:
+        if one.settings.unavailable or one.managed.failed is not None:
             return Health(ok=False, detail=self._redact(one.condition.reason))
         began = time.monotonic()
         try:
@@ -381,7 +381,7 @@ class Backends:
         return {**serve, TOOLS: single}
 
     def _require_started(self, one: ConfiguredBackend, upstream: str) -> None:
-        if one.settings.unavailable or one.kept.failed is not None:
+        if one.settings.unavailable or one.managed.failed is not None:
             raise UpstreamUnavailable(upstream, self._redact(one.condition.reason))
 
     async def _run(self, one: ConfiguredBackend, call: Call) -> Body:

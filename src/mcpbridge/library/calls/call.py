@@ -164,9 +164,9 @@ async def make_call(
         session=asked.session,
         notify=_hearing(heard),
     )
-    said = meta_of(raw)
-    artifacts = await bridge.artifacts_of(said, asked.user)
-    paused = await bridge.paused_of(said, call, run=asked.run, user=asked.user, tenant=asked.tenant)
+    result_meta = meta_of(raw)
+    artifacts = await bridge.artifacts_of(result_meta, asked.user)
+    paused = await bridge.paused_of(result_meta, call, run=asked.run, user=asked.user, tenant=asked.tenant)
     result: CallResult[R] = result_of(raw, call, artifacts=artifacts, paused=paused)
     if heard is not None:
         heard.settle([result])
@@ -186,10 +186,10 @@ def _hearing(heard: Listener[Mapping[str, Any]] | None) -> Notify:
     def hear(message: bytes) -> None:
         if heard is None:
             return
-        told = msgspec.json.decode(message, type=_Notification)
-        if told.method == "notifications/progress":
+        notification = msgspec.json.decode(message, type=_Notification)
+        if notification.method == "notifications/progress":
             try:
-                params: object = decoded(bytes(told.params))
+                params: object = decoded(bytes(notification.params))
             except msgspec.DecodeError:  # what it tells is not worth the call
                 return
             if isinstance(params, dict):

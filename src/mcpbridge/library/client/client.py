@@ -232,8 +232,8 @@ class Client(mcp.Client):
     def _explain(self, error: BaseException) -> None:
         """Raise what says it in one sentence, if there is such a thing."""
         if self._endpoint is not None and (problem := self._endpoint.problem(error)) is not None:
-            said, cause = problem
-            raise said from cause
+            explained, cause = problem
+            raise explained from cause
 
     def _check_listed_only(self) -> None:
         """See to it that results are checked against the schema of their tool where a list has one.
@@ -300,13 +300,13 @@ class Client(mcp.Client):
         `run`, `tenant`, `metadata`: the context of the call, as hooks, rules and local tools see it (`CallContext`).
         `whole`: the result is not shortened, however large it is. All of these mean something to bridges alone.
         """
-        said: dict[str, Any] = {}
+        context: dict[str, Any] = {}
         if run:
-            said[RUN] = run
+            context[RUN] = run
         if tenant or metadata:
-            said[CONTEXT] = {"tenant": tenant, "metadata": dict(metadata or {})}
+            context[CONTEXT] = {"tenant": tenant, "metadata": dict(metadata or {})}
         if whole:
-            said[WHOLE] = "whole"
+            context[WHOLE] = "whole"
         return await super().call_tool(
             name,
             arguments,
@@ -314,7 +314,7 @@ class Client(mcp.Client):
             progress_callback,
             input_responses=input_responses,
             request_state=request_state,
-            meta=_with(meta, said) if said else meta,
+            meta=_with(meta, context) if context else meta,
         )
 
     # -- what bridges have

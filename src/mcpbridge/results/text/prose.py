@@ -115,9 +115,9 @@ def _outline(lines: Lines, every: Sequence[str], room: int) -> tuple[list[Fact],
 def _alike(templates: Sequence[Template]) -> tuple[list[Fact], set[int]]:
     """What lines say that differ in little, and which lines these are."""
     often = [each for each in templates if each.count >= ALIKE and len(each.text) <= SHORT and each.numbers]
-    told = [f"{each.count}× {cut(each.text, 160)}" for each in often[:12]]
+    lines = [f"{each.count}× {cut(each.text, 160)}" for each in often[:12]]
     places = {at for each in often for at in each.numbers}
-    return ([Fact(2, "lines alike: ", told, "\n  ", share=0.3, of=len(often))] if told else []), places
+    return ([Fact(2, "lines alike: ", lines, "\n  ", share=0.3, of=len(often))] if lines else []), places
 
 
 def _figures(plain: Sequence[tuple[int, str]], alike: Set[int], lines: Lines, room: int) -> list[Fact]:

@@ -24,7 +24,7 @@ class Question(msgspec.Struct):
 
     params: bytes
     """Of the call."""
-    kept: dict[str, int]
+    sizes: dict[str, int]
     """The handles of the results, and how many bytes each has, in order."""
     room: int
     is_bound: bool
@@ -54,7 +54,7 @@ def text_of(data: bytes) -> str:
 def main() -> None:
     """Answer what is asked. What nobody foresaw ends the process with an error, and no answer."""
     question = msgspec.msgpack.decode(_read(int.from_bytes(_read(LENGTH), "big")), type=Question)
-    kept = {handle: _read(size) for handle, size in question.kept.items()}
+    kept = {handle: _read(size) for handle, size in question.sizes.items()}
     sys.stdout.buffer.write(msgspec.msgpack.encode(_reply(question, kept)))
     sys.stdout.buffer.flush()
 
