@@ -78,7 +78,7 @@ def with_node(repository: Path, port: int) -> Cast:
         environment={"EXAMPLE_FILES": str(repository), "EVERYTHING_PORT": str(port)},
         large=ToolCall("files__read_text_file", {"path": str(repository / "orders.json")}),
         take=write,
-        taken=copy,
+        written_file=copy,
         slow=ToolCall("everything__trigger-long-running-operation", {"duration": 2, "steps": 8}),
         killed=ToolCall("files__list_directory", {"path": str(repository)}),
     )

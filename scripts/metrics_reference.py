@@ -31,7 +31,7 @@ class Example:
         series.went_wrong("refused", "NotPermitted")
         series.went_wrong("failed", "UpstreamTimeout")
         series.took_note({"approval": "once by ann"})
-        series.rewrote("preview", came=900, shown=100, stored=890)
+        series.rewrote("preview", came=900, sent=100, stored=890)
 
     def status(self) -> Mapping[str, Any]:
         """Of one server, which was looked at."""

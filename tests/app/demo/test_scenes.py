@@ -79,15 +79,15 @@ async def test_what_is_not_so_fails_its_scene(show: Show) -> None:
     good = show.cast
     plain = ToolCall("calendar__describe_day", {"day": "2026-03-02"})
     await fails(show, "A result goes", "there is no kept result", good)
-    await fails(show, "A tool is found", "is not the first", replace(good, found=plain))
+    await fails(show, "A tool is found", "is not the first", replace(good, found_call=plain))
     await fails(show, "A tool is found", "the answer is not in the result", replace(good, answer=lambda _said: ""))
     await fails(show, "A large result", "was not kept", replace(good, large=ToolCall("shop__list_products", {})))
     await fails(show, "A large result", "recall answers", replace(good, orders=good.orders[:100]))
     await play_scene(show, "A large result", good)
-    elsewhere = good.taken.parent / "other.json"
+    elsewhere = good.written_file.parent / "other.json"
     elsewhere.parent.mkdir()
     elsewhere.write_text("[]")
-    await fails(show, "A result goes", "is not what was kept", replace(good, taken=elsewhere))
+    await fails(show, "A result goes", "is not what was kept", replace(good, written_file=elsewhere))
     await fails(show, "Wrong arguments", "nothing was mended", replace(good, mended=plain))
     await fails(show, "Wrong arguments", "was accepted", replace(good, refused=plain))
     await fails(show, "Wrong arguments", "does not say what fits", replace(good, fix="a number of pages"))

@@ -116,7 +116,7 @@ async def test_a_wrong_transport_is_found_out_and_mended(tmp_path: Path) -> None
             examiner(tmp_path),
             {},
             agree=agree,
-            told=heard.append,
+            report=heard.append,
         )
     assert outcome.is_kept
     assert heard == [outcome]
@@ -138,7 +138,7 @@ async def test_without_agreement_nothing_is_changed(tmp_path: Path) -> None:
             examiner(tmp_path),
             {},
             agree=refuse,
-            told=lambda outcome: None,
+            report=lambda outcome: None,
         )
     assert (outcome.is_kept, outcome.why) == (False, "you did not agree")
     assert file.read_bytes() == before
@@ -162,5 +162,5 @@ async def test_a_change_that_is_broken_off_is_taken_back(tmp_path: Path, monkeyp
     monkeypatch.setattr(Examiner, "again", again)
     repair = Repair(file, {"XDG_STATE_HOME": str(tmp_path / "state")})
     with pytest.raises(KeyboardInterrupt):
-        await repair_all([finding], repair, file, examiner(tmp_path), {}, agree=agree, told=lambda outcome: None)
+        await repair_all([finding], repair, file, examiner(tmp_path), {}, agree=agree, report=lambda outcome: None)
     assert file.read_bytes() == before

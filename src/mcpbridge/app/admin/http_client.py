@@ -113,16 +113,18 @@ class ApiClient:
         except httpx2.HTTPError as error:
             raise ApiProblem(0, "unreachable", f"{self.url} does not answer: {error}") from error
         try:
-            said: object = answer.json()
+            value: object = answer.json()
         except ValueError:
-            said = None
-        if not isinstance(said, dict):
+            value = None
+        if not isinstance(value, dict):
             raise ApiProblem(answer.status_code, "failed", f"the bridge answered with HTTP {answer.status_code}")
-        document = cast("dict[str, Any]", said)
+        document = cast("dict[str, Any]", value)
         if answer.is_error:
             wrong = document.get("error")
-            told = cast("dict[str, Any]", wrong) if isinstance(wrong, dict) else {"message": str(wrong)}
-            raise ApiProblem(answer.status_code, str(told.get("code", "failed")), str(told.get("message", "")))
+            error_object = cast("dict[str, Any]", wrong) if isinstance(wrong, dict) else {"message": str(wrong)}
+            raise ApiProblem(
+                answer.status_code, str(error_object.get("code", "failed")), str(error_object.get("message", ""))
+            )
         return document
 
 

@@ -53,10 +53,10 @@ async def search_document(
     return document
 
 
-def _entry(found: Finding, ability: Ability, detail: str) -> dict[str, Any]:
+def _entry(finding: Finding, ability: Ability, detail: str) -> dict[str, Any]:
     from mcpbridge.catalog.signatures.signature import signature
 
-    one, hit = found.tools[ability.id], found.scores[ability.id]
+    one, hit = finding.tools[ability.id], finding.scores[ability.id]
     entry: dict[str, Any] = {
         "id": ability.id,
         "name": one.tool.wire,

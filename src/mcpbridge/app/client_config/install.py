@@ -32,7 +32,7 @@ class Target:
     file: ClientFile
     path: Path
     """Links resolved: what they lead to is edited, and they stay."""
-    shown: Path
+    visible_path: Path
     """As people know it."""
     table: tuple[str, ...]
     is_used: bool
@@ -156,9 +156,9 @@ class _Look:
 
 
 def plan_install(
-    target: Target, launch: Launch, backups: Backups, taken: Sequence[str] = (), *, takes_place: bool = False
+    target: Target, launch: Launch, backups: Backups, removed: Sequence[str] = (), *, takes_place: bool = False
 ) -> Change:
-    """Write the bridge into a file. `taken`: names of servers that are taken out of it.
+    """Write the bridge into a file. `removed`: names of servers that are taken out of it.
 
     `takes_place`: also where something else goes by the bridge's name.
 
@@ -170,23 +170,23 @@ def plan_install(
         if _is_strangers(now) and not takes_place:
             what = f"another server is called {now.spot.name!r} there"
             hint = "Call it otherwise, or say `mcpbridge install CLIENT --force`: a copy of the file is kept."
-            raise ConfigError(what, file=str(target.shown), hint=hint)
+            raise ConfigError(what, file=str(target.visible_path), hint=hint)
         value = entry_for(target.file.dialect, target.client.id, launch, second_version=now.is_second)
         value = with_choices(value, now.others.get(now.spot.name))
         base = now.text if now.text.strip() else now.text + blank_document(target.file.dialect)
-        for name in taken:
+        for name in removed:
             base = take_out(now.editor, base, replace(now.spot, name=name))
         done, base = _put(now, base, value)
-        notes = tuple(_remarks(now, taken))
+        notes = tuple(_remarks(now, removed))
         if done.text == now.text and now.data is not None:
             backup = now.record.backup if now.record else ""
             return Change(target, "unchanged", now.data, now.data, backup=backup, notes=notes)
         after = encoded(done.text, now.data or b"")
         shown = _diff(target, now, base, done)
         shown = shown.replace(launch.token, _HIDDEN) if launch.token else shown
-        old = _lasting(now, taken)
+        old = _lasting(now, removed)
         copy = None if old or now.data is None else encoded(_without_us(now), now.data)
-        replaced = (*(now.record.replaced if now.record and now.is_installed else ()), *taken)
+        replaced = (*(now.record.replaced if now.record and now.is_installed else ()), *removed)
     return Change(
         target,
         "updated" if now.is_installed else "installed",
@@ -218,7 +218,7 @@ def plan_uninstall(target: Target, backups: Backups, *, restore: bool = False) -
     after = encoded(edited, data)
     if record and edited.strip("\ufeff\r\n\t ") in ("", blank_document(target.file.dialect).strip()):
         after = _before_anything(record, after)
-    diff = masked_diff(str(target.shown), now.text, edited)
+    diff = masked_diff(str(target.visible_path), now.text, edited)
     notes = (
         [f"its other servers ({', '.join(record.replaced)}) stay in servers.toml"] if record and record.replaced else []
     )
@@ -252,7 +252,7 @@ def carry_out(plan: Callable[[], Change], backups: Backups, at: datetime) -> Cha
         return _settle(change, backups)
     raise ConfigError(
         "changed again and again while it was being edited",
-        file=str(change.target.shown),  # pyright: ignore[reportPossiblyUnboundVariable]
+        file=str(change.target.visible_path),  # pyright: ignore[reportPossiblyUnboundVariable]
         hint="Another program writes it; end that one, and try again.",
     )
 
@@ -275,10 +275,10 @@ def _put(now: _Look, base: str, value: dict[str, object]) -> tuple[Put, str]:
     return put(now.editor, base, now.spot, value), base
 
 
-def _lasting(now: _Look, taken: Sequence[str]) -> str:
+def _lasting(now: _Look, removed: Sequence[str]) -> str:
     """The copy of an earlier install, if the file was not changed since; empty: there has to be a new one."""
     record = now.record
-    if record is None or not now.is_installed or taken:
+    if record is None or not now.is_installed or removed:
         return ""
     return record.backup if record.replaced or record.written == digest(now.data or b"") else ""
 
@@ -289,7 +289,7 @@ def _without_us(now: _Look) -> str:
 
 
 def _diff(target: Target, now: _Look, base: str, done: Put) -> str:
-    path = str(target.shown)
+    path = str(target.visible_path)
     if not now.data:
         return masked_diff(path, "", done.text, (Splice(0, 0, done.text),))
     steps = [masked_diff(path, now.text, base), masked_diff(path, base, done.text, done.edit)]
@@ -306,18 +306,20 @@ def _plan_restore(target: Target, data: bytes, edited: str, record: Record | Non
     if record is None:
         hint = "Without --restore the entry is taken out by an edit."
         raise ConfigError(
-            "no install is remembered for this file, so there is no copy", file=str(target.shown), hint=hint
+            "no install is remembered for this file, so there is no copy", file=str(target.visible_path), hint=hint
         )
     original = None
     if record.backup and (original := read_bytes(Path(record.backup))) is None:
         hint = f"It was {record.backup}. Without --restore the entry is taken out by an edit."
-        raise ConfigError("the copy is gone", file=str(target.shown), hint=hint)
+        raise ConfigError("the copy is gone", file=str(target.visible_path), hint=hint)
     is_same = digest(data) == record.written or (not record.replaced and encoded(edited, data) == (original or b""))
     if not is_same:
         hint = "Without --restore the entry alone is taken out."
         hint += f" The copy is {record.backup}." if record.backup else ""
-        raise ConfigError("was changed since the install, and that would be lost", file=str(target.shown), hint=hint)
-    diff = masked_diff(str(target.shown), decoded(data, target.path), decoded(original or b"", target.path))
+        raise ConfigError(
+            "was changed since the install, and that would be lost", file=str(target.visible_path), hint=hint
+        )
+    diff = masked_diff(str(target.visible_path), decoded(data, target.path), decoded(original or b"", target.path))
     return Change(target, "restored", data, original, diff, backup=record.backup)
 
 
@@ -351,9 +353,9 @@ def _spot(target: Target, document: object) -> tuple[Spot, bool]:
     return target.spot, False
 
 
-def _remarks(now: _Look, taken: Sequence[str]) -> Iterator[str]:
+def _remarks(now: _Look, removed: Sequence[str]) -> Iterator[str]:
     for name, given in now.others.items():
-        if name != now.spot.name and name not in taken and runs_bridge(given):
+        if name != now.spot.name and name not in removed and runs_bridge(given):
             yield f"{name!r} runs the bridge too"
     if _is_strangers(now):
         yield f"takes the place of a server that is called {now.spot.name!r} as well"
@@ -372,6 +374,6 @@ def _named(target: Target) -> Generator[None]:
     try:
         yield
     except NotEditable as error:
-        where = f"{target.shown}:{error.line}" if error.line else str(target.shown)
+        where = f"{target.visible_path}:{error.line}" if error.line else str(target.visible_path)
         hint = "Nothing was changed. Mend the file, or put the entry in by hand."
         raise ConfigError(error.what, file=where, hint=hint) from error

@@ -37,16 +37,16 @@ class Cast:
     """What `large` returns, to check answers against."""
 
     request: str
-    """Words that a model would search with; the tool of `found` should come first."""
-    found: ToolCall
+    """Words that a model would search with; the tool of `found_call` should come first."""
+    found_call: ToolCall
     answer: Callable[[str], str]
-    """The answer in the text of a result of `found`; empty: it is not there."""
+    """The answer in the text of a result of `found_call`; empty: it is not there."""
 
     large: ToolCall
     """Returns all `orders`, as JSON of more than 100,000 characters."""
     take: Callable[[object], ToolCall]
     """The call by which another tool takes a text, here a reference to a kept result."""
-    taken: Path
+    written_file: Path
     """The file that this call writes."""
 
     mended: ToolCall

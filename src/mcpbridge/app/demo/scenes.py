@@ -54,7 +54,7 @@ class Show:
     """Answers what the bridge asks."""
     screen: Screen
     bill: Bill
-    kept: dict[str, str] = field(default_factory=dict[str, str])
+    large_result: dict[str, str] = field(default_factory=dict[str, str])
     """The handle and the original of the large result, by these names."""
 
 
@@ -82,7 +82,7 @@ async def one_list(show: Show) -> str:
     ):
         show.screen.pair(name, f"{tools:>3} tools in the list, {tokens:>6,} tokens (estimated)", "bold")
     show.screen.pair("the list", names)
-    expect(show.cast.found.server in show.without, f"the server {show.cast.found.server} is missing")
+    expect(show.cast.found_call.server in show.without, f"the server {show.cast.found_call.server} is missing")
     expect({"find_tools", "call_tool", "recall"} <= {tool.name for tool in show.bridge.tools}, "the list is not short")
     expect(item.through < item.without, "the bridge's list is the longer one")
     return f"A client sees one server, and a list that is {_share(item.without, item.through)} shorter."
@@ -96,9 +96,11 @@ async def find(show: Show) -> str:
     show.bill.facts["search_tokens"] = item.through
     first = found.partition("\n")[0]
     show.screen.pair("first of them", first)
-    expect(first.startswith(f"{show.cast.found.tool}("), f"{show.cast.found.tool} is not the first that is found")
-    result = _succeeded(await show.bridge.call(show.cast.found))
-    show.screen.pair("call", _call_text(show.cast.found))
+    expect(
+        first.startswith(f"{show.cast.found_call.tool}("), f"{show.cast.found_call.tool} is not the first that is found"
+    )
+    result = _succeeded(await show.bridge.call(show.cast.found_call))
+    show.screen.pair("call", _call_text(show.cast.found_call))
     answer = show.cast.answer(result)
     expect(answer, f"the answer is not in the result: {result}")
     show.screen.pair("answer", answer, "bold")
@@ -113,7 +115,7 @@ async def large_result(show: Show) -> str:
     kept: Mapping[str, Any] = (result.meta or {}).get("mcpbridge/result") or {}
     expect(kept.get("handle"), "the result was not kept")
     original = await show.bridge.original(kept["handle"])
-    show.kept.update(handle=kept["handle"], original=original)
+    show.large_result.update(handle=kept["handle"], original=original)
     expect(len(original) >= LARGE, f"the original has {len(original):,} characters only")
     expect(len(preview) <= _PREVIEW, f"the preview has {len(preview):,} characters")
     query = {"handle": kept["handle"], "where": 'state == "open" and total > 500', "sort": "-total", "limit": _ROWS}
@@ -138,12 +140,12 @@ async def large_result(show: Show) -> str:
 
 async def handed_on(show: Show) -> str:
     """A result goes to another tool, and not through the model."""
-    expect("handle" in show.kept, "there is no kept result")
-    call = show.cast.take({"$ref": show.kept["handle"]})
+    expect("handle" in show.large_result, "there is no kept result")
+    call = show.cast.take({"$ref": show.large_result["handle"]})
     said = _succeeded(await show.bridge.call(call))
-    written = show.cast.taken.read_text("utf-8")
-    expect(written == show.kept["original"], "what was written is not what was kept")
-    whole = show.cast.take(show.kept["original"])
+    written = show.cast.written_file.read_text("utf-8")
+    expect(written == show.large_result["original"], "what was written is not what was kept")
+    whole = show.cast.take(show.large_result["original"])
     item = show.bill.add(
         "by handle",
         without=count_tokens(str(encode(whole.arguments), "utf-8")),

@@ -30,19 +30,19 @@ _Identity = tuple[str, ...]
 
 
 def about_clients_files(
-    found: Found, servers: Mapping[str, Mapping[str, object]], path: str | None
+    discovered: Found, servers: Mapping[str, Mapping[str, object]], path: str | None
 ) -> Iterator[Finding]:
     """All of it, client by client.
 
     `servers`: those behind the bridge, as they are written down; `path`: where programs are looked for.
     """
-    for problem in found.problems:
+    for problem in discovered.problems:
         if problem.is_error:
             what = f"a file of {problem.client or 'a client'} cannot be read: {problem.message}"
             yield Finding("client-file-broken", "warn", what, "", str(problem.file))
     behind = {_identity(server): name for name, server in servers.items()}
     of_client = defaultdict[str, list[FoundServer]](list)
-    for one in found.servers:
+    for one in discovered.servers:
         if not one.skipped:
             of_client[one.client].append(one)
     for client, entries in of_client.items():

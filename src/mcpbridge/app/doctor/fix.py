@@ -163,11 +163,11 @@ async def repair_all(
     environ: Mapping[str, str],
     *,
     agree: Agree,
-    told: Callable[[Outcome], None],
+    report: Callable[[Outcome], None],
 ) -> list[Outcome]:
     """Go through the findings that have an edit, the gravest of each server. `path`: the configuration file.
 
-    `told` hears what became of each. Whatever does not leave the server working is taken back, also when this is
+    `report` hears what became of each. Whatever does not leave the server working is taken back, also when this is
     cancelled or fails.
 
     Raises:
@@ -184,7 +184,7 @@ async def repair_all(
             if not is_settled and (now := repair.text) != before:
                 repair.write(now, before)
         outcomes.append(outcome)
-        told(outcome)
+        report(outcome)
     if not any(outcome.is_kept for outcome in outcomes):
         repair.forget_backup()
     return outcomes

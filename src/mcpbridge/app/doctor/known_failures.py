@@ -28,7 +28,7 @@ class Known:
     """One breakage. In its texts `{it}` is what the first group of the pattern that took part has found."""
 
     code: str
-    said: re.Pattern[str]
+    pattern: re.Pattern[str]
     """Searched in what the server said, line ends included."""
     what: str
     why: str
@@ -393,7 +393,7 @@ def recognise(server: str, settings: ServerSettings, words: str, environ: Mappin
     for known in KNOWN:
         if known.by and launcher not in known.by:
             continue
-        if (found := known.said.search(words)) is None:
+        if (found := known.pattern.search(words)) is None:
             continue
         it = next((group.strip()[:_LONGEST] for group in found.groups() if group), "")
         if known.code == "variable-missing":

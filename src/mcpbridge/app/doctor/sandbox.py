@@ -44,8 +44,8 @@ async def look_at_sandboxes(settings: Settings) -> Readiness | None:
     return await Isolation(settings.sandbox).readiness(whole=True)
 
 
-def about_sandboxes(settings: Settings, found: Readiness | None, source: Source) -> Iterator[Finding]:
-    """What there is to say of it. `found`: what `look_at_sandboxes` came to."""
+def about_sandboxes(settings: Settings, readiness: Readiness | None, source: Source) -> Iterator[Finding]:
+    """What there is to say of it. `readiness`: what `look_at_sandboxes` came to."""
     needed, apart = [list(_needed(settings, is_off=is_off)) for is_off in (False, True)]
     if settings.sandbox.mode == "off":
         needed, apart = [], [*needed, *apart]
@@ -54,29 +54,29 @@ def about_sandboxes(settings: Settings, found: Readiness | None, source: Source)
         where, fix = source.where("sandbox", "enabled"), "Take out `sandbox.enabled = false`."
         what = f"{_enumerated(needed)} cannot run: sandboxes are switched off"
         yield Finding("sandbox-none", "fail", what, "", where, "Nothing is run outside of one unasked.", fix)
-    if found is None:
+    if readiness is None:
         return
-    if found.chosen:
-        what = f"programs run in the sandbox `{found.chosen}`, which stopped every attempt to get out"
+    if readiness.chosen:
+        what = f"programs run in the sandbox `{readiness.chosen}`, which stopped every attempt to get out"
         yield Finding("sandbox-ready", "ok", what, "", "", f"It is needed by {_enumerated(needed)}.")
-    elif (missing := found.why_none()) is not None:
+    elif (missing := readiness.why_none()) is not None:
         what = f"{_enumerated(needed)} cannot run: no sandbox here passes every check"
         yield Finding("sandbox-none", "fail", what, "", source.where("sandbox"), missing[0], missing[1])
-    for report in found.tiers:
-        yield from _tier(report, found)
+    for report in readiness.tiers:
+        yield from _tier(report, readiness)
 
 
-def _tier(report: TierReport, found: Readiness) -> Iterator[Finding]:
-    if found.chosen == report.tier and report.note:
+def _tier(report: TierReport, readiness: Readiness) -> Iterator[Finding]:
+    if readiness.chosen == report.tier and report.note:
         yield Finding("sandbox-note", "note", f"the sandbox `{report.tier}`: {report.note}")
     if report.lacks:
         what = f"the sandbox `{report.tier}` cannot be had here: {report.lacks}"
         yield Finding("sandbox-missing", "note", what, fix=report.fix)
     for name in (one for one in PROPERTIES if one in report.fails):
-        is_required = name in found.required
+        is_required = name in readiness.required
         what = f"the sandbox `{report.tier}` does not keep programs from {_PROPERTIES[name]}"
         why = f"This got through: {report.fails[name]}."
-        is_grave = report.tier == found.chosen or (is_required and not found.chosen)
+        is_grave = report.tier == readiness.chosen or (is_required and not readiness.chosen)
         level = "warn" if is_grave else "note"
         yield Finding(f"sandbox-{name}", level, what, "", "", why, report.fix)
 

@@ -241,7 +241,11 @@ async def reach(settings: Settings, redact: Redactor) -> AsyncGenerator[MakeTran
 
 
 async def look_at_all(
-    servers: Mapping[str, ServerSettings], make: MakeTransport, *, seconds: float | None, told: Told = lambda boot: None
+    servers: Mapping[str, ServerSettings],
+    make: MakeTransport,
+    *,
+    seconds: float | None,
+    report: Told = lambda boot: None,
 ) -> dict[str, Boot]:
     """Look at each of them once. `seconds`: for each to start, instead of its `init_timeout`."""
     slots, info = asyncio.Semaphore(AT_A_TIME), {"name": "mcpbridge", "version": __version__}
@@ -251,7 +255,7 @@ async def look_at_all(
         async with slots:
             boot = await look_at(name, settings, make, seconds=seconds or settings.init_timeout, client_info=info)
         found[name] = boot
-        told(boot)
+        report(boot)
 
     async with TaskGroup() as tasks:
         for name, settings in servers.items():

@@ -146,10 +146,10 @@ def lock(path: str) -> int | None:
         os.close(descriptor)  # the file was removed meanwhile: that lock means nothing to those who come
 
 
-def is_still(path: str, found: os.stat_result) -> bool:
+def is_still(path: str, before: os.stat_result) -> bool:
     """Whether a path leads to the same file as before."""
     try:
-        return os.path.samestat(os.stat(path), found)
+        return os.path.samestat(os.stat(path), before)
     except (FileNotFoundError, NotADirectoryError):
         return False
 

@@ -107,14 +107,14 @@ class Memory:
         """The answer to `introduction` has not come yet."""
         return "initialize" in self._ours.values()
 
-    def lose(self, taken: int | None, *, for_good: bool = False) -> list[bytes]:
+    def lose(self, read_bytes: int | None, *, for_good: bool = False) -> list[bytes]:
         """The connection ended; returns what to send to the client. The parameters are those of `Requests.lose`."""
         self._ours.clear()
         self._reopened.clear()
         self._withdrawn |= self._questions
-        told = [withdrawn(id_) for id_ in self._questions]
+        withdrawals = [withdrawn(id_) for id_ in self._questions]
         self._questions.clear()
-        return told + self.requests.lose(taken, for_good=for_good)
+        return withdrawals + self.requests.lose(read_bytes, for_good=for_good)
 
     def introduction(self) -> bytes:
         """The handshake as the first thing to say, before which nothing else may be said; empty if there was none."""
@@ -284,7 +284,7 @@ class Requests:
 
     def __init__(self, most_kept: int = MOST_KEPT) -> None:
         self._most_kept = most_kept
-        self._kept = 0
+        self._kept_bytes = 0
         self._by_id: dict[Id, Request] = {}
 
     def __iter__(self) -> "Iterator[Request]":
@@ -302,28 +302,28 @@ class Requests:
         """The client has asked. One that had the same id is forgotten: the answers could not be distinguished."""
         self.take(request.id)
         size = len(request.line or b"")
-        if self._kept + size > self._most_kept:
+        if self._kept_bytes + size > self._most_kept:
             request.line = None
         else:
-            self._kept += size
+            self._kept_bytes += size
         self._by_id[request.id] = request
 
     def take(self, id_: Id) -> Request | None:
         """It is answered, or the client does not want the answer any more."""
         request = self._by_id.pop(id_, None)
         if request is not None:
-            self._kept -= len(request.line or b"")
+            self._kept_bytes -= len(request.line or b"")
         return request
 
-    def lose(self, taken: int | None, *, for_good: bool = False) -> list[bytes]:
+    def lose(self, read_bytes: int | None, *, for_good: bool = False) -> list[bytes]:
         """The connection ended: what to send to the client. Those that are left may be sent again.
 
-        `taken`: bytes that the daemon may have read; None: it has read none that is left here. `for_good`: there is no
-        other connection, so none is left; listen streams just end.
+        `read_bytes`: bytes that the daemon may have read; None: it has read none that is left here. `for_good`: there
+        is no other connection, so none is left; listen streams just end.
         """
         lost: dict[object, list[bytes]] = {}
         for one in list(self):
-            was_read = taken is not None and one.place < taken
+            was_read = read_bytes is not None and one.place < read_bytes
             if for_good and one.method == LISTEN:
                 continue
             if not for_good and (one.survives() if was_read else one.line is not None):

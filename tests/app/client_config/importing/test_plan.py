@@ -240,7 +240,7 @@ def one_file(folder: Path, servers: object, name: str = "some.json") -> Found:
 
 
 def became(plan: Plan) -> dict[str, tuple[str, str]]:
-    return {f"{one.found.client}/{one.found.name}": (one.became, one.name) for one in plan.outcomes}
+    return {f"{one.entry.client}/{one.entry.name}": (one.became, one.name) for one in plan.outcomes}
 
 
 def test_every_shape_of_every_client(tmp_path: Path) -> None:
@@ -491,7 +491,7 @@ def test_relative_paths_start_in_the_project_as_they_did(
     [server] = tables(plan).values()
     changed = {**given, **wanted, **({"share": "project"} if "PROJECT" in str(wanted) else {})}
     assert server == changed
-    assert ("relative paths" in str(plan.outcomes[0].found.notes)) == ("share" in changed)
+    assert ("relative paths" in str(plan.outcomes[0].entry.notes)) == ("share" in changed)
 
 
 def test_a_configuration_in_the_project_does_not_name_its_directory(tmp_path: Path) -> None:

@@ -88,10 +88,10 @@ def _decide_stored(id_: str, answer: dict[str, str], by: str, config: str | None
         raise _why_not([{"code": problem.code, "error": str(problem)}]) from problem
 
 
-def _why_not(said: list[dict[str, object]]) -> CommandFailed:
+def _why_not(answers: list[dict[str, object]]) -> CommandFailed:
     """Of several bridges, the one that knows most tells."""
-    said = sorted(said, key=lambda answer: answer.get("code") != "decided")
-    error = said[0] if said else {"error": "the bridge has ended"}
+    answers = sorted(answers, key=lambda answer: answer.get("code") != "decided")
+    error = answers[0] if answers else {"error": "the bridge has ended"}
     code = _CODES.get(str(error.get("code")), UNREACHABLE)
     return CommandFailed(code, str(error["error"]), "" if code == DECIDED else "`mcpbridge approvals` lists them.")
 

@@ -217,8 +217,8 @@ def _text_of(data: bytes, preview: int | None) -> str:
     return preview_of(document_of(data), preview)
 
 
-def _write(path: Path, shown: str | bytes) -> None:
-    data = shown if isinstance(shown, bytes) else shown.encode(errors="replace")
+def _write(path: Path, content: str | bytes) -> None:
+    data = content if isinstance(content, bytes) else content.encode(errors="replace")
     try:
         with open(path, "wb", opener=_for_me_alone) as file:
             file.write(data)

@@ -29,12 +29,12 @@ _TITLES = ["Calls", "Rewritten", "Came", "Shown", "Recalled", "Stored", "Saved",
 _COUNTS = ("calls", "rewritten", "came", "shown", "recalled", "stored", "saved")
 
 
-def print_tokens(told: Mapping[str, Any]) -> None:
+def print_tokens(document: Mapping[str, Any]) -> None:
     """What `accounts_of` returned: a line for each row, and one for their sum."""
-    by: list[str] = told["by"]
-    print(f"tokens of results, {_span(told['days'])} (estimates)")
-    rows = [[*(row[part] or "-" for part in by), *_numbers(row)] for row in told["rows"]]
-    total = ["total", *[""] * (len(by) - 1), *_numbers(told["total"])]
+    by: list[str] = document["by"]
+    print(f"tokens of results, {_span(document['days'])} (estimates)")
+    rows = [[*(row[part] or "-" for part in by), *_numbers(row)] for row in document["rows"]]
+    total = ["total", *[""] * (len(by) - 1), *_numbers(document["total"])]
     print_table([*(part.capitalize() for part in by), *_TITLES], [*rows, total], wraps=by[0].capitalize())
 
 

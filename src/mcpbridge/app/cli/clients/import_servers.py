@@ -45,9 +45,9 @@ def show_outcomes(plan: Plan, home: Path) -> None:
     """A table: client, file and line, server, what became of it."""
     rows = [
         [
-            outcome.found.title,
-            _short(outcome.found.place, home),
-            outcome.found.name,
+            outcome.entry.title,
+            _short(outcome.entry.place, home),
+            outcome.entry.name,
             "; ".join(filter(None, [_WORDS[outcome.became], outcome.detail])),
         ]
         for outcome in plan.outcomes
@@ -56,9 +56,9 @@ def show_outcomes(plan: Plan, home: Path) -> None:
         print_table(["Client", "Where", "Server", "What became of it"], rows, wraps="What became of it")
 
 
-def show_problems(found: Found, plan: Plan, home: Path) -> None:
+def show_problems(discovered: Found, plan: Plan, home: Path) -> None:
     """What is wrong with files, what was assumed, and what could not be taken over."""
-    for problem in found.problems:
+    for problem in discovered.problems:
         note(visible(f"{_short(str(problem.file), home)}: {problem.message}"))
     for outcome in plan.written:
         for remark in _remarks(outcome):
@@ -85,9 +85,10 @@ def to_do(plan: Plan) -> Iterator[str]:
         widest = max(map(len, plan.unset))
         lines = [f"    {name.ljust(widest)}  {', '.join(servers)}" for name, servers in plan.unset.items()]
         yield "\n".join(["set these in the environment of the bridge; until then the servers are off:", *lines])
-    if plan.kept:
-        what = "written down as they are" if len(plan.kept) > 1 else "written down as it is"
-        yield f"{_counted(plan.kept, what)}, for whoever reads {plan.path.name} (--secrets file keeps them apart)"
+    if plan.open_secrets:
+        what = "written down as they are" if len(plan.open_secrets) > 1 else "written down as it is"
+        how = "(--secrets file keeps them apart)"
+        yield f"{_counted(plan.open_secrets, what)}, for whoever reads {plan.path.name} {how}"
 
 
 def _counted(secrets: Sequence[object], what: str) -> str:
@@ -107,17 +108,17 @@ def shown_diff(plan: Plan) -> str:
         if what != "equal"
     )
     text = masked_diff(str(plan.path), before, after, edit)
-    text = Redactor(plan.kept)(text)
-    for secret in plan.kept:  # the short ones, too
+    text = Redactor(plan.open_secrets)(text)
+    for secret in plan.open_secrets:  # the short ones, too
         text = text.replace(secret, MASK)
     return text
 
 
-def as_document(found: Found, plan: Plan, backup: Path | None, *, is_written: bool) -> dict[str, object]:
+def as_document(discovered: Found, plan: Plan, backup: Path | None, *, is_written: bool) -> dict[str, object]:
     """The same for programs."""
     problems = [
         {"file": str(one.file), "client": one.client, "message": one.message, "error": one.is_error}
-        for one in found.problems
+        for one in discovered.problems
     ]
     return {**plan_document(plan, backup, is_written=is_written), "problems": problems}
 
@@ -138,25 +139,25 @@ def plan_document(plan: Plan, backup: Path | None, *, is_written: bool) -> dict[
 
 
 def _as_json(outcome: Outcome) -> dict[str, object]:
-    found = outcome.found
+    entry = outcome.entry
     return {
-        "client": found.client,
-        "scope": found.scope,
-        "file": str(found.file),
-        "line": found.line,
-        "server": found.name,
+        "client": entry.client,
+        "scope": entry.scope,
+        "file": str(entry.file),
+        "line": entry.line,
+        "server": entry.name,
         "became": outcome.became,
         "name": outcome.name or None,
         "why": outcome.detail,
-        "left_out": sorted(found.left_out),
-        "notes": list(found.notes),
+        "left_out": sorted(entry.left_out),
+        "notes": list(entry.notes),
     }
 
 
 def _remarks(outcome: Outcome) -> Iterator[str]:
-    if outcome.found.left_out:
-        yield f"not taken over, and kept as comments: {', '.join(sorted(outcome.found.left_out))}"
-    yield from outcome.found.notes
+    if outcome.entry.left_out:
+        yield f"not taken over, and kept as comments: {', '.join(sorted(outcome.entry.left_out))}"
+    yield from outcome.entry.notes
 
 
 def _short(path: str, home: Path) -> str:
@@ -258,14 +259,14 @@ def search(wanted: Sequence[str], around: ClientEnvironment) -> Found:
     )
 
 
-def without_unnamed_projects(found: Found, named: Sequence[str] = ()) -> Found:
+def without_unnamed_projects(discovered: Found, named: Sequence[str] = ()) -> Found:
     """Without the servers that the working directory brings along, but for those of files that were `named`.
 
     `--yes` stands for a person who has seen what it is said to. A cloned repository may have files of clients, whose
     programs would run unasked.
     """
     agreed = {Path(one).expanduser().resolve() for one in named}
-    left_out = [one for one in found.servers if one.scope == "project" and one.file.resolve() not in agreed]
+    left_out = [one for one in discovered.servers if one.scope == "project" and one.file.resolve() not in agreed]
     files = dict.fromkeys((one.file, one.client) for one in left_out)
     problems = [
         Problem(
@@ -277,8 +278,8 @@ def without_unnamed_projects(found: Found, named: Sequence[str] = ()) -> Found:
         )
         for file, client in files
     ]
-    servers = tuple(one for one in found.servers if one not in left_out)
-    return replace(found, servers=servers, problems=(*found.problems, *problems))
+    servers = tuple(one for one in discovered.servers if one not in left_out)
+    return replace(discovered, servers=servers, problems=(*discovered.problems, *problems))
 
 
 def _is_file(typed: str) -> bool:
@@ -291,10 +292,10 @@ def _is_file(typed: str) -> bool:
     )
 
 
-def _show(found: Found, plan: Plan, home: Path) -> None:
+def _show(discovered: Found, plan: Plan, home: Path) -> None:
     show_outcomes(plan, home)
-    show_problems(found, plan, home)
-    if not found.servers:
+    show_problems(discovered, plan, home)
+    if not discovered.servers:
         note("no servers were found")
 
 
@@ -303,13 +304,13 @@ def _ask(plan: Plan) -> None:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         hint = "Say --yes, or --dry-run to see what it would be."
         fail(USAGE, "nothing was written: a person has to agree, and the command runs without a terminal", hint)
-    about = ABOUT_SECRETS[plan.secrets_to] if plan.moved or plan.kept else ""
+    about = ABOUT_SECRETS[plan.secrets_to] if plan.moved or plan.open_secrets else ""
     click.confirm(f"Write to {plan.path} (servers: {len(plan.written)}){about}?", default=True, abort=True, err=True)
 
 
-def _tell(found: Found, plan: Plan, backup: Path | None, *, dry_run: bool, as_json: bool) -> None:
+def _tell(discovered: Found, plan: Plan, backup: Path | None, *, dry_run: bool, as_json: bool) -> None:
     if as_json:
-        print_json("import/1", as_document(found, plan, backup, is_written=bool(plan.written) and not dry_run))
+        print_json("import/1", as_document(discovered, plan, backup, is_written=bool(plan.written) and not dry_run))
         return
     if dry_run and plan.written:
         print(visible(shown_diff(plan)))

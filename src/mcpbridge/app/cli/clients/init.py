@@ -104,13 +104,13 @@ def _take_over(
     plan = migrate.plan_for(None, around, path, secrets_to, asks=not yes or is_named)
     migrate.show_plan(plan, around)
     if plan.written and not yes:
-        rows = [[str(number), outcome.name, _origin(outcome.found)] for number, outcome in enumerate(plan.written, 1)]
+        rows = [[str(number), outcome.name, _origin(outcome.entry)] for number, outcome in enumerate(plan.written, 1)]
         print_table(["", "Server", "From"], rows, is_report=True)
         print_text(f"Those that you choose are written to {plan.path}{ABOUT_SECRETS[secrets_to]}")
         wanted = choose("Which of these shall mcpbridge serve?", plan.written)
         if len(wanted) < len(plan.written):
             refused = {outcome.name for outcome in plan.written if outcome not in wanted}
-            but = [one.found for one in plan.outcomes if one.became in ("new", "same") and one.name in refused]
+            but = [one.entry for one in plan.outcomes if one.became in ("new", "same") and one.name in refused]
             plan = migrate.plan_for(None, around, path, secrets_to, but=but)
     backup = None
     if plan.written:
@@ -123,9 +123,9 @@ def _take_over(
     return plan, backup
 
 
-def _origin(found: FoundServer) -> str:
+def _origin(entry: FoundServer) -> str:
     """Who has it; what a directory brings along is named, since nobody may have looked at it."""
-    return f"{found.title}, in {found.project}" if found.scope == "project" else found.title
+    return f"{entry.title}, in {entry.project}" if entry.scope == "project" else entry.title
 
 
 def _install(
@@ -140,7 +140,9 @@ def _install(
         note("no client was found here; `mcpbridge install CLIENT --force` makes the file of one")
         return [], OK
     if not yes:
-        rows = [[str(number), target.client.title, str(target.shown)] for number, target in enumerate(targets, 1)]
+        rows = [
+            [str(number), target.client.title, str(target.visible_path)] for number, target in enumerate(targets, 1)
+        ]
         print_table(["", "Client", "File"], rows, is_report=True)
         targets = choose("Into which of these shall it be installed?", targets)
     taken = {target: migrate.taken_from(plan, target) for target in targets}

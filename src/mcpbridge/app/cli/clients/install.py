@@ -120,9 +120,11 @@ def show_changes(changes: Sequence[Change], *, dry_run: bool, json_format: str =
         if change.diff:
             print_text(change.diff)
         elif change.before != change.after:
-            print_text(f"{change.target.shown}: a line would change that holds more than the bridge")
+            print_text(f"{change.target.visible_path}: a line would change that holds more than the bridge")
     if changes and not dry_run:
-        rows = [[WORDS[change.outcome], change.target.client.title, str(change.target.shown)] for change in changes]
+        rows = [
+            [WORDS[change.outcome], change.target.client.title, str(change.target.visible_path)] for change in changes
+        ]
         print_table(["", "Client", "File"], rows, is_report=True)
     for change in changes:
         if dry_run and change.before == change.after:
@@ -148,7 +150,7 @@ def _document(change: Change) -> dict[str, Any]:
         "client": change.target.client.id,
         "title": change.target.client.title,
         "scope": change.target.file.scope,
-        "file": str(change.target.shown),
+        "file": str(change.target.visible_path),
         "outcome": change.outcome,
         "changed": change.before != change.after,
         "backup": change.backup or None,
@@ -301,7 +303,9 @@ _ASKS = {
 def _refuse_absent(target: Target, *, force: bool) -> None:
     if not (target.is_used or force):
         hint = "If it is there all the same, --force makes the file."
-        raise ConfigError(f"{target.client.title} was not found on this machine", file=str(target.shown), hint=hint)
+        raise ConfigError(
+            f"{target.client.title} was not found on this machine", file=str(target.visible_path), hint=hint
+        )
 
 
 @click.command("uninstall")

@@ -43,7 +43,7 @@ class Launching:
         is_shared = target.file.scope == "project"
         if self.url:
             if is_shared and self.token:
-                note(f"{target.shown} may be shared, so the token of this user is not written into it")
+                note(f"{target.visible_path} may be shared, so the token of this user is not written into it")
             return Launch(url=self.url, token="" if is_shared else self.token)
         config = self._within(target, around.project) if is_shared else str(self.config)
         arguments = ["serve", *(["--config", config] if config else []), *self.more]
@@ -53,7 +53,7 @@ class Launching:
         launch = launch_of_this_program(arguments, portable=is_shared, variables=variables)
         if is_shared and Path(launch.command).is_absolute():
             why = "since no `mcpbridge` is in the PATH here; others may have it elsewhere"
-            note(f"{target.shown} gets the path {launch.command}, {why}")
+            note(f"{target.visible_path} gets the path {launch.command}, {why}")
         return launch
 
     def _within(self, target: Target, project: Path | None) -> str:
@@ -63,7 +63,7 @@ class Launching:
                 relative = path.relative_to(project).as_posix()
                 return f"${{workspaceFolder}}/{relative}" if target.client.id in _KNOWS_FOLDER else relative
         if not self.is_usual:
-            what = f"{target.shown} does not name {self.config}, which lies outside the project"
+            what = f"{target.visible_path} does not name {self.config}, which lies outside the project"
             note(f"{what}: who opens the project gets a bridge with their own configuration")
         return ""
 

@@ -63,14 +63,14 @@ def plan_for(
 
 def taken_from(plan: Plan, target: Target) -> list[str]:
     """The names of the servers of a file that servers.toml has once the plan is carried out; and of other bridges."""
-    return [outcome.found.name for outcome in _of(plan, target) if not _missing(plan, outcome)]
+    return [outcome.entry.name for outcome in _of(plan, target) if not _missing(plan, outcome)]
 
 
 def staying(plan: Plan, target: Target) -> Iterator[str]:
     """What to say of servers that stay in a file although servers.toml has them: they would not work there."""
     for outcome in _of(plan, target):
         if missing := _missing(plan, outcome):
-            what = f"{outcome.found.name} stays in {target.client.title}'s file, since the bridge would lack"
+            what = f"{outcome.entry.name} stays in {target.client.title}'s file, since the bridge would lack"
             then = f"set it where the bridge starts, then run `mcpbridge install {target.client.id} --replace`"
             yield f"{what} {', '.join(missing)} for it; {then}"
 
@@ -80,19 +80,19 @@ def _of(plan: Plan, target: Target) -> Iterator[Outcome]:
     safe = {outcome.name for outcome in plan.outcomes if outcome.became in _IS_SAFE}
     for outcome in plan.outcomes:
         is_safe = outcome.became in (*_IS_SAFE, "bridge") or (outcome.became == "same" and outcome.name in safe)
-        if is_safe and _is_in(outcome.found, target) and outcome.found.name != NAME:
+        if is_safe and _is_in(outcome.entry, target) and outcome.entry.name != NAME:
             yield outcome
 
 
 def _missing(plan: Plan, outcome: Outcome) -> tuple[str, ...]:
-    is_off = outcome.became == "bridge" or outcome.found.server.get("disabled")
+    is_off = outcome.became == "bridge" or outcome.entry.server.get("disabled")
     return () if is_off else plan.waiting.get(outcome.name, ())
 
 
 def show_plan(plan: Plan, around: ClientEnvironment) -> None:
     """Which servers there are, and what would become of each."""
     show_outcomes(plan, around.home)
-    show_problems(Found(servers=tuple(outcome.found for outcome in plan.outcomes)), plan, around.home)
+    show_problems(Found(servers=tuple(outcome.entry for outcome in plan.outcomes)), plan, around.home)
 
 
 def write(plan: Plan) -> Path | None:
@@ -111,6 +111,6 @@ def write(plan: Plan) -> Path | None:
     return backup
 
 
-def _is_in(found: FoundServer, target: Target) -> bool:
-    is_its_table = "*" not in target.file.key or str(found.project) in target.table
-    return found.file == target.shown and found.scope == target.file.scope and is_its_table
+def _is_in(entry: FoundServer, target: Target) -> bool:
+    is_its_table = "*" not in target.file.key or str(entry.project) in target.table
+    return entry.file == target.visible_path and entry.scope == target.file.scope and is_its_table

@@ -295,7 +295,7 @@ async def _examine(loaded: Loaded, redact: Redactor, options: _Options) -> int:
             project=_project(),
             redact=redact,
             seconds=options.timeout,
-            told=report_boot,
+            report=report_boot,
         )
         if options.no_start:
             report = await examiner.ask(loaded, wanted, is_whole=not options.servers)
@@ -336,7 +336,7 @@ async def _mend(report: Report, examiner: Examiner, redact: Redactor, options: _
             print(outcome_as_text(outcome, lambda text: visible(redact(text))))
 
     repair = Repair(path, os.environ)
-    outcomes = await repair_all(fixable, repair, path, examiner, os.environ, agree=agree, told=print_outcome)
+    outcomes = await repair_all(fixable, repair, path, examiner, os.environ, agree=agree, report=print_outcome)
     if repair.backup is not None and not options.as_json:
         print(f"\nthe file as it was: {repair.backup}")
     return outcomes

@@ -61,21 +61,21 @@ def _stored_changes(path: Path) -> Sequence[State]:
     return [entry_status(entry, settings) for entry in entries]
 
 
-def holds_against(said: State, tool: str, wish: Wish) -> bool:
+def holds_against(change: State, tool: str, wish: Wish) -> bool:
     """Whether what was said of a server or tool is in the way of what is wished of it, or of this tool of it."""
-    if said.get("hidden"):
+    if change.get("hidden"):
         return False
-    if said["said"] in ("added", "replaced"):
+    if change["said"] in ("added", "replaced"):
         return True
-    if said["said"] == "removed":
+    if change["said"] == "removed":
         return wish in ("there", "on")
-    is_off = said.get("tools", {}).get(tool) if tool else said.get("disabled")
+    is_off = change.get("tools", {}).get(tool) if tool else change.get("disabled")
     return is_off is not None and wish != "gone" and is_off == (wish != "off")
 
 
-def how_to_undo(said: State, tool: str, wish: Wish) -> str:
+def how_to_undo(change: State, tool: str, wish: Wish) -> str:
     """The request that has a running bridge come to what is wished."""
-    at = f"/api/tools/{said['name']}/{tool}" if tool else f"/api/{said['section']}/{said['name']}"
-    if said["said"] in ("added", "replaced"):
+    at = f"/api/tools/{change['name']}/{tool}" if tool else f"/api/{change['section']}/{change['name']}"
+    if change["said"] in ("added", "replaced"):
         return f"`DELETE {at}` takes that out."
     return f'`PATCH {at} {{"enabled": {"false" if wish == "off" else "true"}}}` changes it.'

@@ -61,13 +61,13 @@ def up_command(*, config: str | None, as_json: bool) -> int:
     return OK
 
 
-def show_started(json_format: str, found: RunningBridge, what: str, *, as_json: bool) -> None:
+def show_started(json_format: str, bridge: RunningBridge, what: str, *, as_json: bool) -> None:
     """Say which daemon serves now, and where it logs."""
-    daemon = found.daemon or {}
+    daemon = bridge.daemon or {}
     if as_json:
-        print_json(json_format, {"pid": found.pid, "started": what == "started", "what": what, **daemon})
+        print_json(json_format, {"pid": bridge.pid, "started": what == "started", "what": what, **daemon})
         return
-    print(visible(f"the daemon of {daemon.get('config')} {what}: process {found.pid}"))
+    print(visible(f"the daemon of {daemon.get('config')} {what}: process {bridge.pid}"))
     if daemon.get("http"):
         print(visible(f"  HTTP  {daemon['http']}"))
     if daemon.get("http") and daemon.get("token_file"):

@@ -151,7 +151,7 @@ def _show_all(*, as_json: bool) -> int:
     return _code(found)
 
 
-def _code(found: Sequence[Document]) -> int:
-    if any(one.get("code") == SILENT for one in found):
+def _code(documents: Sequence[Document]) -> int:
+    if any(one.get("code") == SILENT for one in documents):
         return TIMED_OUT
-    return OK if found else UNREACHABLE
+    return OK if documents else UNREACHABLE

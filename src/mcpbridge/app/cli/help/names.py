@@ -196,8 +196,8 @@ def _rows(document: Mapping[str, object], name: str) -> Sequence[Mapping[str, An
     return cast("list[Mapping[str, Any]]", document.get(name) or [])
 
 
-def matching(typed: str, found: Callable[[], Names]) -> Iterator[tuple[str, str]]:
+def matching(typed: str, find_names: Callable[[], Names]) -> Iterator[tuple[str, str]]:
     """Those that begin with what was typed and can be put into a command line, in order."""
-    for name, about in sorted(found().items()):
+    for name, about in sorted(find_names().items()):
         if name.startswith(typed) and is_safe(name):
             yield name, about

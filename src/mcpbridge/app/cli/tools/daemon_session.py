@@ -172,15 +172,15 @@ class DaemonSession:
             )
         return message["result"]
 
-    def _hear(self, message: Mapping[str, Any], shown: StatusLine) -> None:
+    def _hear(self, message: Mapping[str, Any], status_line: StatusLine) -> None:
         """A request of the bridge, or a notification."""
         params: Mapping[str, Any] = message.get("params") or {}
         if message["method"] == "notifications/progress":
             total = f" of {params['total']:g}" if params.get("total") else ""
-            shown.show(f"{params.get('message') or 'progress'} ({params.get('progress', 0):g}{total})")
+            status_line.show(f"{params.get('message') or 'progress'} ({params.get('progress', 0):g}{total})")
         if "id" not in message:
             return
-        shown.clear()
+        status_line.clear()
         if message["method"] == "elicitation/create":
             from mcpbridge.app.cli.tools.questions import answer_question
 
@@ -191,8 +191,8 @@ class DaemonSession:
             error = {"code": _METHOD_NOT_FOUND, "message": "a command at a terminal does not answer this"}
             self._send({"id": message["id"], "error": error})
 
-    def _ended(self, said: object) -> NoReturn:
-        if isinstance(said, Farewell):  # what has no answer by now was not read
+    def _ended(self, message: object) -> NoReturn:
+        if isinstance(message, Farewell):  # what has no answer by now was not read
             fail(UNREACHABLE, "the daemon ended before it had read this", "Nothing was done. Repeat the command.")
         fail(UNREACHABLE, "the daemon says something that is not known here", "`mcpbridge restart` may help.")
 

@@ -67,13 +67,13 @@ def list_command(
     return run(listing, config, standalone=standalone, as_json=as_json, servers=[server] if server else None)
 
 
-def _print_found(found: list[Mapping[str, Any]], *, as_json: bool) -> None:
+def _print_found(tools: list[Mapping[str, Any]], *, as_json: bool) -> None:
     if as_json:
-        print_json("list-query/1", {"tools": found})
-    elif found:
+        print_json("list-query/1", {"tools": tools})
+    elif tools:
         rows = [
             [one["name"], one["sub_type"], ", ".join(one["tags"]), first_line(one["description"], _WIDTH)]
-            for one in found
+            for one in tools
         ]
         print_table(["Tool", "Kind", "Tags", "Description"], rows)
     else:

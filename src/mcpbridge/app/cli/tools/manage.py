@@ -94,13 +94,13 @@ def _whole(document: Document) -> Document:
     return document
 
 
-def _show(told: Sequence[Document], *, as_json: bool) -> int:
-    failed = [document for document in told if "error" in document]
+def _show(documents: Sequence[Document], *, as_json: bool) -> int:
+    failed = [document for document in documents if "error" in document]
     if as_json:
-        print_json("manage/1", {"ok": not failed, "bridges": list(map(dict, told))})
+        print_json("manage/1", {"ok": not failed, "bridges": list(map(dict, documents))})
     else:
-        for document in told:
-            _print(document, who=f"process {document.get('pid')}: " if len(told) > 1 else "")
+        for document in documents:
+            _print(document, who=f"process {document.get('pid')}: " if len(documents) > 1 else "")
     return _CODES.get(str(failed[0].get("code")), UNREACHABLE) if failed else OK
 
 

@@ -82,9 +82,9 @@ class Found:
     problems: tuple[Problem, ...] = ()
 
 
-def together(found: Iterable[Found]) -> Found:
+def together(searches: Iterable[Found]) -> Found:
     """What several searches came upon, in their order."""
-    several = list(found)
+    several = list(searches)
     return Found(
         tuple(place for one in several for place in one.places),
         tuple(server for one in several for server in one.servers),

@@ -77,17 +77,17 @@ class Variables:
         pattern = "|".join({**_ANY, **_MORE.get(self.dialect, {})}.values())
         return re.sub(pattern, self._replacement, text)
 
-    def _unexpanded(self, found: re.Match[str]) -> str:
-        name = found[1].removesuffix("}")
+    def _unexpanded(self, match: re.Match[str]) -> str:
+        name = match[1].removesuffix("}")
         if not _VARIABLE.fullmatch(name):
-            return f"${found[0]}"
+            return f"${match[0]}"
         self.notes[f"`${{{name}}}` is a variable here; the client passed it on as it is"] = None
-        return found[0]
+        return match[0]
 
-    def _replacement(self, found: re.Match[str]) -> str:
-        kind, body = str(found.lastgroup), found[found.lastgroup or 0]
+    def _replacement(self, match: re.Match[str]) -> str:
+        kind, body = str(match.lastgroup), match[match.lastgroup or 0]
         if kind == "escaped":
-            return found[0]
+            return match[0]
         if kind == "file":
             return self._file(body)
         if kind == "braces":
@@ -99,7 +99,7 @@ class Variables:
             reference = self._braced(body)
         else:
             reference = f"${{{body}}}" if _VARIABLE.fullmatch(body) else None
-        return reference if reference is not None else found[0].replace("${", "$${")
+        return reference if reference is not None else match[0].replace("${", "$${")
 
     def _braced(self, body: str) -> str | None:
         """What `${body}` is in our words; None if it is nothing that a client would expand."""

@@ -81,7 +81,7 @@ _ABOUT_IT = {"call_timeout", "max_call_timeout", "init_timeout", "tools", "title
 class Outcome:
     """What became of one server that was found."""
 
-    found: FoundServer
+    entry: FoundServer
     became: Became
     name: str = ""
     """Its name in `servers.toml`, or of the one that stands for it."""
@@ -112,55 +112,55 @@ class _Merging:
         self._names: set[str] = set()
         self.outcomes: list[Outcome] = []
 
-    def add(self, found: FoundServer) -> None:
-        self.outcomes.append(self._outcome(found))
+    def add(self, entry: FoundServer) -> None:
+        self.outcomes.append(self._outcome(entry))
 
-    def _outcome(self, found: FoundServer) -> Outcome:
-        if found.skipped:
-            return Outcome(found, "left-out", detail=found.skipped)
-        if is_bridge(found.name, found.server):
-            return Outcome(found, "bridge", detail="is this bridge")
-        start = start_of(found.server)
+    def _outcome(self, entry: FoundServer) -> Outcome:
+        if entry.skipped:
+            return Outcome(entry, "left-out", detail=entry.skipped)
+        if is_bridge(entry.name, entry.server):
+            return Outcome(entry, "bridge", detail="is this bridge")
+        start = start_of(entry.server)
         if (index := self._first.get(start)) is not None:
-            return self._again(found, index)
+            return self._again(entry, index)
         self._first[start] = len(self.outcomes)
-        name = self._name_for(found)
+        name = self._name_for(entry)
         self._names.add(name)
-        renamed = "" if name == found.name else f"called {name!r} here"
-        if (there := self._there(found, name)) is not None:
-            return Outcome(found, "there", there, "" if there == found.name else f"called {there!r} here")
+        renamed = "" if name == entry.name else f"called {name!r} here"
+        if (there := self._there(entry, name)) is not None:
+            return Outcome(entry, "there", there, "" if there == entry.name else f"called {there!r} here")
         if name in self._existing:
             if self._replacing:
-                return Outcome(found, "replaced", name, "takes the place of the one of this name")
-            return Outcome(found, "kept", name, "another of this name is in it; --replace takes this one")
-        return Outcome(found, "new", name, renamed)
+                return Outcome(entry, "replaced", name, "takes the place of the one of this name")
+            return Outcome(entry, "kept", name, "another of this name is in it; --replace takes this one")
+        return Outcome(entry, "new", name, renamed)
 
-    def _there(self, found: FoundServer, name: str) -> str | None:
+    def _there(self, entry: FoundServer, name: str) -> str | None:
         """The name of the same server in the file. Under its own name, its secrets may have become variables."""
         if (own := self._existing.get(name)) is not None:
-            cleaned = without_secrets(name, found.server, _somewhere_else)
-            if start_of(own, blind=True) in (start_of(one, blind=True) for one in (found.server, cleaned)):
+            cleaned = without_secrets(name, entry.server, _somewhere_else)
+            if start_of(own, blind=True) in (start_of(one, blind=True) for one in (entry.server, cleaned)):
                 return name
-        return self._starts.get(start_of(found.server))
+        return self._starts.get(start_of(entry.server))
 
-    def _again(self, found: FoundServer, index: int) -> Outcome:
+    def _again(self, entry: FoundServer, index: int) -> Outcome:
         """The same server as one before, which is on if one of them is."""
         first = self.outcomes[index]
-        server = first.found.server
-        if server.get("disabled") and not found.server.get("disabled"):
+        server = first.entry.server
+        if server.get("disabled") and not entry.server.get("disabled"):
             enabled = {key: value for key, value in server.items() if key != "disabled"}
-            self.outcomes[index] = replace(first, found=replace(first.found, server=enabled))
-        differs = sorted(key for key in _ABOUT_IT if server.get(key) != found.server.get(key))
-        what = f"is {first.name!r} of {first.found.title}"
+            self.outcomes[index] = replace(first, entry=replace(first.entry, server=enabled))
+        differs = sorted(key for key in _ABOUT_IT if server.get(key) != entry.server.get(key))
+        what = f"is {first.name!r} of {first.entry.title}"
         detail = f"{what}, whose {', '.join(f'`{key}`' for key in differs)} counts" if differs else what
-        return Outcome(found, "same", first.name, detail)
+        return Outcome(entry, "same", first.name, detail)
 
-    def _name_for(self, found: FoundServer) -> str:
+    def _name_for(self, entry: FoundServer) -> str:
         """A name that no other server found before has."""
-        name = usable_name(found.name)
+        name = usable_name(entry.name)
         if name not in self._names:
             return name
-        for suffix in (f"-{found.client or 'file'}", *(f"-{number}" for number in range(2, 1000))):
+        for suffix in (f"-{entry.client or 'file'}", *(f"-{number}" for number in range(2, 1000))):
             longer = name[: NAME_LENGTH - len(suffix)].rstrip("-_") + suffix
             if longer not in self._names:
                 return longer

@@ -56,7 +56,7 @@ class Plan:
     moved: tuple[Moved, ...] = ()
     """Secrets that go into variables or files."""
 
-    kept: tuple[str, ...] = field(default=(), repr=False)
+    open_secrets: tuple[str, ...] = field(default=(), repr=False)
     """Secrets that stay in the text; never to be shown."""
 
     unset: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
@@ -82,7 +82,7 @@ class Plan:
 
 
 def plan_import(
-    found: Found, path: Path, environ: Mapping[str, str], *, secrets_to: SecretsTo = "env", replacing: bool = False
+    discovered: Found, path: Path, environ: Mapping[str, str], *, secrets_to: SecretsTo = "env", replacing: bool = False
 ) -> Plan:
     """What `path` would be with these servers in it. Reads it and changes nothing.
 
@@ -97,7 +97,7 @@ def plan_import(
     text = decoded(before, path) if before is not None else ""
     existing = _checked(text, path, environ).get("servers")
     own = cast("dict[str, Json]", existing) if isinstance(existing, dict) else {}
-    servers = [_beside(servable(one), path.parent) for one in found.servers]
+    servers = [_beside(servable(one), path.parent) for one in discovered.servers]
     outcomes = merge(servers, own, replacing=replacing)
     if secrets_to == "file":
         outcomes = [_mended(one, own, environ, path.parent) for one in outcomes]
@@ -155,9 +155,9 @@ def _mended(outcome: Outcome, own: Mapping[str, Json], environ: Mapping[str, str
     there = own.get(outcome.name, {})
     if outcome.became != "there" or not missing_in(there, environ, directory):
         return outcome
-    found = without_secrets(outcome.name, outcome.found.server, lambda _name, _value: "${}")
+    found = without_secrets(outcome.name, outcome.entry.server, lambda _name, _value: "${}")
     is_as_imported = _without_secrets(there) == _without_secrets(found) and not missing_in(
-        outcome.found.server, environ, directory
+        outcome.entry.server, environ, directory
     )
     return (
         replace(outcome, became="replaced", detail="gets the secret that it waits for") if is_as_imported else outcome
@@ -169,17 +169,17 @@ def _without_secrets(server: Json) -> str:
     return re.sub(r"\$\{[^}]*\}", "${}", json.dumps(server, sort_keys=True, default=str))
 
 
-def _beside(found: FoundServer, directory: Path) -> FoundServer:
+def _beside(entry: FoundServer, directory: Path) -> FoundServer:
     """A server of the project that the configuration itself is in does not name that project's directory."""
-    if found.project is None or found.server.get("cwd") != str(found.project) or found.project.resolve() != directory:
-        return found
-    return replace(found, server={**found.server, "cwd": "."})
+    if entry.project is None or entry.server.get("cwd") != str(entry.project) or entry.project.resolve() != directory:
+        return entry
+    return replace(entry, server={**entry.server, "cwd": "."})
 
 
 def _proposed(chosen: Mapping[str, Outcome]) -> list[Proposed]:
     proposed: list[Proposed] = []
     for server, outcome in chosen.items():
-        without_secrets(server, outcome.found.server, _noting(server, proposed))
+        without_secrets(server, outcome.entry.server, _noting(server, proposed))
     return list(dict.fromkeys(proposed))
 
 
@@ -192,10 +192,10 @@ def _noting(server: str, proposed: list[Proposed]) -> Callable[[str, str], str]:
 
 
 def _table(name: str, outcome: Outcome, names: Mapping[Proposed, str], secrets_to: SecretsTo) -> Table:
-    found = outcome.found
-    server = without_secrets(name, found.server, partial(_reference, name, names, secrets_to))
-    origin = f"from {found.title}: {found.place}"
-    return Table(name, server, origin, found.left_out, outcome.became == "replaced")
+    entry = outcome.entry
+    server = without_secrets(name, entry.server, partial(_reference, name, names, secrets_to))
+    origin = f"from {entry.title}: {entry.place}"
+    return Table(name, server, origin, entry.left_out, outcome.became == "replaced")
 
 
 def _reference(server: str, names: Mapping[Proposed, str], secrets_to: SecretsTo, name: str, value: str) -> str:
@@ -240,10 +240,10 @@ def carry_out(plan: Plan, now: datetime, environ: Mapping[str, str]) -> Path | N
     try:
         if plan.before is not None:
             backup = _back_up(plan.path, plan.before, now)
-            if plan.kept:
+            if plan.open_secrets:
                 plan.path.chmod(plan.path.stat().st_mode & 0o700)
         with keep_trust(plan.path, environ, plan.text):
-            replace_file(plan.path, plan.before, after, private=bool(plan.kept))
+            replace_file(plan.path, plan.before, after, private=bool(plan.open_secrets))
     except ChangedMeanwhile as error:
         raise ConfigError("somebody changed it meanwhile", file=str(plan.path), hint="Run it again.") from error
     return backup

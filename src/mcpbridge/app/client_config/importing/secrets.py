@@ -128,10 +128,10 @@ class _Taking:
         if re.match(r"[a-z][a-z0-9+.-]*://", text):
             return self._query(self._password(text, "PASSWORD"))
 
-        def member(found: re.Match[str]) -> str:
-            name, colon, value = found.groups()
+        def member(match: re.Match[str]) -> str:
+            name, colon, value = match.groups()
             if not is_secret_value(name, value):
-                return found[0]
+                return match[0]
             return f'"{name}"{colon}"{self._take(self._own(name), value)}"'
 
         text = _MEMBER.sub(member, text)
@@ -140,10 +140,10 @@ class _Taking:
         return ISSUED.sub(lambda found: self._take(self._own("secret"), found[0]), text)
 
     def _password(self, url: str, name: str) -> str:
-        def password(found: re.Match[str]) -> str:
-            if not found[2] or _REFERENCE.search(found[2]):
-                return found[0]
-            return f"{found[1]}:{self._take(self._own(name), found[2])}"
+        def password(match: re.Match[str]) -> str:
+            if not match[2] or _REFERENCE.search(match[2]):
+                return match[0]
+            return f"{match[1]}:{self._take(self._own(name), match[2])}"
 
         return URL_PASSWORD.sub(password, url)
 
@@ -151,16 +151,16 @@ class _Taking:
         """Secrets among the names of the path, and in the query."""
         path, mark, query = url.partition("?")
 
-        def parameter(found: re.Match[str]) -> str:
-            name, value = found[1], found[2]
+        def parameter(match: re.Match[str]) -> str:
+            name, value = match[1], match[2]
             if _REFERENCE.search(value) or not is_secret_value(unquote(name), value):
-                return found[0]
+                return match[0]
             return f"{name}={self._take(self._own(unquote(name)), value)}"
 
-        def segment(found: re.Match[str]) -> str:
-            text = found[0]
+        def segment(match: re.Match[str]) -> str:
+            text = match[0]
             is_secret = not _REFERENCE.search(text) and (has_secret_shape(text) or is_opaque(text))
-            return self._take(self._own("url_secret"), found[0]) if is_secret else found[0]
+            return self._take(self._own("url_secret"), match[0]) if is_secret else match[0]
 
         host = re.match(r"[a-z0-9+.-]*://[^/]*", path, re.IGNORECASE)
         start = host.end() if host else 0

@@ -20,21 +20,21 @@ _MAKES_IT = {"command", "args", "env", "cwd", "url", "headers"}
 _MOST_MISTAKES = 50
 
 
-def servable(found: FoundServer) -> FoundServer:
+def servable(entry: FoundServer) -> FoundServer:
     """The same server with only what the bridge would take, or skipped with the reason."""
-    if found.skipped:
-        return found
-    server, left_out, notes = dict(found.server), dict(found.left_out), list(found.notes)
+    if entry.skipped:
+        return entry
+    server, left_out, notes = dict(entry.server), dict(entry.left_out), list(entry.notes)
     for _ in range(_MOST_MISTAKES):
-        mistake = _mistake(server, found.file)
+        mistake = _mistake(server, entry.file)
         if mistake is None:
-            return _with(found, server, left_out, notes)
+            return _with(entry, server, left_out, notes)
         key = _key_in(mistake, server)
         if key is None or key in _MAKES_IT:
-            return _skipped(found, _reason(mistake))
+            return _skipped(entry, _reason(mistake))
         left_out[key] = server.pop(key)
         notes.append(f"`{key}` was left out: {_reason(mistake)}")
-    return _skipped(found, "too much of it would be refused")
+    return _skipped(entry, "too much of it would be refused")
 
 
 def _mistake(server: dict[str, object], file: Path) -> ConfigError | None:
@@ -83,9 +83,9 @@ def _reason(mistake: ConfigError) -> str:
     return re.sub(r"\s+", " ", what)
 
 
-def _skipped(found: FoundServer, reason: str) -> FoundServer:
-    return replace(found, server={}, skipped=reason)
+def _skipped(entry: FoundServer, reason: str) -> FoundServer:
+    return replace(entry, server={}, skipped=reason)
 
 
-def _with(found: FoundServer, server: dict[str, object], left_out: dict[str, object], notes: list[str]) -> FoundServer:
-    return replace(found, server=server, left_out=left_out, notes=tuple(notes))
+def _with(entry: FoundServer, server: dict[str, object], left_out: dict[str, object], notes: list[str]) -> FoundServer:
+    return replace(entry, server=server, left_out=left_out, notes=tuple(notes))

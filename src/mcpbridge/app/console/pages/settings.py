@@ -201,7 +201,7 @@ def _clients() -> list[ClientHere]:
         except BridgeError as error:
             is_installed, problem = False, str(error)
         client = target.client
-        found.append(ClientHere(client.id, client.title, str(target.shown), is_installed, problem))
+        found.append(ClientHere(client.id, client.title, str(target.visible_path), is_installed, problem))
     return found
 
 
