@@ -71,7 +71,7 @@ class Examiner:
         `home`, `platform` and `project` say where the files of clients are.
         """
         self._environ, self._home, self._platform, self._project = environ, home, platform, project
-        self._redact, self._seconds, self._report = redact, seconds, report
+        self._redact, self._seconds, self._on_boot = redact, seconds, report
 
     async def examine(self, loaded: Loaded, servers: Mapping[str, ServerSettings], *, is_whole: bool) -> Report:
         """Start these servers, look at everything, and say what was found.
@@ -136,7 +136,7 @@ class Examiner:
         project = self._project.as_uri() if self._project is not None else ""
         servers = {name: server.in_project(project) for name, server in servers.items()}
         async with reach(settings, self._redact) as make:
-            boots = await look_at_all(servers, make, seconds=self._seconds, report=self._report)
+            boots = await look_at_all(servers, make, seconds=self._seconds, report=self._on_boot)
             others = {
                 name: servers[name].model_copy(update={"transport": None})
                 for name, boot in boots.items()
