@@ -1,11 +1,11 @@
-"""Which functions one tools/call passes on its way: `python -m benchmarks.call_path [WAY]`.
+"""Which functions one tools/call passes on its way: `python -m benchmarks.call_path [WAY]`, or the way `tools/list`.
 
 The way is the whole one: the client's frame comes in on standard input or a socket, the upstream's frame goes out to a
 process, its answer comes in, the answer to the client goes out. The bridge is a real one in this process, and warm; its
 settings are the default ones and what `WAYS` adds. It prints every entry into a function of the bridge, in order, with
 its file. A coroutine counts once, however often it goes on. Functions of libraries do not count. The figures depend on
 the code alone, not on the machine: a test holds the counts (`tests/benchmarks/test_call_path.py`), by the record that
-`--record FILE` writes.
+`--record FILE` writes. Of tools/list it is the first one of a client, for which the list is made.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from mcpbridge.downstream.stdio import serve_stdio
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.storage.settings import RunMode
 
-__all__ = ["WAYS", "Entry", "Way", "main", "trace_call"]
+__all__ = ["WAYS", "Entry", "Way", "main", "trace_call", "trace_list"]
 
 _PACKAGE = str(Path(mcpbridge.__file__).parent)
 
@@ -122,15 +122,39 @@ async def trace_call(way: Way) -> list[Entry]:
             return await _call(bridge, ask)
 
 
-async def _call(bridge: Bridge, ask: "_Ask") -> list[Entry]:
+async def trace_list() -> list[Entry]:
+    """The entries of the first tools/list of a client, in order."""
+    server = {"command": sys.executable, "args": ["-c", _UPSTREAM]}
+    settings = Settings.model_validate({"store": {"kind": "memory"}, "servers": {"up": server}})
+    async with asyncio.timeout(60), Bridge(settings) as bridge, _client(bridge) as ask:
+        await _started(bridge)
+        entries, answer = await _traced(ask, "tools/list", {})
+    if not answer["result"]["tools"]:
+        raise RuntimeError(f"nothing is listed: {answer}")
+    return entries
+
+
+async def _started(bridge: Bridge) -> None:
     if not await bridge.settled(30):
         raise RuntimeError("the upstream did not start")
+
+
+async def _call(bridge: Bridge, ask: "_Ask") -> list[Entry]:
+    await _started(bridge)
     for _ in range(_WARM):
         await ask("tools/call", {"name": "up__echo", "arguments": {"text": "warm"}})
-    return min([await _traced(ask, f"hello {number}") for number in range(_COUNTED)], key=len)
+    return min([await _traced_call(ask, f"hello {number}") for number in range(_COUNTED)], key=len)
 
 
-async def _traced(ask: "_Ask", word: str) -> list[Entry]:
+async def _traced_call(ask: "_Ask", word: str) -> list[Entry]:
+    entries, answer = await _traced(ask, "tools/call", {"name": "up__echo", "arguments": {"text": word}})
+    if answer["result"]["content"][0]["text"] != word:
+        raise RuntimeError(f"the call failed: {answer}")
+    return entries
+
+
+async def _traced(ask: "_Ask", method: str, params: dict[str, Any]) -> tuple[list[Entry], dict[str, Any]]:
+    """The entries of one request, and its answer."""
     entries: list[Entry] = []
     resumed = set[FrameType]()
 
@@ -144,12 +168,10 @@ async def _traced(ask: "_Ask", word: str) -> list[Entry]:
 
     sys.setprofile(profile)
     try:
-        answer = await ask("tools/call", {"name": "up__echo", "arguments": {"text": word}})
+        answer = await ask(method, params)
     finally:
         sys.setprofile(None)
-    if answer["result"]["content"][0]["text"] != word:
-        raise RuntimeError(f"the call failed: {answer}")
-    return entries
+    return entries, answer
 
 
 _SUSPENDS = 0x20 | 0x80 | 0x200
@@ -247,7 +269,8 @@ def main() -> None:
         found = {name: sorted(map(": ".join, asyncio.run(trace_call(way)))) for name, way in WAYS.items()}
         Path(sys.argv[2]).write_text(json.dumps(found, indent=1) + "\n")
         return
-    entries = asyncio.run(trace_call(WAYS[sys.argv[1] if sys.argv[1:] else "plain"]))
+    way = sys.argv[1] if sys.argv[1:] else "plain"
+    entries = asyncio.run(trace_list() if way == "tools/list" else trace_call(WAYS[way]))
     for number, entry in enumerate(entries, 1):
         print(f"{number:3}  {entry.path:45} {entry.function}")
     print(f"{len(entries)} entries in {len({entry.path for entry in entries})} files")

@@ -4,6 +4,7 @@ The figures are counts, so they are the same on every machine.
 """
 
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -62,3 +63,40 @@ def test_every_way_is_held_by_a_number_and_its_record(found: Mapping[str, Sequen
     recorded = json.loads(RECORD.read_text())
     assert {way: len(entries) for way, entries in recorded.items()} == MOST_ENTRIES
     assert MOST_ENTRIES.keys() == found.keys()
+
+
+PAGE = Path(__file__).parents[2] / "docs/explanation/architecture.md"
+
+
+def named_in(heading: str) -> list[str]:
+    """The files that a section of the page about the architecture names, in order."""
+    section = PAGE.read_text("utf-8").partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    return re.findall(r"`([\w/]+\.py)`", section)
+
+
+def test_the_page_about_the_architecture_has_the_way_of_a_call(found: Mapping[str, Sequence[str]]) -> None:
+    """Who reads it meets every file that a plain call passes."""
+    files = {entry.partition(": ")[0] for entry in found["plain"]}
+    assert files - {*named_in("A tools/call, file by file")} == set()
+
+
+def test_the_page_about_the_architecture_has_the_way_of_a_list() -> None:
+    """Every file of the catalog and the front that the first list of a client passes; the main ones in their order."""
+    command = [sys.executable, "-m", "benchmarks.call_path", "tools/list"]
+    done = subprocess.run(command, cwd=PAGE.parents[2], capture_output=True, timeout=300, check=True, text=True)
+    passed = list(dict.fromkeys(re.findall(r"^ *\d+  (\S+)", done.stdout, re.MULTILINE)))
+    named = named_in("A tools/list, file by file")
+    ours = {file for file in passed if file.startswith(("catalog/", "downstream/"))}
+    assert ours - {*named, *named_in("A tools/call, file by file")} == set()
+    main = [
+        "downstream/server.py",
+        "downstream/requests/lists.py",
+        "upstream/startup_wait.py",
+        "catalog/refresh.py",
+        "catalog/listing/tool_lists.py",
+        "catalog/snapshot.py",
+        "catalog/pagination.py",
+        "downstream/session_events.py",
+    ]
+    assert [file for file in passed if file in main] == main
+    assert sorted(main, key=named.index) == main
