@@ -64,7 +64,9 @@ def brief(visible: VisibleTools, snapshot: Snapshot, pool: Pool, settings: Setti
     return told
 
 
-def pulse(call: Call, session_counts: CountsBySession, stored: int, settings: Settings, call_count: int) -> dict[str, Any]:
+def pulse(
+    call: Call, session_counts: CountsBySession, stored: int, settings: Settings, call_count: int
+) -> dict[str, Any]:
     """The state of the session of this call.
 
     `stored`: results that are kept for who calls. `call_count`: calls that count for `calls.max_calls`, this one too.

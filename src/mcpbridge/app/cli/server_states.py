@@ -35,13 +35,13 @@ def offers(server: State) -> str:
     return ", ".join(told)
 
 
-def describe_change(said: State) -> str:
+def describe_change(change: State) -> str:
     """What was said of one server or tool, and by whom."""
-    kind, by = "server" if said["section"] == "servers" else "tool", str(said["by"])
+    kind, by = "server" if change["section"] == "servers" else "tool", str(change["by"])
     who = f"over the API by {by.removeprefix('api:')}" if by.startswith("api:") else f"by the {by}"
-    switched = [f"switched {'off' if said['disabled'] else 'on'}"] if "disabled" in said else []
-    switched += [f"{tool} switched {'off' if is_off else 'on'}" for tool, is_off in said.get("tools", {}).items()]
-    done = ", ".join([*([str(said["said"])] if said["said"] != "switched" else []), *switched])
-    until = "" if said["kept"] else ", until it ends"
-    hidden = "; not in effect, since the configuration file has this name" if said.get("hidden") else ""
-    return f"{kind} {said['name']}: {done} {who} at {said['at']}{until}{hidden}"
+    switched = [f"switched {'off' if change['disabled'] else 'on'}"] if "disabled" in change else []
+    switched += [f"{tool} switched {'off' if is_off else 'on'}" for tool, is_off in change.get("tools", {}).items()]
+    done = ", ".join([*([str(change["said"])] if change["said"] != "switched" else []), *switched])
+    until = "" if change["kept"] else ", until it ends"
+    hidden = "; not in effect, since the configuration file has this name" if change.get("hidden") else ""
+    return f"{kind} {change['name']}: {done} {who} at {change['at']}{until}{hidden}"
