@@ -49,8 +49,8 @@ def _split(dotted: str) -> tuple[str, ...]:
         return ()  # it looked like a key inside a string over several lines
     parts: list[str] = []
     while isinstance(value, dict):
-        name, value = next(iter(value.items()))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        parts.append(str(name))  # pyright: ignore[reportUnknownArgumentType]
+        name, value = next(iter(value.items()))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - parsed TOML
+        parts.append(str(name))  # pyright: ignore[reportUnknownArgumentType] - parsed TOML
     return tuple(parts)
 
 

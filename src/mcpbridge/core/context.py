@@ -76,7 +76,7 @@ class Listed(Protocol):
     @property
     def label(self) -> bytes: ...  # noqa: D102 - as in `Entry`
     @property
-    def size(self) -> int: ...  # noqa: D102
+    def size(self) -> int: ...  # noqa: D102 - as in `Entry`
 
 
 class Keeping(Protocol):
@@ -85,12 +85,12 @@ class Keeping(Protocol):
     async def put(  # noqa: D102 - as in `Store`
         self, kind: str, body: bytes, *, principal: str, expires_in: float, handle: str = "", label: bytes = b""
     ) -> str: ...
-    async def get(  # noqa: D102
+    async def get(  # noqa: D102 - as in `Store`
         self, kind: str, handle: str, *, principal: str, renew: float | None = None
     ) -> bytes | None: ...
-    async def take(self, kind: str, handle: str, *, principal: str) -> bytes | None: ...  # noqa: D102
-    async def drop(self, kind: str, handle: str, *, principal: str) -> bool: ...  # noqa: D102
-    async def entries(self, kind: str, *, principal: str | None) -> Sequence[Listed]: ...  # noqa: D102
+    async def take(self, kind: str, handle: str, *, principal: str) -> bytes | None: ...  # noqa: D102 - as in `Store`
+    async def drop(self, kind: str, handle: str, *, principal: str) -> bool: ...  # noqa: D102 - as in `Store`
+    async def entries(self, kind: str, *, principal: str | None) -> Sequence[Listed]: ...  # noqa: D102 - as in `Store`
 
 
 class Pauses:

@@ -257,27 +257,27 @@ class ElicitorWrapper:
         return self.elicitor.owner
 
     @property
-    def principal(self) -> str:  # noqa: D102
+    def principal(self) -> str:  # noqa: D102 - as in `Elicitor`
         return self.elicitor.principal
 
     @property
-    def home(self) -> object:  # noqa: D102
+    def home(self) -> object:  # noqa: D102 - as in `Elicitor`
         return self.elicitor.home
 
     @property
-    def relays(self) -> bool:  # noqa: D102
+    def relays(self) -> bool:  # noqa: D102 - as in `Elicitor`
         return self.elicitor.relays
 
-    def ask(self, question: Question) -> Awaitable[Raw]:  # noqa: D102
+    def ask(self, question: Question) -> Awaitable[Raw]:  # noqa: D102 - as in `Elicitor`
         return self.elicitor.ask(question)
 
-    def finished(self, question: Question) -> None:  # noqa: D102
+    def finished(self, question: Question) -> None:  # noqa: D102 - as in `Elicitor`
         self.elicitor.finished(question)
 
-    def give_way(self, server: str) -> bool:  # noqa: D102
+    def give_way(self, server: str) -> bool:  # noqa: D102 - as in `Elicitor`
         return self.elicitor.give_way(server)
 
-    async def project(self) -> str:  # noqa: D102
+    async def project(self) -> str:  # noqa: D102 - as in `Elicitor`
         return await self.elicitor.project()
 
 

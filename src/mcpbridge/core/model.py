@@ -40,17 +40,17 @@ class Tool(Protocol):
     @property
     def server(self) -> str: ...  # noqa: D102 - as in `ToolRef`
     @property
-    def name(self) -> str: ...  # noqa: D102
+    def name(self) -> str: ...  # noqa: D102 - as in `ToolRef`
     @property
-    def wire(self) -> str: ...  # noqa: D102
+    def wire(self) -> str: ...  # noqa: D102 - as in `ToolRef`
     @property
-    def id(self) -> str: ...  # noqa: D102
+    def id(self) -> str: ...  # noqa: D102 - as in `ToolRef`
     @property
-    def definition(self) -> bytes: ...  # noqa: D102
+    def definition(self) -> bytes: ...  # noqa: D102 - as in `ToolRef`
     @property
-    def hints(self) -> Hints: ...  # noqa: D102
+    def hints(self) -> Hints: ...  # noqa: D102 - as in `ToolRef`
     @property
-    def headers(self) -> Mapping[tuple[str, ...], str]: ...  # noqa: D102
+    def headers(self) -> Mapping[tuple[str, ...], str]: ...  # noqa: D102 - as in `ToolRef`
 
 
 class Caller(Protocol):

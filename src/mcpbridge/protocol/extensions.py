@@ -67,5 +67,5 @@ def _joined(settings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
             known: object = joined.setdefault(key, value)
             if isinstance(known, list) and isinstance(value, list):
                 known_entries = cast("list[object]", known)
-                joined[key] = [*known_entries, *(entry for entry in value if entry not in known_entries)]  # pyright: ignore[reportUnknownVariableType]
+                joined[key] = [*known_entries, *(entry for entry in value if entry not in known_entries)]  # pyright: ignore[reportUnknownVariableType] - JSON
     return joined

@@ -337,7 +337,7 @@ def _painted(image: "Image", target: str) -> "Image":
     """In colours that can be scaled, and that the format can write."""
     if image.mode.startswith("I"):  # 16 bits of grey
         whole = image.convert("I")
-        image = whole.point(lambda grey: grey * (1 / 256)).convert("L")  # pyright: ignore[reportUnknownMemberType]
+        image = whole.point(lambda grey: grey * (1 / 256)).convert("L")  # pyright: ignore[reportUnknownMemberType] - the stub lacks the types of `point`
     if target == "JPEG":
         return image if image.mode in ("L", "RGB") else image.convert("RGB")
     if image.mode in ("L", "LA", "RGB", "RGBA"):

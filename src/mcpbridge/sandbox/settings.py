@@ -142,7 +142,7 @@ def _absolute(path: str) -> str:
     import os.path
 
     whole = os.path.expanduser(path)  # noqa: PTH111 - text in, text out
-    if not os.path.isabs(whole):  # noqa: PTH117
+    if not os.path.isabs(whole):  # noqa: PTH117 - text in, text out
         raise ValueError(f"'{path}' is not an absolute path: write it from the root, or from ~")
     if "\0" in whole:
         raise ValueError("a path has no zero bytes")

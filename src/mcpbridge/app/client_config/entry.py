@@ -225,8 +225,8 @@ def runs_bridge(given: object) -> bool:
         return False
     words: list[str] = []
     for key in ("command", "cmd", "args"):
-        value: object = given.get(key)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        words += [str(word) for word in value] if isinstance(value, list) else [str(value or "")]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        value: object = given.get(key)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - parsed by us
+        words += [str(word) for word in value] if isinstance(value, list) else [str(value or "")]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - parsed by us
     names = [word.replace("\\", "/").rpartition("/")[2].removesuffix(".exe") for word in words]
     return "serve" in names and any(name == NAME or name.startswith(f"{NAME}==") for name in names)
 

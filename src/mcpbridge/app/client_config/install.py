@@ -252,7 +252,7 @@ def carry_out(plan: Callable[[], Change], backups: Backups, at: datetime) -> Cha
         return _settle(change, backups)
     raise ConfigError(
         "changed again and again while it was being edited",
-        file=str(change.target.visible_path),  # pyright: ignore[reportPossiblyUnboundVariable]
+        file=str(change.target.visible_path),  # pyright: ignore[reportPossiblyUnboundVariable] - the loop runs at least once
         hint="Another program writes it; end that one, and try again.",
     )
 

@@ -40,7 +40,7 @@ async def own_cast(directory: Path) -> AsyncGenerator[Cast]:
                 "web": {"url": url},
             },
         }
-        config.write_text(tomlkit.dumps(document), "utf-8")  # pyright: ignore[reportUnknownMemberType]
+        config.write_text(tomlkit.dumps(document), "utf-8")  # pyright: ignore[reportUnknownMemberType] - its types are too vague
         yield cast_of(directory, config)
 
 

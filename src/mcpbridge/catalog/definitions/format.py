@@ -56,7 +56,7 @@ def program_digest() -> bytes:
 def _plain(value: object) -> Any:
     """What MessagePack knows in place of a read-only mapping."""
     if isinstance(value, Mapping):
-        return dict(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return dict(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - of any keys
     raise NotImplementedError
 
 

@@ -163,7 +163,7 @@ def _text_of(ref: ToolRef, tags: tuple[str, ...]) -> ToolText:
         ref.id.removeprefix(f"{ref.server}/"),
         said.title if isinstance(said.title, str) else "",
         said.description if isinstance(said.description, str) else "",
-        said.inputSchema if isinstance(said.inputSchema, dict) else None,  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+        said.inputSchema if isinstance(said.inputSchema, dict) else None,  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType] - JSON
         tags,
     )
 

@@ -18,9 +18,9 @@ class Findable(Tool, Protocol):
     @property
     def published(self) -> bytes: ...  # noqa: D102 - as in `ToolRef`
     @property
-    def app_only(self) -> bool: ...  # noqa: D102
+    def app_only(self) -> bool: ...  # noqa: D102 - as in `ToolRef`
     @property
-    def task_support(self) -> str: ...  # noqa: D102
+    def task_support(self) -> str: ...  # noqa: D102 - as in `ToolRef`
 
 
 class VisibleTools(Struct, frozen=True, dict=True):

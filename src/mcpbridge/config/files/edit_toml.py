@@ -105,8 +105,8 @@ def _key(text: str, at: int) -> tuple[tuple[str, ...], int]:
     value: object = tomllib.loads(f"{found[0]} = 0")
     parts: list[str] = []
     while isinstance(value, dict):
-        name, value = next(iter(value.items()))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        parts.append(str(name))  # pyright: ignore[reportUnknownArgumentType]
+        name, value = next(iter(value.items()))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - parsed TOML
+        parts.append(str(name))  # pyright: ignore[reportUnknownArgumentType] - parsed TOML
     return tuple(parts), found.end()
 
 

@@ -22,7 +22,7 @@ def compose(text: str) -> yaml.Node | None:
         NotEditable: it is no YAML, or more than one document.
     """
     try:
-        return cast("yaml.Node | None", yaml.compose(text, Loader=yaml.SafeLoader))  # pyright: ignore[reportUnknownMemberType]
+        return cast("yaml.Node | None", yaml.compose(text, Loader=yaml.SafeLoader))  # pyright: ignore[reportUnknownMemberType] - the package has no types
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = error.problem or error.context or "cannot be parsed"

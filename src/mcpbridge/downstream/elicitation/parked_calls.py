@@ -216,7 +216,7 @@ class Parking:
         """Start the call in a task of its own, which outlives this request if it has to."""
         parked = _ParkedCall(client, bound, call, rounds)
         # Not `parked.update` itself: it is another one after each resume.
-        call.update = lambda method, params: parked.update(method, params)  # noqa: PLW0108
+        call.update = lambda method, params: parked.update(method, params)  # noqa: PLW0108 - see above
         call.client = _ModernElicitor(self, parked)
         parked.on_expired = partial(self._expire, parked)
         self._parked.start(parked, self._run(call))

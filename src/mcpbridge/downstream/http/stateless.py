@@ -115,7 +115,7 @@ class ModernFront:
             raise Refused(400, "A member of the _meta envelope has the wrong type", code=INVALID_PARAMS, id_=id_)
         profile = NO_CAPABILITIES
         if capabilities:
-            profile = ClientCapabilities.declared(capabilities, meta[PROTOCOL_VERSION])  # pyright: ignore[reportUnknownArgumentType]
+            profile = ClientCapabilities.declared(capabilities, meta[PROTOCOL_VERSION])  # pyright: ignore[reportUnknownArgumentType] - keys of decoded JSON are strings
         return Client(
             principal=exchange.principal,
             view=exchange.endpoint.view,
@@ -125,7 +125,7 @@ class ModernFront:
             version=meta[PROTOCOL_VERSION],
             info=info,  # pyright: ignore[reportUnknownArgumentType] - keys of decoded JSON are strings
             capabilities=profile,
-            declared_capabilities=capabilities,  # pyright: ignore[reportUnknownArgumentType]
+            declared_capabilities=capabilities,  # pyright: ignore[reportUnknownArgumentType] - keys of decoded JSON are strings
             log_level=level if level in LEVELS else "",
             conversation=short(meta.get(CONVERSATION, "")),
             param_headers=_param_headers(exchange) if frame.method == "tools/call" else None,

@@ -272,6 +272,6 @@ def url_questions(error: UpstreamAnswered) -> list[Question]:
         return []
     return [
         Question(error.upstream, ELICIT, Raw(encode({"mode": "url", "message": "", **entry})))
-        for entry in entries  # pyright: ignore[reportUnknownVariableType]
-        if isinstance(entry, dict) and isinstance(entry.get("url"), str)  # pyright: ignore[reportUnknownMemberType]
+        for entry in entries  # pyright: ignore[reportUnknownVariableType] - JSON
+        if isinstance(entry, dict) and isinstance(entry.get("url"), str)  # pyright: ignore[reportUnknownMemberType] - JSON
     ]

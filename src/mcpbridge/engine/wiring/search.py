@@ -348,4 +348,4 @@ def _output_of(ref: ToolRef) -> "Mapping[str, Any] | None":
         schema = _decode_output(ref.definition).outputSchema
     except (msgspec.MsgspecError, RecursionError, ValueError):
         return None
-    return schema if isinstance(schema, dict) else None  # pyright: ignore[reportUnknownVariableType]
+    return schema if isinstance(schema, dict) else None  # pyright: ignore[reportUnknownVariableType] - JSON

@@ -281,7 +281,7 @@ class PausedCalls:
             record = await self._of_call(run, call_id, user, tenant)
         return await self._result(record) if record is not None else None
 
-    async def result(self, id: str, user: str = "") -> CallResult[Any] | None:  # noqa: A002
+    async def result(self, id: str, user: str = "") -> CallResult[Any] | None:  # noqa: A002 - what it is
         """What came of a paused call; None: nothing yet.
 
         Raises:
@@ -289,7 +289,7 @@ class PausedCalls:
         """
         return await self._result(await self._known(id, user))
 
-    async def resume(self, id: str, answer: object, *, user: str = "") -> CallResult[Any]:  # noqa: A002
+    async def resume(self, id: str, answer: object, *, user: str = "") -> CallResult[Any]:  # noqa: A002 - what it is
         """Give the answer of a paused call; returns the call's result, which is kept with it from then on.
 
         `answer`: a JSON value, or what becomes one (models, dataclasses); for a manual tool also a `ToolResult`.
@@ -310,7 +310,7 @@ class PausedCalls:
         self._publish(RESUMED, record)
         return await self._result(record) or failed("")
 
-    async def cancel(self, id: str, reason: str = "", *, user: str = "") -> CallResult[Any]:  # noqa: A002
+    async def cancel(self, id: str, reason: str = "", *, user: str = "") -> CallResult[Any]:  # noqa: A002 - what it is
         """Give a paused call up: its result is an error that says that it was declined, and why.
 
         Raises:

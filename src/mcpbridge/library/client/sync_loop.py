@@ -316,7 +316,7 @@ async def _drop(tasks: Collection[asyncio.Task[Any]]) -> None:
         work = task.get_coro()
         what = getattr(work, "__qualname__", "")
         log.warning("a task ignores its cancellation and is abandoned", what=what)
-        task._log_destroy_pending = False  # noqa: SLF001  # pyright: ignore  # this was said just now
+        task._log_destroy_pending = False  # noqa: SLF001  # pyright: ignore - the line above says it
         with suppress(Exception):
             work.close()
 

@@ -44,12 +44,12 @@ _MOST_CLIENTS = 1000
 class Recording(Protocol):
     """Records calls; see `Recorder`, which is one."""
 
-    def keeps_content(self, call: Call, asked: bool | None) -> bool:  # noqa: D102
+    def keeps_content(self, call: Call, asked: bool | None) -> bool:  # noqa: D102 - as in `Recorder`
         ...
 
-    def begin(self, call: Call, asked: bool | None) -> None: ...  # noqa: D102
-    def ended(self, record: CallRecord) -> None: ...  # noqa: D102
-    def failed(self, record: CallRecord) -> None: ...  # noqa: D102
+    def begin(self, call: Call, asked: bool | None) -> None: ...  # noqa: D102 - as in `Recorder`
+    def ended(self, record: CallRecord) -> None: ...  # noqa: D102 - as in `Recorder`
+    def failed(self, record: CallRecord) -> None: ...  # noqa: D102 - as in `Recorder`
 
 
 class Observe:

@@ -302,7 +302,7 @@ def _demand(keyword: str, facts: Schema, instance: Any, path: Path) -> str:
             return f"must match the pattern {pattern[:_LONGEST]}{'…' if len(pattern) > _LONGEST else ''}{instead}"
         case _ if keyword in _COUNTED and "limit" in facts:
             how, what = _COUNTED[keyword]
-            have = len(instance) if isinstance(instance, str | list | dict) else 0  # pyright: ignore[reportUnknownArgumentType]
+            have = len(instance) if isinstance(instance, str | list | dict) else 0  # pyright: ignore[reportUnknownArgumentType] - of any JSON
             return f"must have {how} {facts['limit']} {what}, not {have}"
         case "uniqueItems":
             return "must not hold the same item twice"

@@ -141,7 +141,7 @@ def printed(value: Any, path: Path = ()) -> str:
     """A value as JSON if it is small and does not seem to be a secret by the names of its place; else its kind."""
     if any(isinstance(key, str) and SECRET_NAME.search(key) for key in path):
         return kind_of(value)
-    if isinstance(value, Decimal) or (isinstance(value, str | dict | list) and len(value) > LONGEST_VALUE):  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(value, Decimal) or (isinstance(value, str | dict | list) and len(value) > LONGEST_VALUE):  # pyright: ignore[reportUnknownArgumentType] - of any JSON
         return kind_of(value)
     try:
         text = encode(value).decode()

@@ -80,7 +80,7 @@ class EventStreamParser:
         for line in lines:
             if self._at_start:
                 self._at_start = False
-                line = line.removeprefix(_BOM)  # noqa: PLW2901
+                line = line.removeprefix(_BOM)  # noqa: PLW2901 - the same line, without what is no part of it
             if line:
                 self._field(line)
             else:

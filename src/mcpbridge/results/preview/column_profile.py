@@ -126,7 +126,7 @@ def _measured(numbers: Sequence[Number]) -> bool:
 
 
 def _rising(numbers: Sequence[Number]) -> bool:
-    return all(map(int.__le__, numbers, numbers[1:])) or all(map(int.__ge__, numbers, numbers[1:]))  # type: ignore[arg-type]
+    return all(map(int.__le__, numbers, numbers[1:])) or all(map(int.__ge__, numbers, numbers[1:]))  # type: ignore[arg-type] - whole numbers, all of them
 
 
 def _evenly_rising(numbers: Sequence[Number]) -> bool:

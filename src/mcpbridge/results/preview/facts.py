@@ -113,7 +113,7 @@ def _reader(lists: Lists) -> tuple[str, Callable[[Any], Any]] | None:
     point = long[0][0]
     if _number(point) is not None:
         return "", _itself
-    if isinstance(point, list) and len(point) == 2 and _number(point[0]) is not None and _number(point[1]) is not None:  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(point, list) and len(point) == 2 and _number(point[0]) is not None and _number(point[1]) is not None:  # pyright: ignore[reportUnknownArgumentType] - of any JSON
         return "[1]", _second
     return None
 
@@ -123,7 +123,7 @@ def _itself(point: Any) -> Any:
 
 
 def _second(point: Any) -> Any:
-    return point[1] if isinstance(point, list) and len(point) == 2 else None  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return point[1] if isinstance(point, list) and len(point) == 2 else None  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - of any JSON
 
 
 def _summary_columns(lists: Lists, suffix: str, read: Callable[[Any], Any]) -> list[Column]:

@@ -279,7 +279,7 @@ def branch_of(rows: Sequence[Any]) -> str:
         if list not in map(type, known.values()):
             continue
         for name, member in known.items():
-            if type(member) is not list or not member or type(member[0]) is not dict:  # pyright: ignore[reportUnknownArgumentType]
+            if type(member) is not list or not member or type(member[0]) is not dict:  # pyright: ignore[reportUnknownArgumentType] - of any JSON
                 continue
             inner = cast("dict[str, Any]", member[0])
             if name in inner or (len(inner) > 1 and inner.keys() < known.keys()):

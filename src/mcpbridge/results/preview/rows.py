@@ -102,7 +102,7 @@ class Rows(Struct):
                 continue
             fitting = self._most(width, room + (len(ends) + 1 if instead else 0))
             for rows in {fitting, *(few for few in ROW_COUNTS if few < fitting)}:
-                rows = self._short_list(rows) if width == 1 else rows  # noqa: PLW2901 the same rows, fewer of them
+                rows = self._short_list(rows) if width == 1 else rows  # noqa: PLW2901 - the same rows, fewer of them
                 if not rows or (ends and rows < min(self.count - 1, 2 if width == 1 else 4)):
                     continue
                 # What it costs is known before it is written, and most of what is tried is not written.
@@ -296,7 +296,7 @@ def _shortened(value: Any, depth: int) -> Any:
         members = cast("dict[str, Any]", value)
         if depth >= JSON_ROW_DEPTH:
             return f"… {len(members)} members"
-        some = {name: _shortened(members[name], depth + 1) for name, _ in zip(members, range(JSON_ROW_MEMBERS))}  # noqa: B905
+        some = {name: _shortened(members[name], depth + 1) for name, _ in zip(members, range(JSON_ROW_MEMBERS))}  # noqa: B905 - the shorter one ends it
         if len(members) > len(some):
             some["…"] = f"+{len(members) - len(some)} members"
         return some

@@ -139,10 +139,10 @@ def _each(rows: Sequence[Any], step: int) -> Sequence[Any]:
 
 def _size(value: Any, depth: int) -> int:
     if depth and isinstance(value, dict):
-        members: list[Any] = list(value.values())[:100]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        members: list[Any] = list(value.values())[:100]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - of any JSON
         return sum(_size(member, depth - 1) for member in members) or 1
     if depth and isinstance(value, list):
-        return max(1, len(value) * _size(value[0], depth - 1)) if value else 1  # pyright: ignore[reportUnknownArgumentType]
+        return max(1, len(value) * _size(value[0], depth - 1)) if value else 1  # pyright: ignore[reportUnknownArgumentType] - of any JSON
     return 1
 
 

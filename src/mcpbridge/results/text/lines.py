@@ -84,7 +84,7 @@ class Present:
         if self._present is None:
             text = "\n".join(self._lines)
             self._present = [word for word in self._words if word in text]
-        for word in self._present:  # noqa: SIM110 (a generator takes three times as long)
+        for word in self._present:  # noqa: SIM110 - a generator takes three times as long
             if word in line:
                 return True
         return False

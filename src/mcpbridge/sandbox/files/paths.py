@@ -280,10 +280,10 @@ def _unreal() -> frozenset[int]:
     devices = set[int]()
     for path in _UNREAL:
         try:
-            devices.add(os.stat(path).st_dev)  # noqa: PTH116
+            devices.add(os.stat(path).st_dev)  # noqa: PTH116 - a text comes in, and a `Path` is of no use
         except OSError:
             continue
-    return frozenset(devices - {os.stat("/").st_dev})  # noqa: PTH116
+    return frozenset(devices - {os.stat("/").st_dev})  # noqa: PTH116 - a text comes in, and a `Path` is of no use
 
 
 MOST_NAMES = 200_000

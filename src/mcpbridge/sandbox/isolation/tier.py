@@ -59,7 +59,7 @@ def identity_for(reading: Iterable[str], writing: Iterable[str], granted: Iterab
 def _is_usable(path: str, *, change: bool) -> bool:
     """By somebody who is neither its owner nor in its group."""
     try:
-        mode = os.stat(path).st_mode  # noqa: PTH116
+        mode = os.stat(path).st_mode  # noqa: PTH116 - a text comes in, and a `Path` is of no use
     except OSError:
         return False
     wanted = 0o4 | (0o2 if change else 0) | (0o1 if Path(path).is_dir() else 0)

@@ -134,7 +134,7 @@ def _clear(folder: str) -> None:
             os.rmdir(name, dir_fd=top)
     finally:
         os.close(top)
-    os.rmdir(folder)  # noqa: PTH106
+    os.rmdir(folder)  # noqa: PTH106 - as the lines above, which have no form with a `Path`
 
 
 def _unlinked(descriptor: int) -> list[str]:

@@ -115,13 +115,10 @@ CALL_COLUMNS = (
 """What the tables `call` and `running` have in common, in the order of `CallRows.row`."""
 
 CALL_MARKS = ", ".join("?" * len(CALL_COLUMNS.split(",")))
-_INSERT_CALL = f"INSERT INTO call (id, {CALL_COLUMNS}) VALUES (?, {CALL_MARKS})"  # noqa: S608 - constants
+_INSERT_CALL = f"INSERT INTO call (id, {CALL_COLUMNS}) VALUES (?, {CALL_MARKS})"
 _INSERT_CONTENT = "INSERT INTO content (call, arguments, asked, result) VALUES (?, ?, ?, ?)"
 _MINUTE_COLUMNS = MinuteRecord.__struct_fields__
-_INSERT_MINUTE = (
-    f"INSERT INTO minute ({', '.join(_MINUTE_COLUMNS)})"  # noqa: S608 - constants
-    f" VALUES ({', '.join('?' * len(_MINUTE_COLUMNS))})"
-)
+_INSERT_MINUTE = f"INSERT INTO minute ({', '.join(_MINUTE_COLUMNS)}) VALUES ({', '.join('?' * len(_MINUTE_COLUMNS))})"
 
 _LONGEST_NAME = 1000
 _LONGEST_TEXT = 500

@@ -53,17 +53,17 @@ def _rows_that_fit(connection: "Connection", limits: Limits) -> int:
 
 
 def _forget(connection: "Connection", log: str, before: float, max_rows: int) -> bool:
-    (last,) = connection.execute(f"SELECT max(id) FROM {log}").fetchone()  # noqa: S608 - of the three tables
+    (last,) = connection.execute(f"SELECT max(id) FROM {log}").fetchone()
     if last is None:
         return False
-    query = f"SELECT id FROM {log} WHERE at >= ? ORDER BY id LIMIT 1"  # noqa: S608
+    query = f"SELECT id FROM {log} WHERE at >= ? ORDER BY id LIMIT 1"
     kept = connection.execute(query, (before,)).fetchone()
     (done,) = connection.execute("SELECT through FROM forgotten WHERE log = ?", (log,)).fetchone()
     due = max(last if kept is None else kept[0] - 1, last - max_rows)
     through = min(due, done + _AT_ONCE)
     if through > done:
         connection.execute("UPDATE forgotten SET through = ? WHERE log = ?", (through, log))
-        connection.execute(f"DELETE FROM {log} WHERE id <= ?", (through,))  # noqa: S608
+        connection.execute(f"DELETE FROM {log} WHERE id <= ?", (through,))
         if log == "call":
             connection.execute("DELETE FROM content WHERE call <= ?", (through,))
     return due > through

@@ -19,12 +19,9 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 
-_INSERT = (
-    f"INSERT INTO running (owner, number, {CALL_COLUMNS}, arguments, asked)"  # noqa: S608 - constants
-    f" VALUES (?, ?, {CALL_MARKS}, ?, ?)"
-)
+_INSERT = f"INSERT INTO running (owner, number, {CALL_COLUMNS}, arguments, asked) VALUES (?, ?, {CALL_MARKS}, ?, ?)"
 _MOVE = (
-    f"INSERT INTO call (id, {CALL_COLUMNS}) SELECT ? + row_number() OVER (ORDER BY number), {CALL_COLUMNS}"  # noqa: S608
+    f"INSERT INTO call (id, {CALL_COLUMNS}) SELECT ? + row_number() OVER (ORDER BY number), {CALL_COLUMNS}"
     " FROM running WHERE owner = ? ORDER BY number"
 )
 _MOVE_CONTENT = (

@@ -36,7 +36,7 @@ def read_events(
     with opened(path) as (connection, version):
         wanted, values = _wanted(which, kinds, version)
         wanted += ["id > :after", *(["id < :before"] if before else [])]
-        query = f"SELECT * FROM event WHERE {' AND '.join(wanted)} ORDER BY id DESC LIMIT :limit"  # noqa: S608
+        query = f"SELECT * FROM event WHERE {' AND '.join(wanted)} ORDER BY id DESC LIMIT :limit"
         rows = [
             dict(row) for row in connection.execute(query, {**values, "after": after, "before": before, "limit": limit})
         ]
@@ -155,7 +155,7 @@ def read_minutes(
         names = {"server": server, "tool": tool, "client": client}
         wanted = ["at >= :since", "at < :until"]
         wanted += [f"{name} {operator(text)} :{name}" for name, text in names.items() if text is not None]
-        query = f"SELECT * FROM minute WHERE {' AND '.join(wanted)} ORDER BY at"  # noqa: S608
+        query = f"SELECT * FROM minute WHERE {' AND '.join(wanted)} ORDER BY at"
         values = {**names, "since": since - since % step, "until": until if until is not None else 1 << 62}
         for row in connection.execute(query, values):
             at = row["at"] - row["at"] % step

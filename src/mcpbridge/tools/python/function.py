@@ -43,13 +43,13 @@ class Described(Protocol):
     @property
     def description(self) -> str | None: ...  # noqa: D102 - as in `BackendSettings`
     @property
-    def input_schema(self) -> dict[str, Any] | None: ...  # noqa: D102
+    def input_schema(self) -> dict[str, Any] | None: ...  # noqa: D102 - as in `BackendSettings`
     @property
-    def output_schema(self) -> dict[str, Any] | None: ...  # noqa: D102
+    def output_schema(self) -> dict[str, Any] | None: ...  # noqa: D102 - as in `BackendSettings`
     @property
-    def event_schema(self) -> dict[str, Any] | None: ...  # noqa: D102
+    def event_schema(self) -> dict[str, Any] | None: ...  # noqa: D102 - as in `BackendSettings`
     @property
-    def annotations(self) -> dict[str, Any]: ...  # noqa: D102
+    def annotations(self) -> dict[str, Any]: ...  # noqa: D102 - as in `BackendSettings`
 
 
 class FunctionTool(Struct, frozen=True):

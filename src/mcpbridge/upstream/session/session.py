@@ -143,13 +143,13 @@ class UpstreamSession:
     def offers_changes(self, capability: str) -> bool:
         """The server says it announces changes of this list."""
         declared = self.capabilities.get(capability)
-        return isinstance(declared, dict) and bool(declared.get("listChanged"))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        return isinstance(declared, dict) and bool(declared.get("listChanged"))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] - JSON
 
     @property
     def has_subscriptions(self) -> bool:
         """The server takes subscriptions to resources."""
         declared = self.capabilities.get("resources")
-        return isinstance(declared, dict) and bool(declared.get("subscribe"))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        return isinstance(declared, dict) and bool(declared.get("subscribe"))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] - JSON
 
     def declares(self, capability: str) -> bool:
         """The server declared this capability."""

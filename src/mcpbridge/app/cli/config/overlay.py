@@ -38,7 +38,7 @@ def changes_over(path: Path) -> Sequence[State]:
     for bridge in bridges:
         added: object = bridge.status.get("added")
         for said in added if isinstance(added, list) else []:  # pyright: ignore[reportUnknownVariableType] - JSON
-            found[describe_change(said)] = said  # pyright: ignore[reportUnknownArgumentType]
+            found[describe_change(said)] = said  # pyright: ignore[reportUnknownArgumentType] - JSON
     return list(found.values())
 
 

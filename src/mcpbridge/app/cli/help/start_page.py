@@ -75,7 +75,7 @@ def next_step(path: str | None, names: ConfigNames, clients: Sequence[str], here
 
 def _configuration(path: str | None, names: ConfigNames) -> str:
     if path is None:
-        return f"none yet; it would be {_short(os.path.join(users_config_path(os.environ), FILE_NAME))}"  # noqa: PTH118
+        return f"none yet; it would be {_short(os.path.join(users_config_path(os.environ), FILE_NAME))}"  # noqa: PTH118 - text in, text out
     if names.problem:
         return f"{_short(path)}: {names.problem}"
     tools = f", {counted(len(names.tools), 'tool')} of its own" if names.tools else ""

@@ -134,7 +134,7 @@ def _yaml(text: str, file: str) -> Document:
     try:
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
-        construct = cast("Callable[[object], object]", loader.construct_document)  # pyright: ignore[reportUnknownMemberType]
+        construct = cast("Callable[[object], object]", loader.construct_document)  # pyright: ignore[reportUnknownMemberType] - the package has no types
         value = construct(node) if node else None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark

@@ -67,7 +67,7 @@ def _lines(status: Mapping[str, Any]) -> list[str]:
             items: list[Any] = value  # pyright: ignore[reportUnknownVariableType] - JSON values
             lines.append(f"{name}: {', '.join(map(_item_text, items)) or 'none'}")
         elif isinstance(value, dict):
-            members: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
+            members: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType] - JSON values
             members_text = ", ".join(f"{inner.replace('_', ' ')} {one}" for inner, one in members.items())
             lines.append(f"{name}: {members_text or 'none'}")
         else:
@@ -78,7 +78,7 @@ def _lines(status: Mapping[str, Any]) -> list[str]:
 def _item_text(value: Any) -> str:
     if not isinstance(value, dict):
         return str(value)
-    members: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
+    members: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType] - JSON values
     name = members.get("name", "")
     rest = ", ".join(f"{one} {key}" if key == "tools" else str(one) for key, one in members.items() if key != "name")
     return f"{name} ({rest})" if rest else str(name)
