@@ -357,6 +357,8 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
     async def command(self, name: str, command: str, data: Mapping[str, Any] | None = None) -> Any:
         """Have a backend (by the name of its table) do a management command (`warmup`, `reindex`).
 
+        Cancelling this asks the backend to stop; what it did by then stays.
+
         Raises:
             UnknownName: there is no such backend, or it has no such command.
             UpstreamError: it failed.

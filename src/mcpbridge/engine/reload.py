@@ -30,7 +30,7 @@ class Reloading(EngineState):
 
         Calls under way end as they began, at the server that has them; those that come after this get the new. It
         returns once servers that came are being started and those that went are being stopped. Reloads wait for one
-        another.
+        another. Cancelling this changes nothing: the switch itself waits for nothing.
 
         Raises:
             ConfigError: something that the settings switch on cannot be had here; nothing was changed.
@@ -48,7 +48,7 @@ class Reloading(EngineState):
     async def set_backend(self, name: str, given: ProgramTool | None) -> None:
         """Add a backend of the program, put it in the place of its last one, or (None) take it out.
 
-        Calls under way end as they began.
+        Calls under way end as they began. Cancelling this changes nothing.
 
         Raises:
             ConfigError: a server or a tool of the settings has this name.

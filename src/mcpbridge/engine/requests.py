@@ -57,6 +57,7 @@ class ProgramRequests(EngineState):
         The rest is its context (`Call.context`): for whom it is made, and in which run. `user` counts as a principal,
         as the holder of a token does: what is kept for one user, no other gets. `session`: what lasts over its calls,
         where that is not one for all of the user's. `notify` gets the notifications that belong to it, encoded.
+        Cancelling this cancels the request, at its server too, where it may have had an effect by then.
 
         Raises:
             RequestFailed: it was answered with an error.

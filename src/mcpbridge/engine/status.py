@@ -25,7 +25,10 @@ class EngineStatus(EngineState):
     """The part of an `Engine` that says how it is."""
 
     async def settled(self, timeout: float) -> bool:  # noqa: ASYNC109 - the caller's patience, not a deadline of the work
-        """Wait until every upstream is ready or has failed once, at most `timeout` seconds. False when time was up."""
+        """Wait until every upstream is ready or has failed once, at most `timeout` seconds. False when time was up.
+
+        Cancelling is safe: they start all the same.
+        """
         with move_on_after(timeout):
             await self.registry.loaded.wait()  # it may bring upstreams
         began = time.monotonic()

@@ -51,7 +51,8 @@ class AgentMethods(ToolMethods):
         `tools`: a text finds those that fit it; a sequence names them, by id, name or glob on ids, or gives tools of
         the program: one that the bridge has not is this run's alone, or without `run` added to the bridge. `strict`:
         where the API can hold its model to the schemas, it is asked to; what cannot be strict is sent as it is, and
-        `Offered.not_strict` says why. The rest is as for `list_tools`.
+        `Offered.not_strict` says why. The rest is as for `list_tools`. Cancelling is safe; tools of the program that
+        were added by then stay.
 
         Raises:
             FormatError: there is no such format, or they are more tools than it takes.
@@ -271,7 +272,7 @@ class AgentMethods(ToolMethods):
     async def get_context(self, run: str, tool: str = "", *, kind: Any = None, user: str = "", tenant: str = "") -> Any:
         """What a tool keeps of a run (`Context.value`), as JSON; without `tool`, what all share. None: nothing yet.
 
-        `kind`: the type to make of it.
+        `kind`: the type to make of it. Cancelling is safe: it only reads.
 
         Raises:
             ConfigError: the run has no name. ContextRefused: what is kept is not of that type.
@@ -284,7 +285,8 @@ class AgentMethods(ToolMethods):
     async def set_context(self, run: str, value: Any, tool: str = "", *, user: str = "", tenant: str = "") -> None:
         """Set what a tool keeps of a run, or without `tool` what all tools share; calls under way see it at once.
 
-        Set before the first call of the run, it takes the place of what an initialiser would make.
+        Set before the first call of the run, it takes the place of what an initialiser would make. Cancelling this may
+        leave the value with calls under way and not kept for those that follow.
 
         Raises:
             ConfigError: the run has no name. UnknownName: there is no such tool.
@@ -307,7 +309,10 @@ class AgentMethods(ToolMethods):
     # -- calls that wait for somebody
 
     async def paused_calls(self, *, run: str = "", user: str = "") -> "list[PausedCall]":
-        """The calls that wait for an answer from outside, oldest first; `run`: of this run only."""
+        """The calls that wait for an answer from outside, oldest first; `run`: of this run only.
+
+        Cancelling is safe: it only reads.
+        """
         check_names(run=run)
         return await self._paused.list(user, run=run)
 
@@ -324,8 +329,11 @@ class AgentMethods(ToolMethods):
         """
         return await self._paused.resume(id, answer, user=user)
 
-    async def cancel_paused(self, id: str, reason: str = "", *, user: str = "") -> CallResult[Any]:  # noqa: A002
-        """Give a paused call up: its result is an error that says that it was declined, and why. Raises as `resume`."""
+    async def cancel_paused(self, id: str, reason: str = "", *, user: str = "") -> CallResult[Any]:  # noqa: A002 - what it is
+        """Give a paused call up: its result is an error that says that it was declined, and why. Raises as `resume`.
+
+        Cancelling this leaves the call paused, unless the result was written down by then.
+        """
         return await self._paused.cancel(id, reason, user=user)
 
     async def answered(
@@ -340,23 +348,28 @@ class AgentMethods(ToolMethods):
         """What came of the paused call that a model made under this id in this run; None: nothing yet.
 
         `id`: of the paused call; some models give several calls one id, and without it the latest is meant. One that
-        expired came to an error that says so.
+        expired came to an error that says so. Cancelling is safe: it only reads.
         """
         tenant = self._tenant_of(user, tenant)
         return await self._paused.answered(run, call_id, user, tenant, id=id)
 
     async def pending_approvals(self) -> "list[Pending]":
-        """The calls that wait for somebody to agree, oldest first; also those that gave up and may be made again."""
+        """The calls that wait for somebody to agree, oldest first; also those that gave up and may be made again.
+
+        Cancelling is safe: it only reads.
+        """
         return await self.approvals.pending()
 
     async def approve(self, id: str, *, scope: "Scope" = "once", by: str = "program") -> "Pending":  # noqa: A002 - what it is
         """Agree to a call that waits. `scope`: this call `once`, or the same call again in this `session`.
+
+        Cancelling this may take the request away without the yes: the call that waits is refused then.
 
         Raises:
             UnknownApproval: no call waits under this id. AlreadyDecided: somebody was quicker.
         """
         return await self.approvals.decide(id, scope, by)
 
-    async def deny(self, id: str, *, by: str = "program") -> "Pending":  # noqa: A002
-        """Refuse a call that waits; raises as `approve`."""
+    async def deny(self, id: str, *, by: str = "program") -> "Pending":  # noqa: A002 - what it is
+        """Refuse a call that waits; raises as `approve`. Cancelling this may refuse it all the same."""
         return await self.approvals.decide(id, None, by)

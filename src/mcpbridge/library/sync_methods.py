@@ -98,11 +98,11 @@ class SyncMethods:
         return self._thread.wait(self._thread.held.read_resource(uri, user=user))
 
     def list_resources(self, *, user: str = "") -> list[dict[str, Any]]:
-        """The resources of all servers, as MCP has them."""
+        """The resources of all servers, as MCP has them. Cancelling is safe: it only reads."""
         return self._thread.wait(self._thread.held.list_resources(user=user))
 
     def list_prompts(self, *, user: str = "") -> list[dict[str, Any]]:
-        """The prompts of all servers, as MCP has them."""
+        """The prompts of all servers, as MCP has them. Cancelling is safe: it only reads."""
         return self._thread.wait(self._thread.held.list_prompts(user=user))
 
     def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None, *, user: str = "") -> dict[str, Any]:
@@ -222,7 +222,7 @@ class SyncMethods:
         return self._thread.wait(self._thread.held.approve(id, scope=scope, by=by))
 
     def deny(self, id: str, *, by: str = "program") -> "Pending":
-        """Refuse a call that waits; raises as `approve`."""
+        """Refuse a call that waits; raises as `approve`. Cancelling this may refuse it all the same."""
         return self._thread.wait(self._thread.held.deny(id, by=by))
 
     def request(

@@ -53,7 +53,7 @@ class ToolMethods(Engine):
         `query`: what somebody wants to do, in a few words; where nothing seems to fit, there are none. `only`: names,
         ids, or globs on ids (`github/*`), of which the list is then, in this order; the bridge's own finders can be
         named, too (`mcpbridge/find_tools`, `mcpbridge/call_tool`). `user`: as whom to look; `run`: in which run
-        (of which `tenant`), where single ones have tools of their own.
+        (of which `tenant`), where single ones have tools of their own. Cancelling is safe: it only reads.
 
         Raises:
             UnknownName: one of `only` is no tool.
@@ -139,6 +139,7 @@ class ToolMethods(Engine):
         """Make a call that a tool of the program made (`add.call(1, 2)`), or a model wanted; see `call_tool`.
 
         `whole` left out: its result comes whole where its type is known, since a preview is not of that type.
+        Cancelling this cancels the call, also at its server.
         """
         from mcpbridge.library.calls.call import Asked, make_call
 
@@ -153,23 +154,27 @@ class ToolMethods(Engine):
     async def read_resource(self, uri: str, *, user: str = "") -> dict[str, Any]:
         """What a resource holds: `contents`, as MCP has them. Kept results are read so too: `mcpbridge://results/…`.
 
+        Cancelling this cancels the request, also at its server.
+
         Raises:
             RequestFailed: there is none, or it cannot be read.
         """
         return await self.request("resources/read", {"uri": uri}, user=user)
 
     async def list_resources(self, *, user: str = "") -> list[dict[str, Any]]:
-        """The resources of all servers, as MCP has them."""
+        """The resources of all servers, as MCP has them. Cancelling is safe: it only reads."""
         return await self._all_pages("resources/list", "resources", user)
 
     async def list_prompts(self, *, user: str = "") -> list[dict[str, Any]]:
-        """The prompts of all servers, as MCP has them."""
+        """The prompts of all servers, as MCP has them. Cancelling is safe: it only reads."""
         return await self._all_pages("prompts/list", "prompts", user)
 
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, *, user: str = ""
     ) -> dict[str, Any]:
         """A prompt, by the name that `list_prompts` shows or as `server/prompt`: `messages`, as MCP has them.
+
+        Cancelling this cancels the request, also at its server.
 
         Raises:
             RequestFailed: there is none, or its server refuses the arguments.
@@ -191,14 +196,17 @@ class ToolMethods(Engine):
         """Query a kept result by its handle, as the tool `recall` does (`path`, `where`, `select`, `sort` …).
 
         Without a handle it lists what is kept. What is wrong with a query is a result with `is_error`. The whole of a
-        result: `read_resource(f"mcpbridge://results/{handle}")`.
+        result: `read_resource(f"mcpbridge://results/{handle}")`. Cancelling is safe: what is kept stays.
         """
         handles = handle if isinstance(handle, str) else list(handle)
         arguments = {**({"handle": handles} if handles else {}), **query}
         return await self.call_tool("mcpbridge/recall", arguments, user=user)
 
     async def artifacts_of(self, meta: Mapping[str, Any], user: str) -> list[Any]:
-        """What the `_meta` of a result leads to, for the program alone; see `ToolResult.artifacts`."""
+        """What the `_meta` of a result leads to, for the program alone; see `ToolResult.artifacts`.
+
+        Cancelling is safe: it only reads.
+        """
         if "mcpbridge/artifacts" not in meta:
             return []
         from mcpbridge.tools.python.output import ARTIFACTS, read
@@ -211,7 +219,8 @@ class ToolMethods(Engine):
     ) -> "PausedCall | None":
         """The call as a paused one, if the `_meta` of its result says so, and this bridge did; None: it is not paused.
 
-        What servers say of that, and what clients have paused under the same names, is not believed.
+        What servers say of that, and what clients have paused under the same names, is not believed. Cancelling is
+        safe: it only reads.
         """
         if "mcpbridge/paused" in meta:
             tenant = self._tenant_of(user, tenant)
@@ -234,6 +243,8 @@ class ToolMethods(Engine):
     async def add_tool(self, tool: Any) -> None:
         """Offer one more tool of the program: a function, or what `tool`, `ToolBuilder`, `adapt_function` make.
 
+        Cancelling this adds nothing.
+
         Raises:
             ConfigError: it cannot be a tool, or there is something of its name already.
         """
@@ -248,7 +259,7 @@ class ToolMethods(Engine):
     async def replace_tool(self, tool: Any) -> None:
         """Offer a tool in the place of the program's tool of the same name, if there is one.
 
-        Calls under way end as they began.
+        Calls under way end as they began. Cancelling this replaces nothing.
 
         Raises:
             ConfigError: it cannot be a tool, or the configuration has a server or tool of its name.
@@ -259,6 +270,8 @@ class ToolMethods(Engine):
 
     async def remove_tool(self, name: str) -> None:
         """Take a tool of the program out; clients are notified. Calls under way end as they began.
+
+        Cancelling this leaves it where it is.
 
         Raises:
             UnknownName: the program has none of this name.
@@ -279,7 +292,8 @@ class ToolMethods(Engine):
 
         `keep`: as long as the bridge, in its store (True), or written into the configuration (`"file"`).
 
-        Returns once its tools are there, or it could not be reached within 30 seconds; `status` says why.
+        Returns once its tools are there, or it could not be reached within 30 seconds; `status` says why. Cancelling
+        this ends the waiting alone: the server is added all the same.
 
         Raises:
             ConfigError: the table is wrong.
@@ -291,7 +305,10 @@ class ToolMethods(Engine):
         return done
 
     async def replace_server(self, name: str, table: Mapping[str, Any], *, keep: "Keep" = False) -> "Reloaded":
-        """Connect to a server in the place of the one of this name, if there is one; see `add_server`."""
+        """Connect to a server in the place of the one of this name, if there is one; see `add_server`.
+
+        Cancelling this ends the waiting alone: the server is replaced all the same.
+        """
         self._refuse_keeping(keep)
         done = await self.registry.put("servers", name, table, may_replace=True, keep=keep)
         await self._there(name)
@@ -312,6 +329,8 @@ class ToolMethods(Engine):
 
     async def remove_server(self, name: str, *, keep: "Keep" = False) -> "Reloaded":
         """Part with a server; its processes end, calls under way end as they began. See `add_server`.
+
+        Cancelling this ends the waiting alone: the server is removed all the same.
 
         Raises:
             RegistryProblem: there is none of this name.

@@ -99,12 +99,14 @@ class Backend(Protocol):
     async def check(self) -> Health:
         """Look whether it works, without doing anything that matters; what has failed is tried again.
 
-        Never raises; bounded to seconds.
+        Never raises; bounded to seconds. Cancelled, it stops looking, and the tools stay as they are.
         """
         ...
 
     async def command(self, name: str, data: Mapping[str, Any]) -> Any:
         """Do a management command (`warmup`, `reindex`) and return a JSON value.
+
+        Cancelled, it ends as soon as it can; what it did by then stays.
 
         Raises:
             UnknownName: it has no such command; names those that it has.

@@ -33,6 +33,8 @@ class ApiClient:
     A table is what the configuration file has below `[servers.NAME]` or `[tools.NAME]`; what is run on the machine of
     the bridge (`command`, `function`, …) is refused. What is changed outlives the bridge, in its store, unless `keep`
     is false, or `"file"`: then it is written into the configuration file.
+
+    Cancelling a method ends the waiting alone: what the bridge was asked by then, it does to its end.
     """
 
     def __init__(self, url: str, *, token: str = "", timeout: float = 60.0) -> None:

@@ -178,6 +178,8 @@ class Client(mcp.Client):
 
     A URL without a path means the endpoint `/mcp`; `/mcp/NAME` is that of one server or profile. All else is as
     `mcp.Client` has it: what it can be connected to, its callbacks, its methods, `mode`, `extensions`.
+
+    Cancelling a method cancels its requests at the server, where a tool that was called may have had an effect by then.
     """
 
     token: str = field(default="", kw_only=True, repr=False)
