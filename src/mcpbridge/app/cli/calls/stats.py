@@ -49,19 +49,19 @@ def _numbers(row: Mapping[str, Any]) -> list[str]:
 _LIST_TITLES = ["Client", "Lists", "Full", "Slimmed", "Listed", "By slimming", "By routing", ""]
 
 
-def print_lists(told: Mapping[str, Any]) -> None:
+def print_lists(document: Mapping[str, Any]) -> None:
     """What `savings_of` says of lists of tools: a line for each client."""
-    print(f"tokens of lists of tools, {_span(told['days'])}; what slimming and routing saved of them")
+    print(f"tokens of lists of tools, {_span(document['days'])}; what slimming and routing saved of them")
     rows = [
         [
             row["client"] or "-",
             *(f"{row[name]:,}" for name in ("lists", "sent", "slim", "listed", "slimming", "routing")),
             "counted" if row["counted"] else "estimated",
         ]
-        for row in told["lists"]["rows"]
+        for row in document["lists"]["rows"]
     ]
     print_table(_LIST_TITLES, rows, wraps="Client")
-    searches = told["searches"]
+    searches = document["searches"]
     if searches["calls"]:
         print(f"{searches['calls']:,} searches for tools cost {searches['shown']:,} tokens (estimated) of that")
 
