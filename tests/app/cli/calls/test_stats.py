@@ -32,11 +32,11 @@ def tokens(alone: Run, *words: str) -> dict[str, Any]:
 
 @pytest.fixture
 def _counted(alone: Run) -> None:
-    count("sql/query", calls=3, rewritten=2, came=9000, shown=1000, stored=8800, recalled=500)
-    count("sql/query", "eye", calls=1, came=100, shown=100)
-    count("web/fetch", calls=2, rewritten=1, came=3000, shown=400, stored=2900)
-    count("web/fetch", day=time.time() - 3 * DAY, calls=1, rewritten=1, came=1000, shown=100, stored=1000)
-    count("old/tool", day=time.time() - 30 * DAY, calls=7, came=10, shown=10)
+    count("sql/query", calls=3, rewritten=2, came=9000, sent=1000, stored=8800, recalled=500)
+    count("sql/query", "eye", calls=1, came=100, sent=100)
+    count("web/fetch", calls=2, rewritten=1, came=3000, sent=400, stored=2900)
+    count("web/fetch", day=time.time() - 3 * DAY, calls=1, rewritten=1, came=1000, sent=100, stored=1000)
+    count("old/tool", day=time.time() - 30 * DAY, calls=7, came=10, sent=10)
 
 
 @pytest.mark.usefixtures("_counted")
@@ -113,7 +113,7 @@ def test_a_configuration_that_is_wrong_hides_nothing_unless_it_was_asked_for(alo
 def test_a_project_is_shown_its_own(alone: Run, tmp_path: Path) -> None:
     """Issue 18. The store may be that of all projects of a user."""
     (tmp_path / "servers.toml").write_text('[servers.web]\ncommand = "web"\n[tools.today]\ncommand = ["date"]\n')
-    count("tools/today", calls=1, rewritten=1, came=50, shown=10, stored=40)
+    count("tools/today", calls=1, rewritten=1, came=50, sent=10, stored=40)
     assert {row["tool"] for row in tokens(alone)["rows"]} == {"web/fetch", "tools/today"}
     assert tokens(alone)["total"]["calls"] == 4
     assert {row["tool"] for row in tokens(alone, "--all")["rows"]} == {"web/fetch", "tools/today", "sql/query"}
@@ -140,7 +140,7 @@ def test_nothing_counted_is_said_with_how_results_are_configured(alone: Run) -> 
     assert "no bridge is running" in finished.err
     assert "[results]" in finished.err
     assert alone("stats", "--by", "day", "--json").code == 4
-    count("a/b", day=time.time() - 9 * DAY, calls=1, came=1, shown=1)
+    count("a/b", day=time.time() - 9 * DAY, calls=1, came=1, sent=1)
     assert alone("stats", "--days", "3").code == 4
     assert alone("stats", "--days", "10").code == 0
 
