@@ -136,12 +136,12 @@ def write_for_models(folder: Path, out: Path, nav: list[Any]) -> None:
     config = tomllib.loads(CONFIG.read_text("utf-8"))["project"]
     listing, full, section = [f"# {config['site_name']}\n\n> {config['site_description']}\n"], list[str](), ""
     for group, path in ordered(nav):
-        text = (folder / path).read_text("utf-8")
+        text = SEARCHED_FOR.sub("", (folder / path).read_text("utf-8"))
         title, gist = title_and_gist(text)
         if group != section:
             listing.append(f"\n## {group}\n")
             section = group
-        shutil.copy(folder / path, out / path)
+        (out / path).write_text(text, "utf-8")
         listing.append(f"- [{title}]({path}): {gist}")
         full.append(f"<!-- {path} -->\n\n{text.strip()}\n")
     (out / "llms.txt").write_text("\n".join(listing) + "\n", "utf-8")
