@@ -1,4 +1,4 @@
-"""What recording costs a call: `python -m benchmarks.recording [--rounds N]`.
+"""What recording costs a call: `python -m benchmarks.recording_cost [--rounds N]`.
 
 Three bridges on stdio with one server each run at once, and are at work in turns: with plain defaults, which record;
 with `call_log.enabled = false`; and a second one of these, whose distance from the first is the noise. Printed are the
@@ -97,7 +97,7 @@ def _measured(
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.recording", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.recording_cost", description=__doc__)
     parser.add_argument("--rounds", type=int, default=6)
     rounds = parser.parse_args().rounds
     folder = Path(tempfile.mkdtemp(prefix="mcpb-"))
