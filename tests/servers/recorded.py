@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from plain import Result, Server, text, tool
-
 from recording import Exchange, exchanges
 
 REVISION = "2026-07-28"
