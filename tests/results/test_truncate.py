@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mcpbridge.results.document import Document, read
 from mcpbridge.results.exact_json import parse_json, write_json
-from mcpbridge.results.truncate import Cut, shorten_error, shrunk, truncate
+from mcpbridge.results.truncate import Cut, _shares, shorten_error, shrunk, truncate
 from support.truncate_examples import FILE, examples
 
 VALUES = st.recursive(
@@ -205,3 +205,8 @@ def test_what_is_cut_fits_and_each_cut_says_what_is_left(value: Any, room: int) 
     if len(write_json(value)) <= room:
         assert kept == value
         assert cuts == []
+
+
+def test_what_needs_just_an_equal_part_of_the_room_is_kept_whole() -> None:
+    assert _shares({"a": 5, "b": 20}, 10) == {"a": 5, "b": 5}
+    assert _shares({"a": 20, "b": 4, "c": 5}, 15) == {"b": 4, "c": 5, "a": 6}

@@ -445,3 +445,14 @@ def test_commas_with_nothing_between_them_name_no_column() -> None:
     assert ask(select="number, ,title,", limit=1) == ask(select="number,title", limit=1)
     assert ask(sort="-number,", limit=1) == ask(sort="-number", limit=1)
     assert split_terms("a, ,b(c, d),") == ["a", "b(c, d)"]
+
+
+@pytest.mark.parametrize("blank", ["", " ", "  \n\t"])
+def test_a_blank_text_is_shown_as_what_it_is(blank: str) -> None:
+    assert ask(document({"a": blank}), path="a") == json.dumps(blank)
+
+
+def test_the_first_match_is_shown_though_it_is_longer_than_the_room() -> None:
+    found = ask(document({"a": f"needle {'x' * 190}", "b": "needle"}), room=200, find="needle")
+    assert found.startswith("a: needle xxx")
+    assert found.endswith("[matches 0-0 of 2; offset=1 for the next]")

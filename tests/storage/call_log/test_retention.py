@@ -8,6 +8,7 @@ import anyio
 
 from mcpbridge.storage.call_log.format import MinuteRecord
 from mcpbridge.storage.call_log.reader import Filter, read_calls
+from mcpbridge.storage.call_log.retention import Limits, forget
 from mcpbridge.storage.call_log.timeline import read_minutes
 from support.call_records import NOW, record, writing
 
@@ -23,6 +24,23 @@ async def test_a_file_that_grew_too_large_loses_its_oldest_calls(tmp_path: Path)
                 await anyio.sleep(0.05)
     assert ids == list(range(ids[0], 301)), "the oldest go first"
     assert len(ids) > 20
+
+
+async def test_of_calls_of_one_size_so_many_are_left_as_the_size_allows(tmp_path: Path) -> None:
+    """And a twentieth less, so that there is room for a while."""
+    path = tmp_path / "calls.db"
+    async with writing(path) as log:
+        for number in range(40):
+            log.append(record(number, result=b'{"text":"%b"}' % (b"x%d" % number * 2500)))
+    used = _bytes(path)
+    for share, left in ((1.0, 40), (0.999, 37), (0.52, 19)):
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("BEGIN")
+            limits = Limits(before=0, max_rows=1000, max_bytes=int(used * share), minutes_before=0)
+            assert not forget(connection, limits)
+            (count,) = connection.execute("SELECT count(*) FROM call").fetchone()
+            connection.rollback()
+        assert count == left
 
 
 def _ids(path: Path) -> list[int]:
