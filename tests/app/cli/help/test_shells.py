@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpbridge.app.cli.help.shell_scripts import SCRIPTS
+from mcpbridge.app.cli.help.completion import SCRIPTS
 
 DEADLINE = 60.0
 READY = "READY-$"
