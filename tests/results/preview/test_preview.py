@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mcpbridge.results.document import Document, read
 from mcpbridge.results.preview.column_profile import profile_of
 from mcpbridge.results.preview.facts import series_columns
-from mcpbridge.results.preview.flatten import Column, Lists, Table
+from mcpbridge.results.preview.flatten import Column, Lists, Table, table_of
 from mcpbridge.results.preview.preview import headline, preview
 
 _scalars = (
@@ -429,3 +429,9 @@ def test_of_very_wide_rows_a_hundred_members_count_for_how_many_are_looked_at() 
     assert "sample" not in text
     wider = {f"m{at}": {f"n{inner}": 1 for inner in range(10)} for at in range(100)}
     assert "sample" in preview(Document("", "json", [wider, *[{"m0": at} for at in range(3000)]]), 2000)
+
+
+def test_a_member_is_left_out_of_the_rows_themselves_and_not_of_what_is_in_them() -> None:
+    rows = [{"a": at, "b": at, "inner": {"a": at, "c": at}} for at in range(3)]
+    assert [column.path for column in table_of(rows, "a").columns] == ["b", "inner.a", "inner.c"]
+    assert [column.path for column in table_of(rows, None).columns] == ["a", "b", "inner.a", "inner.c"]

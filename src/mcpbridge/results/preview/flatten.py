@@ -106,7 +106,7 @@ def _walk_objects(
     members = _members_of_all(values)
     if members is not None:
         for name, column in members.items():
-            if name != leave_out or depth:
+            if name != leave_out:
                 _walk(table, joined(path, name), column, rows, depth + 1)
         return
     names: dict[str, None] = dict.fromkeys(chain.from_iterable(values))
