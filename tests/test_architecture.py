@@ -257,9 +257,6 @@ def test_nothing_is_read_by_a_module_that_runs_what_it_reads() -> None:
 RIDDLES = {"told", "said", "made", "found", "taken", "shown", "kept"}
 """What they mean is known to whoever wrote them: names say what a thing is, or what a function does."""
 
-HELD = [path for path in PATHS if "console" not in name_of(path)]
-"""The console is being rebuilt (issue 20); it is to be held as well when it is done."""
-
 DOCUMENTED = {
     "app/cli/json_formats/calls: Searches.shown",
     "app/cli/json_formats/calls: TokenSums.shown",
@@ -298,7 +295,7 @@ def is_riddle(name: str) -> bool:
 
 def test_functions_fields_and_parameters_say_what_they_are() -> None:
     """Public formats keep their words; all else is called what the field calls it."""
-    riddles = {f"{dotted(path)}: {name}" for path in HELD for name in named(path) if is_riddle(name)}
+    riddles = {f"{dotted(path)}: {name}" for path in PATHS for name in named(path) if is_riddle(name)}
     assert riddles == DOCUMENTED
 
 
@@ -316,7 +313,7 @@ def unexplained(text: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("path", HELD, ids=dotted)
+@pytest.mark.parametrize("path", PATHS, ids=dotted)
 def test_what_silences_a_checker_says_why(path: Path) -> None:
     assert unexplained(path.read_text("utf-8")) == []
 

@@ -57,7 +57,7 @@ class HandCall:
         self.at = time.time()
         self.news: deque[News] = deque(maxlen=_NEWS)
         self.state: State = "running"
-        self.made: Made | None = None
+        self.outcome: Made | None = None
         self.problem = ""
         """Why it could not be made."""
         self.changed = 0
@@ -86,13 +86,13 @@ class HandCall:
             params: object = decoded(bytes(said.params))
         except msgspec.DecodeError:
             return
-        if isinstance(params, dict) and (news := _news_of(said.method, params, self.seconds)) is not None:  # pyright: ignore[reportUnknownArgumentType]
+        if isinstance(params, dict) and (news := _news_of(said.method, params, self.seconds)) is not None:  # pyright: ignore[reportUnknownArgumentType] - keys of decoded JSON are strings
             self.news.append(news)
             self.changed += 1
 
-    def end(self, state: State, made: Made | None = None, problem: str = "") -> None:
+    def end(self, state: State, outcome: Made | None = None, problem: str = "") -> None:
         """It is over."""
-        self.state, self.made, self.problem = state, made, problem
+        self.state, self.outcome, self.problem = state, outcome, problem
         self._seconds = self.seconds
         self.changed += 1
 
@@ -156,7 +156,7 @@ class HandCalls:
             "_meta": {"progressToken": call.id},
         }
         try:
-            made = await make_call(
+            outcome = await make_call(
                 self._bridge, call.visit, "tools/call", params, session=call.session, notify=call.hear
             )
         except asyncio.CancelledError:
@@ -165,7 +165,7 @@ class HandCalls:
         except BridgeError as error:
             call.end("failed", problem=self._bridge.redact(error.full_message()))
         else:
-            call.end("failed" if made.is_error else "done", made)
+            call.end("failed" if outcome.is_error else "done", outcome)
 
 
 class _Notification(msgspec.Struct):

@@ -89,7 +89,7 @@ def fields_of(schema: Schema) -> Field | None:
     """The form for a schema, as an object without values; None: it has too many arguments for one."""
     maker = _Maker(schema)
     form = maker.field(ROOT, schema, None, is_required=True, depth=0)
-    return form if form.kind == "object" and maker.made <= _FIELDS else None
+    return form if form.kind == "object" and maker.count <= _FIELDS else None
 
 
 class _Maker:
@@ -97,14 +97,14 @@ class _Maker:
 
     def __init__(self, root: Schema) -> None:
         self._references = References(root)
-        self.made = 0
+        self.count = 0
 
     def field(self, name: str, schema: object, key: str | None, *, is_required: bool, depth: int) -> Field:
         """One field, with its parts."""
-        self.made += 1
+        self.count += 1
         plain, is_nullable = self._plain(schema)
         title = plain.get("title")
-        made = Field(
+        field = Field(
             name,
             "json",
             key,
@@ -117,20 +117,20 @@ class _Maker:
         )
         kind = self._kind(plain, depth)
         if kind == "object":
-            return replace(made, kind=kind, fields=tuple(self._members(name, plain, depth)))
+            return replace(field, kind=kind, fields=tuple(self._members(name, plain, depth)))
         if kind == "list":
             one = self.field(f"{name}.[{depth}]", plain.get("items"), None, is_required=True, depth=depth + 1)
-            return replace(made, kind=kind, item=one, least=_number(plain.get("minItems")))
+            return replace(field, kind=kind, item=one, least=_number(plain.get("minItems")))
         if kind == "choice":
-            return replace(made, kind=kind, choices=tuple(_choices(plain)))
-        return replace(made, kind=kind)
+            return replace(field, kind=kind, choices=tuple(_choices(plain)))
+        return replace(field, kind=kind)
 
     def _members(self, name: str, schema: Schema, depth: int) -> Iterator[Field]:
         needed = schema.get("required")
         required: Sequence[object] = cast("Sequence[object]", needed) if isinstance(needed, list) else ()
         members = sorted(_mapping(schema.get("properties")).items(), key=lambda one: one[0] not in required)
         for number, (key, inner) in enumerate(members):
-            if self.made > _FIELDS:
+            if self.count > _FIELDS:
                 return
             yield self.field(f"{name}.{number}", inner, key, is_required=key in required, depth=depth + 1)
 

@@ -47,25 +47,25 @@ class _Repeater:
         if problem or text is None:
             return self._refused(request, problem)
         visit: Visit = request.state.visitor.visit
-        made: Made | None = await while_wanted(request, partial(self._make_call, visit, row, text))
+        outcome: Made | None = await while_wanted(request, partial(self._make_call, visit, row, text))
         self._console.live.announce("calls", "running")
-        if made is None:
+        if outcome is None:
             return Response(status_code=204)  # nobody reads it
-        new = await self._record_of(made)
+        new = await self._record_of(outcome)
         if "hx-request" not in request.headers:
             return RedirectResponse(f"{PREFIX}/calls/{new}" if new else f"{PREFIX}/calls", 303)
-        return self._console.part(request, "calls/made.html", made=made, uid=new)
+        return self._console.part(request, "calls/made.html", made=outcome, uid=new)
 
     async def _make_call(self, visit: Visit, row: Row, text: str) -> Made:
         return await make_call(self._console.bridge, visit, row["method"], params_of(row, text))
 
-    async def _record_of(self, made: Made) -> str:
+    async def _record_of(self, outcome: Made) -> str:
         """The uid of the call that was made; empty: it is not recorded."""
         if not self._history.is_recorded:
             return ""
         with anyio.move_on_after(_RECORD_SECONDS):
             while True:
-                page = await self._history.page(Filter(session=made.session), limit=50)
+                page = await self._history.page(Filter(session=outcome.session), limit=50)
                 if own := [row for row in page.rows if "parent" not in row]:
                     return str(own[0].get("uid", own[0]["id"]))
                 await anyio.sleep(_LOOK)

@@ -35,12 +35,12 @@ class Block(Struct, frozen=True):
     title: str = ""
 
 
-def blocks_of(made: Made) -> Sequence[Block]:
+def blocks_of(outcome: Made) -> Sequence[Block]:
     """The pieces of a result, or of an error."""
     try:
-        value: object = decoded(made.result)
+        value: object = decoded(outcome.result)
     except (msgspec.DecodeError, RecursionError):
-        return (Block("text", made.result.decode("utf-8", "replace")),)
+        return (Block("text", outcome.result.decode("utf-8", "replace")),)
     if not isinstance(value, dict):
         return (Block("json", pretty_json(value)),)
     result = cast("Mapping[str, Any]", value)

@@ -213,4 +213,4 @@ def _again(ref: ToolRef, form: Field | None, given: Mapping[str, str], problems:
 
 def _job(call: HandCall) -> dict[str, Any]:
     """A call as its part of the page shows it."""
-    return {"call": call, "blocks": blocks_of(call.made) if call.made is not None else ()}
+    return {"call": call, "blocks": blocks_of(call.outcome) if call.outcome is not None else ()}
