@@ -196,7 +196,9 @@ class Http1Connection(asyncio.Protocol):
             else:
                 self._decline_upgrade(data[upgrade.args[0] :])
             return
-        except httptools.HttpParserError:
+        except httptools.HttpParserError as error:
+            if isinstance(error, httptools.HttpParserCallbackError):
+                log.error("a request could not be taken", exc_info=error)  # a fault of ours, not of the client's
             self._break("This is no valid HTTP request")
             return
         current = self.current
@@ -227,6 +229,8 @@ class Http1Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         """A head is whole."""
+        if self._is_broken:
+            return  # it came together with what ends the connection
         self._is_in_head = False
         self._since = None
         parser, url = self._parser, self._url
