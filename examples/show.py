@@ -39,7 +39,7 @@ def time_in_tokyo(said: str) -> str:
 
 FIND = {
     "request": "what time is it in Tokyo when it is 16:30 in Berlin",
-    "found": ToolCall(
+    "found_call": ToolCall(
         "time__convert_time",
         {"source_timezone": "Europe/Berlin", "time": "16:30", "target_timezone": "Asia/Tokyo"},
     ),

@@ -105,7 +105,7 @@ def test_a_variable_of_this_name_is_still_to_be_had(tmp_path: Path) -> None:
 def test_elsewhere_it_has_no_meaning_and_that_is_said(tmp_path: Path, text: str, key: str) -> None:
     said = refused(tmp_path, text)
     assert said.startswith(key)
-    assert "it may stand in a server's `args`, `cwd`, `env`, `headers`, `url`" in said
+    assert "it may be in a server's `args`, `cwd`, `env`, `headers`, `url`" in said
     assert "${env:PROJECT_ROOT}" in said
 
 

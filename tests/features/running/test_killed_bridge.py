@@ -11,10 +11,10 @@ GATED = python_server("gated")
 
 
 async def log_of(place: Place, *options: str) -> list[str]:
-    """The lines of `mcpbridge log` without their times."""
+    """The lines of `mcpbridge log` without their titles and times."""
     finished = await place.run("log", "--config", str(place.folder / "servers.toml"), *options)
     assert finished.code == 0, finished.err
-    return [" ".join(line.split()[2:]) for line in finished.out.splitlines()]
+    return [" ".join(line.split()[2:]) for line in finished.out.splitlines()[1:]]
 
 
 async def test_a_call_during_which_the_daemon_is_killed_is_in_the_log(place: Place) -> None:

@@ -160,7 +160,7 @@ async def test_a_value_of_another_type_is_an_error_that_says_so(tmp_path: Path) 
         found = await bridge.call(lies.call())
         with pytest.raises(CallFailed, match=r"The tool 'lies' is at fault: .* expected int"):
             _ = found.value
-        with pytest.raises(CallFailed, match="bytes, which stand in `content`"):
+        with pytest.raises(CallFailed, match="bytes, which are in `content`"):
             _ = (await bridge.call(image.call())).value
 
 

@@ -125,6 +125,7 @@ class ConsoleContext:
             "here": path.partition("/")[0],
             "state": self.status() if visitor is not None else None,
             "waiting": self.live.approvals_waiting if visitor is not None else 0,
+            "asked": self.live.approvals_asked if visitor is not None else 0,
             "pid": os.getpid(),
         }
         return HTMLResponse(self._templates.get_template(template).render({**shared, **values}), status)

@@ -35,6 +35,9 @@ class LiveFeed:
         self._is_ending = False
         self.approvals_waiting = 0
         """Calls that wait for a person, at the last look."""
+        self.approvals_asked = 0
+        """Calls that began to wait, up to the last look: one may come as another is answered."""
+        self._waiting = frozenset[str]()
 
     def __repr__(self) -> str:
         return f"<LiveFeed {len(self._listeners)} open>"
@@ -71,7 +74,7 @@ class LiveFeed:
             self._last = {}
             self._looking = asyncio.create_task(self._look())
         try:
-            yield b"retry: 1000\n\n" + _event(frozenset(TOPICS), self.approvals_waiting)
+            yield b"retry: 1000\n\n" + self._event(frozenset(TOPICS))
             while not self._is_ending:
                 try:
                     async with asyncio.timeout(_QUIET):
@@ -82,7 +85,7 @@ class LiveFeed:
                 while not queue.empty():
                     topics |= queue.get_nowait()
                 if topics:
-                    yield _event(topics, self.approvals_waiting)
+                    yield self._event(topics)
         finally:
             self._listeners.discard(queue)
             if not self._listeners:
@@ -108,7 +111,9 @@ class LiveFeed:
         """By topic, a value that is another one when the topic has changed; each is cheap to make."""
         bridge = self._bridge
         approvals = [(one.request.id, one.is_waiting) for one in await bridge.approvals.pending()]
-        self.approvals_waiting = sum(is_waiting for _, is_waiting in approvals)
+        waiting = frozenset(id_ for id_, is_waiting in approvals if is_waiting)
+        self.approvals_asked += len(waiting - self._waiting)
+        self.approvals_waiting, self._waiting = len(waiting), waiting
         ended = bridge.approvals.recent.ended()
         pool, log_file = bridge.pool.upstreams, bridge.audit  # the file has a change a while after it happened
         return {
@@ -127,7 +132,6 @@ class LiveFeed:
             "config": (id(bridge.settings), str(bridge.config_error)),
         }
 
-
-def _event(topics: frozenset[str], waiting: int) -> bytes:
-    data = json.dumps({"topics": sorted(topics), "waiting": waiting})
-    return f"data: {data}\n\n".encode()
+    def _event(self, topics: frozenset[str]) -> bytes:
+        news = {"topics": sorted(topics), "waiting": self.approvals_waiting, "asked": self.approvals_asked}
+        return f"data: {json.dumps(news)}\n\n".encode()

@@ -58,6 +58,7 @@ def pretty_json(data: bytes | str | object) -> str:
 
 def escape_unseen(text: str) -> str:
     """The same JSON, with what cannot be seen in its strings escaped by its number."""
+    text = _MARKS.sub(lambda match: match[1] + json.dumps(match.group()[_MOST_MARKS:])[1:-1], text)
     return _UNSEEN.sub(lambda match: json.dumps(match.group())[1:-1], text)
 
 

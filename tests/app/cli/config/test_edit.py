@@ -112,7 +112,7 @@ async def test_programs_read_it_too_and_of_tools_as_well(place: Place) -> None:
     [
         ("add clock https://x.example", "there is one already"),
         ("add new", "nothing to add"),
-        ("add new https://x.example more", "too much"),
+        ("add new https://x.example more", "nothing may follow the URL"),
         ("add new --set x", "NAME=VALUE"),
         ("add new --header x https://x.example", "NAME=VALUE"),
         ("add new --table [1]", "JSON object"),

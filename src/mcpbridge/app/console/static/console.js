@@ -33,9 +33,12 @@
     }
     const badge = document.getElementById("waiting");
     if (badge && badge.dataset.count !== String(news.waiting)) {
-      const more = news.waiting > Number(badge.dataset.count);
       badge.dataset.count = badge.textContent = String(news.waiting);
       badge.hidden = !news.waiting;
+    }
+    if (badge && badge.dataset.asked !== String(news.asked)) { // one more, also where another was answered meanwhile
+      const more = news.asked > Number(badge.dataset.asked);
+      badge.dataset.asked = String(news.asked);
       if (more) body.dispatchEvent(new CustomEvent("approval-waits", { detail: news }));
     }
     document.title = news.waiting ? `(${news.waiting}) ${title}` : title;
