@@ -38,20 +38,38 @@ def is_only_name(name: str, directory: int, descriptor: int) -> bool | None:
     Counting its names is not enough: who takes the name away after it was opened leaves one, that outside. So the name
     must have been there all the while in which names were counted. The time of the last change proves it, that of the
     directory or that of the file: the same before and after, and so long ago that a change meanwhile would show.
+
+    The kernel notes that time, and counts names, before a name is really gone. So a change that is under way at the
+    first look is waited for before the second one.
     """
     now = _now()
     before = os.fstat(directory), os.fstat(descriptor)
     if before[1].st_nlink > 1:
         return False
     try:
+        _wait_for_changes(directory)
         named = os.stat(name, dir_fd=directory, follow_symlinks=False)
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
         return None
     counted = os.fstat(descriptor)
     if counted.st_nlink != 1 or not os.path.samestat(named, counted):
         return None
     after = os.fstat(directory), counted
     return True if any(_is_unchanged(*pair, now) for pair in zip(before, after, strict=True)) else None
+
+
+def _wait_for_changes(directory: int) -> None:
+    """Return when no change of names in it is under way that began before: reading a directory needs its lock.
+
+    Raises:
+        PermissionError: it may not be read.
+    """
+    descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        with os.scandir(descriptor) as entries:
+            next(entries, None)
+    finally:
+        os.close(descriptor)
 
 
 def _is_unchanged(before: os.stat_result, after: os.stat_result, now: int) -> bool:
