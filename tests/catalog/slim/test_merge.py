@@ -75,11 +75,11 @@ def test_a_schema_that_refers_elsewhere_too_is_left_as_it_refers() -> None:
     here, elsewhere = {"$ref": "#/$defs/a"}, {"$ref": "https://example.com/schema"}
     definitions = {"a": {"type": "string"}}
 
-    def found(**properties: Any) -> References:
+    def references_of(**properties: Any) -> References:
         raw = json.dumps({"type": "object", "properties": properties, "$defs": definitions}).encode()
         return references(raw, decode_fields(raw))
 
     for properties in ({"x": here, "y": elsewhere}, {"x": elsewhere, "y": here}, {"x": elsewhere}):
-        assert (found(**properties).is_fixed, found(**properties).are_kept) == (True, True)
-    assert not found(x=here).is_fixed
-    assert found(x=here).inlined
+        assert (references_of(**properties).is_fixed, references_of(**properties).are_kept) == (True, True)
+    assert not references_of(x=here).is_fixed
+    assert references_of(x=here).inlined

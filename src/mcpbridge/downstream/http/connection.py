@@ -422,7 +422,7 @@ class Http1Connection(asyncio.Protocol):
         if self.current is not None and not self.current.is_body_whole:
             self.current.client_left()  # the rest of its body will never come
         if self.current is None or self.current.has_left:
-            self.transport.write(refusal(Refused(400, why, code=_NO_JSON_RPC, close=True)))
+            self.transport.write(refusal(Refused(400, why, close=True)))
             self.transport.close()
             return
         (self._line[-1] if self._line else self.current).keeps_alive = False
@@ -433,9 +433,6 @@ class Http1Connection(asyncio.Protocol):
         self._is_broken = True
         self.transport.write(b"HTTP/1.1 %b\r\ncontent-length: 0\r\nconnection: close\r\n\r\n" % status)
         self.transport.close()
-
-
-_NO_JSON_RPC = -32600
 
 
 @lru_cache(maxsize=512)

@@ -259,13 +259,23 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": data})
 
 
+@lru_cache(maxsize=64)
+def status_line(status: int) -> bytes:
+    """The first line of a response; without a phrase for a status that has none."""
+    try:
+        phrase = HTTPStatus(status).phrase
+    except ValueError:
+        phrase = ""
+    return b"HTTP/1.1 %d %b\r\n" % (status, phrase.encode())
+
+
 def refusal(refused: Refused) -> bytes:
     """A whole response that refuses and ends the connection, for where no exchange is: before an upgrade."""
     body = encode_error(refused.id, refused.code, str(refused), refused.data)
     length = (b"content-length", b"%d" % len(body))
     headers = dict((_JSON, length, *refused.headers, _CLOSE))
     lines = b"".join(b"%b: %b\r\n" % header for header in headers.items())
-    return b"HTTP/1.1 %d %b\r\n%b\r\n%b" % (refused.status, HTTPStatus(refused.status).phrase.encode(), lines, body)
+    return b"%b%b\r\n%b" % (status_line(refused.status), lines, body)
 
 
 def too_large(limit: int) -> Refused:

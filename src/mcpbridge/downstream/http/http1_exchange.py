@@ -8,12 +8,10 @@ when they are asked for.
 import asyncio
 import re
 from collections.abc import MutableMapping
-from functools import lru_cache
-from http import HTTPStatus
 from typing import Any, Protocol
 
 from mcpbridge.downstream.http.body_deadline import Deadline
-from mcpbridge.downstream.http.exchange import NO_HEADERS, ClientLeft, Exchange, Headers, Scope, too_large
+from mcpbridge.downstream.http.exchange import NO_HEADERS, ClientLeft, Exchange, Headers, Scope, status_line, too_large
 from mcpbridge.protocol.payload import Pieces
 
 _JOINED = 1 << 16
@@ -190,7 +188,7 @@ class Http1Exchange(Exchange):
         if not self.keeps_alive:
             lines += _CLOSE
         self.has_begun = True
-        self._connection.write(b"%b%b%b\r\n" % (_status_line(status), self._connection.connections.date, lines))
+        self._connection.write(b"%b%b%b\r\n" % (status_line(status), self._connection.connections.date, lines))
 
     async def write(self, chunk: bytes) -> None:
         """See `Exchange.write`."""
@@ -273,15 +271,6 @@ class Http1Exchange(Exchange):
 _JSON_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
 _LENGTH = b"content-length: "
 _CLOSE = b"connection: close\r\n"
-
-
-@lru_cache(maxsize=64)
-def _status_line(status: int) -> bytes:
-    try:
-        phrase = HTTPStatus(status).phrase
-    except ValueError:
-        phrase = ""
-    return b"HTTP/1.1 %d %b\r\n" % (status, phrase.encode())
 
 
 def _lines(headers: Headers) -> bytes:
