@@ -1,5 +1,7 @@
 """How a record becomes a row: what is masked together is masked as well as alone."""
 
+from collections.abc import Sequence
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,25 +16,32 @@ SECRET = st.sampled_from([*SECRETS.values(), *((text, text) for text in ISSUED.v
 TEXTS = st.tuples(SECRET, st.sampled_from(["", *HALVES, *ORDINARY.values()]), st.booleans())
 
 
-@given(st.lists(TEXTS, min_size=3, max_size=3))
+@given(st.lists(st.lists(TEXTS, min_size=3, max_size=3), min_size=1, max_size=8))
 @settings(deadline=None)
-def test_a_secret_is_masked_whatever_stands_beside_it(parts: list[tuple[tuple[str, str], str, bool]]) -> None:
-    texts = [f"{more}\n{text}" if first else f"{text}\n{more}" for (text, _), more, first in parts]
-    arguments, result, asked = (text.encode() for text in texts)
-    kept = CallRows(REDACT, 64 * 1024).contents(record(arguments=arguments, result=result, asked=asked or b"-"))
-    for ((_, secret), _, _), text, masked in zip(parts, texts, (kept[0], kept[2], kept[1] or b""), strict=True):
-        if secret not in REDACT(text):
-            assert secret.encode() not in masked
+def test_a_secret_is_masked_whatever_stands_beside_it(records: list[list[tuple[tuple[str, str], str, bool]]]) -> None:
+    texts = [[f"{more}\n{text}" if first else f"{text}\n{more}" for (text, _), more, first in one] for one in records]
+    found = kept([tuple(text.encode() for text in one) for one in texts])
+    for parts, sent, masked in zip(records, texts, found, strict=True):
+        for ((_, secret), _, _), text, shown in zip(parts, sent, masked, strict=True):
+            if secret not in REDACT(text):
+                assert secret.encode() not in shown
 
 
-@given(st.lists(st.sampled_from(list(ORDINARY.values())), min_size=3, max_size=3))
+@given(st.lists(st.sampled_from([*ORDINARY.values(), "a line\n"]), min_size=3, max_size=60))
+@settings(deadline=None)
 def test_what_is_no_secret_stays(texts: list[str]) -> None:
-    arguments, result, asked = (text.encode() for text in texts)
-    kept = CallRows(REDACT, 64 * 1024).contents(record(arguments=arguments, result=result, asked=asked))
-    assert kept == (arguments, asked, result)
+    records = [tuple(text.encode() for text in texts[at : at + 3]) for at in range(0, len(texts) - 2, 3)]
+    assert kept(records) == records
+
+
+def kept(records: Sequence[tuple[bytes, ...]]) -> list[tuple[bytes, ...]]:
+    """What is kept of the arguments, the result and the arguments as sent of each record."""
+    made = [record(arguments=one[0], result=one[1], asked=one[2] or b"-") for one in records]
+    found = CallRows(REDACT, 64 * 1024).contents(made)
+    return [(arguments, result, asked or b"") for arguments, asked, result in found]
 
 
 def test_texts_that_hold_what_parts_them_are_kept_apart() -> None:
     for apart in (b"a" + b"\n" * 200 + b"b", b"a\n", b"\na", b"\n" * 64):
-        kept = CallRows(REDACT, 1000).contents(record(arguments=apart, result=b"hunter2hunter2", asked=b"c"))
+        kept = CallRows(REDACT, 1000).contents([record(arguments=apart, result=b"hunter2hunter2", asked=b"c")])[0]
         assert kept == (apart, b"c", b"[redacted]")

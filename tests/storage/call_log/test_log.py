@@ -18,6 +18,7 @@ from structlog.testing import capture_logs
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.storage.call_log import log as call_log
+from mcpbridge.storage.call_log.budget import Budget
 from mcpbridge.storage.call_log.format import CallRecord
 from mcpbridge.storage.call_log.log import CallLog
 from mcpbridge.storage.call_log.reader import Filter, read_calls
@@ -391,6 +392,28 @@ async def test_many_records_are_few_transactions(path: Path) -> None:
             log.append(RECORD)
         assert not path.exists()
     assert len(read_calls(path, ALL, limit=100_000)) == 3000
+
+
+async def test_calls_that_keep_coming_share_a_transaction_and_whoever_looks_does_not_wait_for_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A history (`budget`) writes a call that comes alone soon; of those after it, many at a time."""
+    monkeypatch.setattr(call_log, "_GATHER_STEADY", 3600.0)
+    async with logging(path) as log:
+        log.budget = Budget()
+        log.append(RECORD)
+        with anyio.fail_after(30):
+            while not log.calls_written:
+                await anyio.sleep(0.01)
+        for _ in range(3):
+            log.append(RECORD)
+        await anyio.sleep(3 * call_log._GATHER)
+        assert (log.waiting, log.calls_written) == (3, 1)
+        with anyio.fail_after(30):
+            while log.calls_written < 4:
+                log.write_soon()
+                await anyio.sleep(0.01)
+        assert log.waiting == 0
 
 
 APPEND_MANY = """

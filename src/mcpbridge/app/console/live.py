@@ -116,6 +116,7 @@ class LiveFeed:
         self.approvals_waiting, self._waiting = len(waiting), waiting
         ended = bridge.approvals.recent.ended()
         pool, log_file = bridge.pool.upstreams, bridge.audit  # the file has a change a while after it happened
+        log_file.write_soon()
         return {
             "calls": (bridge.metrics.total_calls(), log_file.calls_written),
             "running": [(one.uid, one.stage) for one in bridge.running_calls()],

@@ -21,7 +21,7 @@ from mcpbridge.storage.settings import Recorded
 STARTED = "call.started"
 """The event of a call that begins; its data is a `RunningCall`."""
 
-_TICK = 0.1
+_TICK = 0.25
 """Seconds between two looks at what is spent, and at calls that last."""
 _LASTING = 0.1
 """Seconds after which a call that was sent has a row of its own in the history, in case that the bridge is killed."""

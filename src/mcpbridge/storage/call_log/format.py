@@ -6,7 +6,7 @@ thread: it takes most of the time of a record. Calls under way have their rows i
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from operator import itemgetter
 from typing import TYPE_CHECKING, Literal, cast
@@ -127,6 +127,9 @@ _LONGEST_FACTS = 16 * 1024
 _APART = "\n" * 64
 _TOGETHER = 16 * 1024
 """Characters of texts that are masked together."""
+_TURN_SECONDS = 0.0005
+"""CPU seconds after which the loop of calls has its turn. A pause costs as much as masking three records does, so none
+follows each."""
 _MARGIN = 4096
 """Bytes of content that are looked at beyond what is kept, so that a secret at the edge is not kept in part."""
 
@@ -137,12 +140,13 @@ def insert_calls(connection: "Connection", records: Sequence[CallRecord], redact
         return
     rows, first = CallRows(redact, max_content), next_id(connection)
     calls: list[tuple[object, ...]] = []
-    contents: list[tuple[object, ...]] = []
+    turn = _Turn()
     for id_, record in enumerate(records, first):
         calls.append((id_, *rows.row(record)))
-        if record.keeps_content:
-            contents.append((id_, *rows.contents(record)))
-        time.sleep(0)  # the loop of calls has its turn: masking holds on to the interpreter
+        turn.give_way()
+    with_content = [(id_, record) for id_, record in enumerate(records, first) if record.keeps_content]
+    found = rows.contents([record for _, record in with_content], turn.give_way)
+    contents = [(id_, *content) for (id_, _), content in zip(with_content, found, strict=True)]
     connection.executemany(_INSERT_CALL, calls)
     if contents:
         connection.executemany(_INSERT_CONTENT, contents)
@@ -223,24 +227,36 @@ class CallRows:
             name(handle) if facts and isinstance(handle := facts.get("kept"), str) else None,
         )
 
-    def contents(self, record: CallRecord) -> tuple[bytes, bytes | None, bytes]:
-        """What is kept of the arguments, as mended and as the client sent them, and of the result.
+    def contents(
+        self, records: Sequence[CallRecord], between: Callable[[], object] = lambda: None
+    ) -> list[tuple[bytes, bytes | None, bytes]]:
+        """What is kept of each record's arguments, as mended and as the client sent them, and of its result.
 
-        Small ones are masked together, which takes a third of the time: between them is more space than any pattern
-        of a secret reaches over.
+        `between` is called from time to time. Small texts are masked together, which takes a fraction of the time:
+        between them is more space than any pattern of a secret reaches over.
         """
-        texts = [self._text_of(record.arguments), self._text_of(record.result)]
-        if record.asked:
-            texts.append(self._text_of(record.asked))
-        masked: list[str] = []
-        together = _APART.join(texts)
-        is_clear = together.count(_APART) == len(texts) - 1 and not any(text.endswith("\n") for text in texts)
-        if is_clear and len(together) <= _TOGETHER:
-            masked = self._redact(together).split(_APART)
-        if len(masked) != len(texts):
-            masked = [self._redact(text) for text in texts]
-        kept = [text.encode()[: self._max_content] for text in masked]
-        return kept[0], kept[2] if record.asked else None, kept[1]
+        texts: list[str] = []
+        for record in records:
+            texts += (self._text_of(record.arguments), self._text_of(record.result))
+            if record.asked:
+                texts.append(self._text_of(record.asked))
+        kept: list[bytes] = []
+        for group in _groups(texts):
+            kept += (text.encode()[: self._max_content] for text in self._masked(group))
+            between()
+        of = iter(kept)
+        found: list[tuple[bytes, bytes | None, bytes]] = []
+        for record in records:
+            arguments, result = next(of), next(of)
+            found.append((arguments, next(of) if record.asked else None, result))
+        return found
+
+    def _masked(self, texts: Sequence[str]) -> Sequence[str]:
+        if len(texts) > 1:
+            masked = self._redact(_APART.join(texts)).split(_APART)
+            if len(masked) == len(texts):
+                return masked
+        return [self._redact(text) for text in texts]
 
     def _text_of(self, data: bytes | Raw) -> str:
         return bytes(memoryview(data)[: self._max_content + _MARGIN]).decode("utf-8", errors="replace")
@@ -250,6 +266,37 @@ class CallRows:
         if masked is None:
             masked = self._names[text] = _text(text, self._known, _LONGEST_NAME) if text else ""
         return masked
+
+
+def _groups(texts: Iterable[str]) -> Iterator[Sequence[str]]:
+    """The texts in their order, as many at a time as are masked together.
+
+    A text that could be taken for what parts them is alone.
+    """
+    group: list[str] = []
+    size = 0
+    for text in texts:
+        is_alone = text.endswith("\n") or _APART in text
+        if group and (is_alone or size + len(text) > _TOGETHER):
+            yield group
+            group, size = [], 0
+        group.append(text)
+        size += _TOGETHER if is_alone else len(text) + len(_APART)
+    if group:
+        yield group
+
+
+class _Turn:
+    """Gives the loop of calls its turn now and then: masking holds on to the interpreter."""
+
+    def __init__(self) -> None:
+        self._until = time.thread_time() + _TURN_SECONDS
+
+    def give_way(self) -> None:
+        """Pause, if this thread has had the interpreter for long."""
+        if time.thread_time() > self._until:
+            time.sleep(0)
+            self._until = time.thread_time() + _TURN_SECONDS
 
 
 def _stages(stages: Sequence[StageTime]) -> str | None:

@@ -33,6 +33,8 @@ log = get_logger("mcpbridge.storage")
 
 _GATHER = 0.1
 """Seconds in which records are gathered into one transaction."""
+_GATHER_STEADY = 0.5
+"""The same for a history while calls keep coming: a transaction costs as much as five records."""
 _MOST_WAITING = 10_000
 """Records that wait at most while the disk is slow."""
 _ENDED_SECONDS = 60.0
@@ -92,6 +94,8 @@ class CallLog:
         self._timer: asyncio.TimerHandle | None = None
         self._is_slow = False
         """The timer is one that waits for further events only."""
+        self._steady_until = 0.0
+        """Of the loop's clock: calls that come before do not come alone."""
         self._is_writing = False
         self._in_write = (0, 0)
         """Calls and events that are being written."""
@@ -140,6 +144,12 @@ class CallLog:
         self._ended.pop(record.running, None)
         self._gathered.pop(record.running, None)
         self._gather()
+
+    def write_soon(self) -> None:
+        """Write what waits now: somebody looks at the file."""
+        if self._timer is not None and not self._is_slow:
+            self._timer.cancel()
+            self._hand_over()
 
     def begin(self, record: CallRecord, written: Callable[[], object] | None = None) -> int:
         """Write that a call is about to be sent; returns its number.
@@ -231,13 +241,16 @@ class CallLog:
             await self._database.close()
             self._running.close()
 
-    def _gather(self, seconds: float = _GATHER) -> None:
+    def _gather(self, seconds: float = 0.0) -> None:
+        """Write in so many seconds; 0: as calls come."""
         if self._timer is not None and self._is_slow and seconds < _GATHER_EVENTS:
             self._timer.cancel()
             self._timer = None
         if self._timer is None:
+            loop = asyncio.get_running_loop()
             self._is_slow = seconds == _GATHER_EVENTS
-            self._timer = asyncio.get_running_loop().call_later(seconds, self._hand_over)
+            seconds = seconds or (_GATHER_STEADY if loop.time() < self._steady_until else _GATHER)
+            self._timer = loop.call_later(seconds, self._hand_over)
 
     def _hand_over(self) -> None:
         self._timer, self._is_slow = None, False
@@ -246,7 +259,7 @@ class CallLog:
         if self.budget is not None:
             self.budget.fill()
             if self.budget.writing.left <= 0:
-                self._gather()
+                self._gather(_GATHER)
                 return
         self._write()
 
@@ -260,6 +273,8 @@ class CallLog:
         noted, self._noted = self._noted, []
         self._since_look += size + _ROW * len(records)
         self._is_writing = True
+        if self.budget is not None:
+            self._steady_until = asyncio.get_running_loop().time() + 2 * _GATHER_STEADY
         numbers = [record.running for record in records if record.running]
         before = self._clock() - _ENDED_SECONDS if ended_before is None else ended_before
         left = [number for number, at in self._ended.items() if at <= before]

@@ -48,7 +48,7 @@ class RunningCalls:
         values = [
             (
                 *(self._owner, record.running, *rows.row(record)),
-                *(rows.contents(record)[:2] if record.keeps_content else (None, None)),
+                *(rows.contents([record])[0][:2] if record.keeps_content else (None, None)),
             )
             for record in records
         ]
