@@ -117,7 +117,8 @@ def test_who_signed_in_with_a_token_adds_nothing_that_runs_here() -> None:
         assert off.status_code == 422
         assert "disabled = true" in home.config.read_text()
         fine = {**form, "kind": "url", "url": "https://e.example/mcp"}
-        assert "Write it" in client.post(f"{start}/servers/new", data=fine, headers=origin).text
+        answer = client.post(f"{start}/servers/new", data=fine, headers=origin, follow_redirects=True)
+        assert "Write it" in answer.text
     with running(config) as home, httpx2.Client() as client:
         start = home.link().partition("/enter")[0]
         origin = {"origin": start.removesuffix("/console")}

@@ -75,11 +75,15 @@ class ConsoleContext:
         self.live = LiveFeed(bridge, self.forget_status)
         self.hand_calls = HandCalls(bridge)
         """What is tried from forms."""
+        self.at_end: list[Callable[[], None]] = []
+        """What pages have to end when the bridge stops."""
 
     def end(self) -> None:
         """The bridge stops: streams and calls of pages end."""
         self.live.end()
         self.hand_calls.end()
+        for end in self.at_end:
+            end()
 
     @cached_property
     def _templates(self) -> Environment:

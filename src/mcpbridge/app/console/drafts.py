@@ -6,7 +6,7 @@ is as it was when the draft was made. Drafts and undos live in memory: a few of 
 
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from difflib import unified_diff
 from pathlib import Path
 from typing import Literal
@@ -31,6 +31,10 @@ class Draft(Struct, frozen=True):
     what: str
     """What it does, in a line."""
     change: Change
+    notes: Sequence[str] = ()
+    """What a person should know before it is written."""
+    prepare: Callable[[], None] = lambda: None
+    """What is done right before it is written."""
 
     @property
     def diff(self) -> list[Line]:
@@ -69,8 +73,17 @@ class Drafts:
 
         return await anyio.to_thread.run_sync(read)
 
-    async def make(self, what: str, edit: Callable[[str], str]) -> Draft:
+    async def make(
+        self,
+        what: str,
+        edit: Callable[[str], str],
+        *,
+        notes: Sequence[str] = (),
+        prepare: Callable[[], None] = lambda: None,
+    ) -> Draft:
         """Prepare a change: it is checked as a whole, and nothing is written.
+
+        `notes`, `prepare`: see `Draft`.
 
         Raises:
             ConfigError: the file, or what it would come to, is wrong; says in which line.
@@ -78,9 +91,17 @@ class Drafts:
         change = await anyio.to_thread.run_sync(prepared, self._require_path(), edit, os.environ)
         if change.loaded is None:
             raise ConfigError("nothing would change")
-        draft = Draft(secrets.token_urlsafe(12), what, change)
+        draft = Draft(secrets.token_urlsafe(12), what, change, notes, prepare)
         _put(self._drafts, draft)
         return draft
+
+    def find(self, id_: str) -> tuple[Draft, bool] | None:
+        """A draft, and whether it is written. None: there is none, or not any more."""
+        draft = self._written.get(id_)
+        if draft is not None:
+            return draft, True
+        draft = self._drafts.get(id_)
+        return (draft, False) if draft is not None else None
 
     async def write(self, id_: str) -> Draft:
         """Write a draft, and have the bridge take it in.
@@ -91,7 +112,12 @@ class Drafts:
         draft = self._drafts.pop(id_, None)
         if draft is None:
             raise ConfigError("this change is not there any more: make it again")
-        await anyio.to_thread.run_sync(write, draft.change, os.environ)
+
+        def prepare_and_write() -> None:
+            draft.prepare()
+            write(draft.change, os.environ)
+
+        await anyio.to_thread.run_sync(prepare_and_write)
         _put(self._written, draft)
         await self._taken_in()
         return draft

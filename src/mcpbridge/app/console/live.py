@@ -20,7 +20,7 @@ LOOK_EVERY = 0.5
 _QUIET = 15.0
 """Seconds of silence after which a comment is sent, so that a dead connection is noticed."""
 
-TOPICS = ("calls", "running", "servers", "catalog", "approvals", "clients", "config", "doctor")
+TOPICS = ("calls", "running", "servers", "catalog", "approvals", "clients", "config", "doctor", "sign-ins", "output")
 
 
 class LiveFeed:
@@ -127,6 +127,7 @@ class LiveFeed:
                     for name, one in pool.items()
                 ),
             ),
+            "output": sum(getattr(one.transport, "lines_written", 0) for one in bridge.pool.everyone()),
             "catalog": id(bridge.catalog.snapshot),
             "approvals": (tuple(approvals), ended[0][0] if ended else 0.0),
             "clients": (bridge.server.clients, log_file.events_written),

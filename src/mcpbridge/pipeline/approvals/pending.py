@@ -153,7 +153,8 @@ class PendingApprovals:
             self._count[principal] -= 1
             if not self._count[principal]:
                 del self._count[principal]
-            await self._drop(request)
+            if request.id not in self._decided:  # else whoever decided took the record away
+                await self._drop(request)
 
     @asynccontextmanager
     async def as_before(self, request: ApprovalRequest) -> AsyncGenerator[ApprovalRequest]:
@@ -234,7 +235,7 @@ class PendingApprovals:
             UnknownApproval: there is none, or not any more.
             AlreadyDecided: somebody answered it before.
         """
-        verdict = Verdict(granted or "", by)
+        verdict = Verdict(granted or "", by, is_noted=granted is not None)
         if id_ in self._decided:
             raise AlreadyDecided(self._decided[id_].verdict)
         waiting = self._waiting.get(id_)
@@ -246,6 +247,8 @@ class PendingApprovals:
         if waiting is not None and id_ in self._waiting and not waiting[1].done():
             self._remember(id_, _Decided(verdict, is_kept=False))
             waiting[1].set_result(verdict)
+            if granted is not None:  # here, since the call need not wait for it
+                await self.approved.note(pending.request, by)
             return pending
         self._remember(id_, _Decided(verdict, is_kept=True))
         if waiting is not None:

@@ -96,6 +96,8 @@ class Verdict(Struct, frozen=True):
     """Who said it: `client`, `handler`, `cli:NAME`, `api:NAME`, `console:NAME`."""
     why: str = ""
     """Of a no: how it came about, as the end of a sentence about the call; empty: somebody said no."""
+    is_noted: bool = False
+    """Of a yes: who took it notes the approved call, so that the call need not wait for that."""
 
 
 class ApprovalEvent(Struct, frozen=True):

@@ -156,7 +156,8 @@ class Approval:
         self._audit(record("granted", by=verdict.by, scope=verdict.granted))
         call.note("approval", f"{verdict.granted} by {verdict.by}")
         call.agreed = request.binding
-        await self._grants.approved.note(request, verdict.by)
+        if not verdict.is_noted:
+            await self._grants.approved.note(request, verdict.by)
         return await proceed(call)
 
     async def _ask(self, request: ApprovalRequest, call: Call) -> Verdict:

@@ -11,7 +11,7 @@ A server that never refuses costs a comparison per request: nothing is loaded, r
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 import anyio
@@ -85,6 +85,34 @@ class Authorization:
     def waits_for(self) -> str:
         """What a person has to do before calls can continue. See `Authorizer`."""
         return self.account.waits_for
+
+    # -- a person who wants to, unasked
+
+    async def sign_in(self, headers: Mapping[str, str], show: Show, *, is_sse: bool) -> None:
+        """Sign in, by a page that `show` gets or with the configured credentials; then the server is tried again.
+
+        `headers`: those that the server gets with every request. Cancelling gives it up.
+
+        Raises:
+            BridgeError: it failed; says at what.
+        """
+        challenge = await self.account.knock(headers, is_sse=is_sse) or Challenge()
+        if self.account.settings.type == "client-credentials":
+            await self.account.sign_in_alone(challenge)
+        else:
+            await self.account.sign_in(challenge, show)
+        self._asked_in_vain = ""
+        log.info("signed in", upstream=self.name)
+        self.on_signed_in()
+
+    async def sign_out(self) -> bool:
+        """Forget the tokens. Whether the authorization server took them back. No page is opened unasked after it.
+
+        Raises:
+            UpstreamError: another process is signing in or out all the time.
+        """
+        self._asked_in_vain = "somebody signed out"
+        return (await self.account.sign_out())[1]
 
     # -- flights
 

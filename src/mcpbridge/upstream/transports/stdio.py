@@ -29,7 +29,8 @@ from mcpbridge.protocol.transport import Channel, Outgoing, Receiver, TransportK
 log = get_logger("mcpbridge.stdio")
 
 _KEPT_LINES = 50
-_KEPT_LINE_LENGTH = 1000
+KEPT_LINE_LENGTH = 1000
+"""Characters of a line on stderr that are kept."""
 _REMEMBERED_LINES = 200
 """Lines on stderr that are remembered with their times, also those of a process that is gone."""
 _LONGEST_LINE = 64 << 10
@@ -74,6 +75,8 @@ class StdioTransport:
         self._stderr: deque[str] = deque(maxlen=_KEPT_LINES)
         self._written: deque[tuple[float, str]] = deque(maxlen=_REMEMBERED_LINES)
         """The same of earlier processes too, with when each line came, in seconds since 1970."""
+        self.lines_written = 0
+        """How many lines came on standard error, of earlier processes too."""
         self._noise = ""
         self.pid: int | None = None
         """Process id of the running server."""
@@ -136,8 +139,9 @@ class StdioTransport:
             self.pid = self._process = None
 
     def _keep_stderr(self, line: str) -> None:
-        line = self._line_masker(line)[:_KEPT_LINE_LENGTH]  # in this order: half a secret would be known as none
+        line = self._line_masker(line)[:KEPT_LINE_LENGTH]  # in this order: half a secret would be known as none
         self._stderr.append(line)
+        self.lines_written += 1
         self._written.append((time(), line))
         log.debug("server wrote to stderr", upstream=self._name, line=line)
 

@@ -229,10 +229,7 @@ def carry_out(plan: Plan, now: datetime, environ: Mapping[str, str]) -> Path | N
     Raises:
         ConfigError: it cannot be written, or the file is not as it was when the plan was made.
     """
-    if plan.secrets_to == "file" and plan.moved:
-        _make_private(plan.folder)
-        for one in plan.moved:
-            _write_secret(plan.folder, one)
+    write_private_files(plan)
     after = encoded(plan.text, plan.before or b"")
     if after == plan.before:
         return None
@@ -247,6 +244,18 @@ def carry_out(plan: Plan, now: datetime, environ: Mapping[str, str]) -> Path | N
     except ChangedMeanwhile as error:
         raise ConfigError("somebody changed it meanwhile", file=str(plan.path), hint="Run it again.") from error
     return backup
+
+
+def write_private_files(plan: Plan) -> None:
+    """Put the secrets that are moved into their private files, before the text that refers to them is written.
+
+    Raises:
+        ConfigError: they cannot be written.
+    """
+    if plan.secrets_to == "file" and plan.moved:
+        _make_private(plan.folder)
+        for one in plan.moved:
+            _write_secret(plan.folder, one)
 
 
 def _back_up(path: Path, data: bytes, now: datetime) -> Path:

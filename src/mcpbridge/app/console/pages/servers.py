@@ -1,10 +1,9 @@
-"""The servers: their state, output and history; adding one, editing servers.toml with a diff, start, stop, sign-in."""
+"""The servers: their state, output and history; adding one, editing servers.toml with a diff, start, stop."""
 
-import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
@@ -12,22 +11,26 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from mcpbridge.app.client_config.discover.discovered_servers import Problem
 from mcpbridge.app.console.call_history import CallHistory
 from mcpbridge.app.console.context import ConsoleContext, form_of, in_thread
-from mcpbridge.app.console.drafts import Drafts
+from mcpbridge.app.console.drafts import Draft, Drafts
 from mcpbridge.app.console.guard import PREFIX
-from mcpbridge.app.console.pages.server_forms import FoundHere, found_in_clients, import_edit, table_of
+from mcpbridge.app.console.pages.calls.event_words import tone_of, words_of
+from mcpbridge.app.console.pages.server_forms import FoundHere, found_in_clients, table_of, take_over
+from mcpbridge.app.console.pages.server_sign_in import SignInPages
 from mcpbridge.base.errors import BridgeError, ConfigError, StoreFailed
 from mcpbridge.config.edit_servers_toml import put_table, remove_table, switch
 from mcpbridge.engine.registry.http_rules import RegistryProblem, refuse_over_http
 from mcpbridge.engine.registry.rules import settings_as_json
-from mcpbridge.storage.call_log.reader import Filter, Row
-from mcpbridge.upstream.auth.challenge import Challenge
-from mcpbridge.upstream.auth.context import Page
+from mcpbridge.storage.call_log.reader import Filter
 from mcpbridge.upstream.supervisor import Upstream
+from mcpbridge.upstream.transports.stdio import KEPT_LINE_LENGTH, StdioTransport
 
 _EVENTS = 50
 """Events of a server that its page shows."""
+_LINES = 200
+"""Lines of its output that are shown."""
 _LOCAL_ONLY = (
     "What runs on this machine is decided by a person at this machine: sign in by `mcpbridge ui` to add or edit it."
 )
@@ -35,7 +38,8 @@ _LOCAL_ONLY = (
 
 def routes(console: ConsoleContext) -> Sequence[BaseRoute]:
     """`/console/servers` and below."""
-    pages = _Pages(console)
+    sign_ins = SignInPages(console)
+    pages = _Pages(console, sign_ins)
     return [
         Route("/servers", pages.listed, methods=["GET"]),
         Route("/servers/new", pages.new, methods=["GET"]),
@@ -43,19 +47,23 @@ def routes(console: ConsoleContext) -> Sequence[BaseRoute]:
         Route("/servers/import", pages.take_over, methods=["POST"]),
         Route("/servers/file", pages.file, methods=["GET"]),
         Route("/servers/file", pages.edit_file, methods=["POST"]),
+        Route("/servers/drafts/{draft}", pages.draft, methods=["GET"]),
         Route("/servers/drafts/{draft}/write", pages.write, methods=["POST"]),
         Route("/servers/drafts/{draft}/undo", pages.undo, methods=["POST"]),
         Route("/servers/{name}", pages.one, methods=["GET"]),
         Route("/servers/{name}/state", pages.state, methods=["GET"]),
+        Route("/servers/{name}/output", pages.output, methods=["GET"]),
+        Route("/servers/{name}/history", pages.history, methods=["GET"]),
+        *sign_ins.routes(),
         Route("/servers/{name}/{action}", pages.act, methods=["POST"]),
     ]
 
 
 class _Pages:
-    def __init__(self, console: ConsoleContext) -> None:
+    def __init__(self, console: ConsoleContext, sign_ins: SignInPages) -> None:
         self._console, self._drafts = console, Drafts(console)
         self._history = CallHistory(console.bridge)
-        self._sign_ins: dict[str, tuple[asyncio.Task[None], asyncio.Future[Page]]] = {}
+        self._sign_ins = sign_ins
 
     # -- looking
 
@@ -69,11 +77,21 @@ class _Pages:
     async def one(self, request: Request) -> Response:
         """One server."""
         name = request.path_params["name"]
-        return self._console.page(request, "server.html", **await self._values(name))
+        values = {**await self._values(name), **self._output(name), **await self._happened(name)}
+        return self._console.page(request, "server.html", **values)
 
     async def state(self, request: Request) -> Response:
         """What changes of one while it is looked at."""
         return self._console.part(request, "parts/server_state.html", **await self._values(request.path_params["name"]))
+
+    async def output(self, request: Request) -> Response:
+        """The last lines that it wrote to standard error."""
+        return self._console.part(request, "parts/server_output.html", **self._output(request.path_params["name"]))
+
+    async def history(self, request: Request) -> Response:
+        """What happened to it."""
+        values = await self._happened(request.path_params["name"])
+        return self._console.part(request, "parts/server_history.html", **values)
 
     async def _values(self, name: str) -> dict[str, Any]:
         bridge = self._console.bridge
@@ -82,31 +100,37 @@ class _Pages:
         if server is None or settings is None:
             raise HTTPException(404, f"No server is called {name[:60]!r}.")
         upstream = bridge.pool.upstreams.get(name)
-        authorization = bridge.authorization(name)
         return {
             "server": server,
             "settings": settings_as_json(settings, bridge.redact),
             "capabilities": upstream.capabilities if upstream is not None else {},
             "instructions": upstream.instructions if upstream is not None else "",
-            "can_sign_in": authorization is not None,
-            "signed_in": authorization is not None and bool(authorization.account.token),
+            **await self._sign_ins.values(name),
             "runs": upstream is not None and upstream.session is not None,
             "is_url": settings.url is not None,
-            "history": await self._events(name),
             "health": [one.as_json() for one in bridge.health_checks.checkups() if one.name == name],
         }
 
-    async def _events(self, name: str) -> list[Row]:
+    def _output(self, name: str) -> dict[str, Any]:
+        """The lines of all its processes, also of those that are gone; None: the bridge sees none of it."""
+        transports = [one.transport for one in self._console.bridge.pool.everyone() if one.name == name]
+        found = [one.stderr_between(0, math.inf) for one in transports if isinstance(one, StdioTransport)]
+        lines = sorted(line for lines in found for line in lines)[-_LINES:] if found else None
+        return {"lines": lines, "longest": KEPT_LINE_LENGTH}
+
+    async def _happened(self, name: str) -> dict[str, Any]:
         """The newest events of this server, newest first; none where nothing is recorded, or the log cannot be read."""
         try:
-            return [*reversed(await self._history.events(Filter(server=name), limit=_EVENTS, kinds=("server.",)))]
+            rows = await self._history.events(Filter(server=name), limit=_EVENTS, kinds=("server.",))
         except StoreFailed:
-            return []
+            rows = ()
+        values = {"happened": [*reversed(rows)], "history": self._history}
+        return {**values, "tone_of": tone_of, "words_of": words_of}
 
     # -- acting
 
     async def act(self, request: Request) -> Response:
-        """Start, stop or restart a server, switch it on or off, sign in or out, or take it out of the file."""
+        """Start, stop or restart a server, switch it on or off, or take it out of the file."""
         name, action = request.path_params["name"], request.path_params["action"]
         visit = request.state.visitor.visit
         try:
@@ -124,67 +148,24 @@ class _Pages:
                 draft = await self._drafts.make(
                     f"{name} is taken out", lambda text: remove_table(text, "servers", name)
                 )
-                return self._console.page(request, "draft.html", draft=draft, path=str(self._drafts.path))
+                return self._to_draft(draft)
             upstream = self._console.bridge.pool.upstreams.get(name)
             if upstream is None:
                 raise ConfigError(f"{name} is switched off")
-            return await self._act_on(request, upstream, action)
+            return self._act_on(request, upstream, action)
         except BridgeError as error:
             return self._refused(request, error)
 
-    async def _act_on(self, request: Request, upstream: Upstream, action: str) -> Response:
+    def _act_on(self, request: Request, upstream: Upstream, action: str) -> Response:
         if action == "start":
             upstream.start()
         elif action == "stop":
             upstream.stop()
         elif action == "restart":
             upstream.restart()
-        elif action == "sign-in":
-            return await self._sign_in(request, upstream)
-        elif action == "sign-out":
-            authorization = self._console.bridge.authorization(upstream.name)
-            if authorization is not None:
-                await authorization.account.sign_out()
         else:
             raise HTTPException(404, "There is no such action.")
         return self._done(request, upstream.name)
-
-    async def _sign_in(self, request: Request, upstream: Upstream) -> Response:
-        """Show where to sign in; the authorization server's answer comes back to this machine.
-
-        It is a link and no redirect: a browser follows no form to another origin here (`form-action`).
-        """
-        name = upstream.name
-        authorization = self._console.bridge.authorization(name)
-        if authorization is None:
-            raise ConfigError(f"{name} is not a server to sign in to")
-        account, settings = authorization.account, upstream.settings
-        shown: asyncio.Future[Page] = asyncio.get_running_loop().create_future()
-
-        async def show(page: Page) -> bool:
-            if not shown.done():
-                shown.set_result(page)
-            return True
-
-        async def sign_in() -> None:
-            try:
-                challenge = await account.knock(settings.headers, is_sse=settings.kind == "sse")
-                await account.sign_in(challenge or Challenge(), show)
-                upstream.start()
-            except BridgeError as error:
-                if not shown.done():
-                    shown.set_exception(error)
-            finally:
-                self._sign_ins.pop(name, None)
-                self._console.live.announce("servers")
-
-        if name not in self._sign_ins:
-            self._sign_ins[name] = asyncio.create_task(sign_in()), shown
-        page = await asyncio.wait_for(asyncio.shield(self._sign_ins[name][1]), 60)
-        at = urlsplit(page.url)
-        if at.scheme not in ("http", "https"):
-            raise ConfigError("the address of the sign-in page is no web address")
-        return self._console.page(request, "sign_in_upstream.html", name=name, url=page.url, host=at.netloc)
 
     def _done(self, request: Request, name: str) -> Response:
         self._console.forget_status()
@@ -195,10 +176,16 @@ class _Pages:
 
     async def new(self, request: Request) -> Response:
         """The form for another server, and those that the clients of this machine have."""
-        found: list[FoundHere] = await in_thread(found_in_clients) if request.state.visitor.visit.is_local else []
+        return self._console.page(request, "server_new.html", **await self._new_values(request))
+
+    async def _new_values(self, request: Request) -> dict[str, Any]:
+        found: list[FoundHere] = []
+        problems: list[Problem] = []
+        if request.state.visitor.visit.is_local:
+            found, problems = await in_thread(found_in_clients)
         known = self._console.bridge.settings.servers
-        values: dict[str, Any] = {"found": [one for one in found if one.name not in known], "form": {}, "problem": ""}
-        return self._console.page(request, "server_new.html", **values)
+        found = [one for one in found if one.name not in known]
+        return {"found": found, "unreadable": problems, "form": {}, "problem": ""}
 
     async def add(self, request: Request) -> Response:
         """Show what servers.toml would be with it."""
@@ -210,20 +197,23 @@ class _Pages:
                 _refuse_here(table)
             draft = await self._drafts.make(f"{name} is added", lambda text: put_table(text, "servers", name, table))
         except BridgeError as error:
-            values: dict[str, Any] = {"found": [], "form": _texts(form), "problem": _reason(error)}
+            values = {**await self._new_values(request), "form": _texts(form), "problem": _reason(error)}
             return self._console.page(request, "server_new.html", 422, **values)
-        return self._console.page(request, "draft.html", draft=draft, path=str(self._drafts.path))
+        return self._to_draft(draft)
 
     async def take_over(self, request: Request) -> Response:
         """Show what servers.toml would be with a server that a client has."""
-        name = str((await form_of(request)).get("name", ""))
+        form = await form_of(request)
+        name, client, file = (str(form.get(key, "")) for key in ("name", "client", "file"))
         try:
             self._require_local(request.state.visitor.visit.is_local)
-            edit = await in_thread(lambda: import_edit(name, self._drafts.path or Path("servers.toml")))
-            draft = await self._drafts.make(f"{name} is taken over from a client", edit)
+            path = self._drafts.path or Path("servers.toml")
+            taken = await in_thread(lambda: take_over(name, client, file, path))
+            what = f"{name} is taken over from a client"
+            draft = await self._drafts.make(what, taken.edit, notes=taken.notes, prepare=taken.prepare)
         except BridgeError as error:
             return self._refused(request, error)
-        return self._console.page(request, "draft.html", draft=draft, path=str(self._drafts.path))
+        return self._to_draft(draft)
 
     async def file(self, request: Request) -> Response:
         """servers.toml, to be edited as it is."""
@@ -244,15 +234,26 @@ class _Pages:
         except BridgeError as error:
             values: dict[str, Any] = {"text": text, "path": str(self._drafts.path), "problem": _reason(error)}
             return self._console.page(request, "servers_file.html", 422, **values)
-        return self._console.page(request, "draft.html", draft=draft, path=str(self._drafts.path))
+        return self._to_draft(draft)
+
+    def _to_draft(self, draft: Draft) -> Response:
+        return RedirectResponse(f"{PREFIX}/servers/drafts/{draft.id}", 303)
+
+    async def draft(self, request: Request) -> Response:
+        """What a draft changes; once it is written, that it is."""
+        found = self._drafts.find(request.path_params["draft"])
+        if found is None:
+            raise HTTPException(404, "This change is not there any more: make it again.")
+        draft, is_written = found
+        template = "written.html" if is_written else "draft.html"
+        return self._console.page(request, template, draft=draft, path=str(self._drafts.path))
 
     async def write(self, request: Request) -> Response:
         """Write a draft that was looked at."""
         try:
-            draft = await self._drafts.write(request.path_params["draft"])
+            return self._to_draft(await self._drafts.write(request.path_params["draft"]))
         except BridgeError as error:
             return self._refused(request, error, 409)
-        return self._console.page(request, "written.html", draft=draft, state=self._console.status())
 
     async def undo(self, request: Request) -> Response:
         """Take a change back."""

@@ -100,6 +100,13 @@
   });
   document.addEventListener("htmx:sendError", lost);
 
+  // A link that is called a button works as one: by the space bar too.
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== " " || !event.target.matches?.("a[role=button]")) return;
+    event.preventDefault();
+    event.target.click();
+  });
+
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-copy]");
     if (!button) return;
