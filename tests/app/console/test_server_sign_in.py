@@ -125,9 +125,13 @@ def test_a_sign_in_is_given_up_and_begun_again_on_another_machine(page: "Page", 
     expect(state).to_contain_text("Signed out of guarded.")
 
 
+def nothing(_: dict[str, Any]) -> None:
+    """What an authorization server says of itself that says nothing."""
+
+
 def test_a_server_that_says_not_where_to_sign_in(page: "Page", world: OAuthWorld) -> None:
     with pytest.MonkeyPatch.context() as bent:
-        bent.setattr(world, "bend_metadata", lambda _: None)
+        bent.setattr(world, "bend_metadata", nothing)
         open_server(page).get_by_role("button", name="Sign in to it").click()
         expect(page.locator("#sign-in .banner.bad")).to_contain_text("guarded")
     page.get_by_role("link", name="To guarded").click()

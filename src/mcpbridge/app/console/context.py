@@ -131,13 +131,16 @@ class ConsoleContext:
             "waiting": self.live.approvals_waiting if visitor is not None else 0,
             "asked": self.live.approvals_asked if visitor is not None else 0,
             "pid": os.getpid(),
+            "is_part": False,
         }
         return HTMLResponse(self._templates.get_template(template).render({**shared, **values}), status)
 
     def part(self, request: Request, template: str, /, status: int = 200, **values: Any) -> HTMLResponse:
         """A part of a page, which takes the place of the one that is shown."""
         visitor: Visitor | None = getattr(request.state, "visitor", None)
-        return HTMLResponse(self._templates.get_template(template).render({"visitor": visitor, **values}), status)
+        return HTMLResponse(
+            self._templates.get_template(template).render({"visitor": visitor, "is_part": True, **values}), status
+        )
 
     def message(self, request: Request, text: str, tone: Tone = "good", status: int = 200) -> HTMLResponse:
         """What came of an action, in a line; a screen reader reads it out."""

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -74,6 +75,7 @@ class _Pages:
             "view": view,
             "chart": json.dumps(view.chart) if view.chart else "",
             "sort_link": sort_link,
+            "sorted_by": partial(_order_of, query["sort"]),
         }
         return self._console.page(request, "result.html", **values)
 
@@ -108,10 +110,21 @@ class _Pages:
 
     def _sort_link(self, request: Request, column: str) -> str:
         """The address of the same page, sorted by this column; the second time the other way round."""
-        term = column if column.isidentifier() else f"[{json.dumps(column)}]"
+        term = _term_of(column)
         asked = dict(request.query_params)
         asked["sort"] = f"-{term}" if asked.get("sort") == term else term
         return f"?{urlencode(asked)}"
+
+
+def _term_of(column: str) -> str:
+    """A column as `sort` names it."""
+    return column if column.isidentifier() else f"[{json.dumps(column)}]"
+
+
+def _order_of(sort: str, column: str) -> str:
+    """How the rows are sorted by this column, in the words of `aria-sort`; empty: they are not."""
+    term = _term_of(column)
+    return {term: "ascending", f"-{term}": "descending"}.get(sort.strip(), "")
 
 
 def _unknown(handle: str) -> HTTPException:

@@ -13,17 +13,27 @@
     return [element.tagName, form, ...names, text].join("\n");
   }
 
+  const wordsOf = (element) => `${element.tagName}\n${element.textContent.trim()}`;
+
+  // Where it is: by its id, else by its description, else among those that say the same, such as the buttons of rows.
   function pathOf(part, element) {
     if (element.id) return { id: element.id };
-    const name = nameOf(element);
-    const alike = [...part.querySelectorAll(element.tagName)].filter((one) => nameOf(one) === name);
-    return { name, tag: element.tagName, at: alike.indexOf(element) };
+    const [name, words] = [nameOf(element), wordsOf(element)];
+    const all = [...part.querySelectorAll(element.tagName)];
+    return {
+      name, words, tag: element.tagName,
+      at: all.filter((one) => nameOf(one) === name).indexOf(element),
+      row: all.filter((one) => wordsOf(one) === words).indexOf(element),
+    };
   }
 
   function find(part, path) {
     if (path.id) return document.getElementById(path.id);
-    const alike = [...part.querySelectorAll(path.tag)].filter((one) => nameOf(one) === path.name);
-    return alike[path.at] ?? alike.at(-1);
+    const all = [...part.querySelectorAll(path.tag)];
+    const alike = all.filter((one) => nameOf(one) === path.name);
+    if (alike.length) return alike[path.at] ?? alike.at(-1);
+    const rows = all.filter((one) => wordsOf(one) === path.words);
+    return rows[path.row] ?? rows.at(-1);
   }
 
   const labelOf = (element) => element.id || element.getAttribute("aria-label") || "";
