@@ -69,6 +69,11 @@ def state_path(environ: Mapping[str, str]) -> str:
     return _of(environ, "XDG_STATE_HOME", ".local/state", mac="Library/Application Support", windows="LOCALAPPDATA")
 
 
+def snapshots_path(environ: Mapping[str, str]) -> str:
+    """What daemons would answer to the first requests of clients. It may not exist yet."""
+    return os.path.join(state_path(environ), "snapshots")
+
+
 def cache_directory(environ: Mapping[str, str]) -> "Path":
     """What can be made anew: what servers offered last."""
     return _as_path(_of(environ, "XDG_CACHE_HOME", ".cache", mac="Library/Caches", windows="LOCALAPPDATA"))

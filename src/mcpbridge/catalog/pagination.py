@@ -6,7 +6,7 @@ restart, and still means the right place when the list has changed in between (s
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from itertools import compress
 
@@ -80,6 +80,11 @@ class Listing:
             BadRequest: the cursor is not one of this listing's (−32602).
         """
         return self._page_at(bisect_right(self._keys, self._position(cursor)) if cursor else 0, revision)
+
+    def pages(self, revision: str) -> Iterator[tuple[str, bytes]]:
+        """All pages from the start on, each with the cursor that leads to it; that of the first is empty."""
+        for start in range(0, max(len(self._entries), 1), self._page_size):
+            yield self._cursor(self._keys[start - 1]) if start else "", self._page_at(start, revision)
 
     def _page_at(self, start: int, revision: str) -> bytes:
         page = self._pages.get((start, revision))

@@ -23,6 +23,10 @@ class DaemonSettings(BaseModel):
     watch: bool = True
     """Whether the daemon reloads an edited configuration file by itself. `mcpbridge reload` always does."""
 
+    snapshot: bool = True
+    """Whether the daemon keeps what clients are answered first, so that they need not wait for the next one to start.
+    `MCPBRIDGE_SNAPSHOT=0` turns that off for one client."""
+
     warm_up: int = Field(default=WARM_UP, ge=0)
     """Servers that the daemon starts in the background at a time, to refresh their known lists. 0: none."""
 

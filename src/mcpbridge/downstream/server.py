@@ -5,7 +5,7 @@ becomes an answer in `errors.py`, the one place for that. Handlers are in `reque
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -93,6 +93,8 @@ class Server:
         `on_unknown`: see `Calls`. `note`: hears of the sessions of clients. `on_listed`: hears of the first list of
         tools that each session gets, and of others that it gets later, where `note` is given.
         """
+        self.on_opening: Callable[[Client], object] = ignore_client
+        """Called with each legacy client that has initialized, and with the modern sender of each list request."""
         self._session_events = SessionEvents(note)
         self._on_listed = on_listed
         self._on_unknown = on_unknown
@@ -191,6 +193,7 @@ class Server:
         opening = Handshake(
             service.identity, pool, self._server_info, asking_seconds=asking.timeout, exposing=listing.exposing
         )
+        self._opening = opening
         self._legacy: dict[str, Handler] = {
             **both,
             **self._watching.legacy,
@@ -209,6 +212,17 @@ class Server:
             "tools/list": list_tools,
         }
         self._unknown = UnknownMethods(pool, delivery, {*self._legacy, *self._modern})
+
+    def answers_now(self, client: Client) -> Iterator[tuple[str, str, bytes]]:
+        """What such a client would be answered now to the requests with which clients begin; changes nothing.
+
+        Method, cursor and result of each. Nothing while sessions may have tools of their own.
+        """
+        if self._listing.extra.are_any:
+            return
+        method, result = self._opening.answer_now(client)
+        yield method, "", result
+        yield from self._listing.answers_now(client)
 
     # -- for the fronts
 
@@ -415,6 +429,7 @@ class Server:
     async def _initialize(self, opens: Handler, client: Client, frame: Frame, notify: Notify) -> Payload:
         answer = await opens(client, frame, notify)
         self._session_events.began(client, client.session)
+        self.on_opening(client)
         return answer
 
     async def _list_tools(self, lists: Handler, client: Client, frame: Frame, notify: Notify) -> Payload:
@@ -423,6 +438,8 @@ class Server:
             exposed = self._listing.listed(client)
             if self._session_events.listed(client, len(exposed.tools.entries)):
                 self._on_listed(client.name, exposed)
+        if client.modern:
+            self.on_opening(client)
         return answer
 
     async def _ping(self, client: Client, frame: Frame, notify: Notify) -> bytes:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from mcpbridge.app.stdio_proxy.daemon_lock import claim
 from mcpbridge.base.directories import daemon_key
-from support.harness import Place
+from support.harness import Place, eventually, python_server
 from support.rpc import Message, StdioClient
 
 LIMIT = 1 << 28
@@ -125,6 +126,49 @@ class Daemon:
         """Nobody else has connected."""
         return self._lines.empty()
 
+
+# -- with the real daemon
+
+SERVERS = {"one": python_server("plain")}
+DAEMON, SERVER = "mcpbridge daemon", "plain.py"
+
+
+@pytest.fixture
+async def shared(place: Place) -> AsyncIterator[Place]:
+    """A place whose shims find or start a daemon; none is left in the end, and nothing else."""
+    place.env["MCPBRIDGE_STANDALONE"] = ""
+    place.config(SERVERS)
+    place._running += 1  # a shim that ends leaves the daemon
+    try:
+        yield place
+        for pid in processes(place, DAEMON):
+            os.kill(pid, signal.SIGTERM)
+
+        async def survivors() -> dict[int, str]:
+            return place.survivors()
+
+        await eventually(survivors, lambda left: not left, within=60)
+    finally:
+        place._running -= 1
+        place.kill_survivors()
+
+
+@asynccontextmanager
+async def served(place: Place, *options: str) -> AsyncIterator[StdioClient]:
+    config = str(place.folder / "servers.toml")
+    async with place.started("serve", "--config", config, *options) as command:
+        assert command.process.stdin
+        assert command.process.stdout
+        client = StdioClient(command.process.stdout, command.process.stdin, command)
+        async with client.reading():
+            yield client
+
+
+def processes(place: Place, words: str) -> list[int]:
+    return [pid for pid, line in place.survivors().items() if words in line]
+
+
+# -- with a daemon in the test's hands
 
 Shim = Callable[..., AbstractAsyncContextManager[StdioClient]]
 

@@ -5,57 +5,19 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
+from app.stdio_proxy.conftest import DAEMON, SERVER, SERVERS, processes, served
 from mcpbridge.app.daemon.log_rotation import LARGEST
 from mcpbridge.base.directories import daemon_key
-from support.harness import Place, eventually, python_server
+from support.harness import Place, eventually
 from support.programs.daemon_process import socket_of
 from support.rpc import StdioClient, envelope
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Unix sockets")
-
-SERVERS = {"one": python_server("plain")}
-DAEMON, SERVER = "mcpbridge daemon", "plain.py"
-
-
-@pytest.fixture
-async def shared(place: Place) -> AsyncIterator[Place]:
-    """A place whose shims find or start a daemon; none is left in the end, and nothing else."""
-    place.env["MCPBRIDGE_STANDALONE"] = ""
-    place.config(SERVERS)
-    place._running += 1  # a shim that ends leaves the daemon
-    try:
-        yield place
-        for pid in processes(place, DAEMON):
-            os.kill(pid, signal.SIGTERM)
-
-        async def survivors() -> dict[int, str]:
-            return place.survivors()
-
-        await eventually(survivors, lambda left: not left, within=60)
-    finally:
-        place._running -= 1
-        place.kill_survivors()
-
-
-@asynccontextmanager
-async def served(place: Place, *options: str) -> AsyncIterator[StdioClient]:
-    config = str(place.folder / "servers.toml")
-    async with place.started("serve", "--config", config, *options) as command:
-        assert command.process.stdin
-        assert command.process.stdout
-        client = StdioClient(command.process.stdout, command.process.stdin, command)
-        async with client.reading():
-            yield client
-
-
-def processes(place: Place, words: str) -> list[int]:
-    return [pid for pid, line in place.survivors().items() if words in line]
 
 
 async def ready(client: StdioClient) -> None:

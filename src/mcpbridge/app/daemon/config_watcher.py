@@ -13,7 +13,7 @@ import asyncio
 import os
 import re
 import time
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -80,6 +80,10 @@ class Reloading:
         self._warnings = frozenset(warnings)
         self.missing = missing
         """Variables that the file names, as it is in effect, and that there are not."""
+        self.loaded: Loaded | None = None
+        """What was read and put into effect last; None: still what the process began with."""
+        self.on_reload: Callable[[], object] = lambda: None
+        """Called whenever the file was read and put into effect."""
         self._beside: tuple[Path, ...] = _files_named_in(path)
         now = self._look()
         # One that was written just now may have been read before that.
@@ -136,12 +140,17 @@ class Reloading:
             finally:
                 tasks.cancel_scope.cancel()
 
+    @property
+    def environ(self) -> dict[str, str]:
+        """What variables in the file stand for."""
+        return {**self._more, **self._environ}
+
     # -- reading
 
     def _read(self, *, may_be_empty: bool) -> Loaded:
         self._beside = _files_named_in(self._path)
         self._seen = self._look()  # first: what changes from here on is another edit
-        loaded = read(self._path, {**self._more, **self._environ})
+        loaded = read(self._path, self.environ)
         if loaded.is_empty and not may_be_empty and _has_any(self._bridge.settings):
             what = "it is empty, which would take every server and tool away"
             hint = "`mcpbridge remove NAME` takes one out; `mcpbridge restart` begins with the file as it is."
@@ -172,6 +181,7 @@ class Reloading:
 
     def _settle(self, before: Settings, loaded: Loaded) -> None:
         """What concerns this process beside the bridge."""
+        self.loaded = loaded
         if self._bridge.config_error is not None:
             self._bridge.config_error = None
             log.info("the configuration is valid again")
@@ -183,6 +193,7 @@ class Reloading:
             if note not in self._warnings:
                 log.warning("configuration", note=note)
         self._warnings, self.missing = frozenset(loaded.warnings), loaded.missing
+        self.on_reload()
 
     # -- watching
 

@@ -24,8 +24,10 @@ from mcpbridge.app.daemon.idle_exit import Idling
 from mcpbridge.app.daemon.log_rotation import keep_small
 from mcpbridge.app.daemon.process import Running, running, serve_over_http
 from mcpbridge.app.daemon.service_manager import Supervision
+from mcpbridge.app.daemon.snapshots import Inputs, Snapshots
 from mcpbridge.app.daemon.socket_and_lock import Held
 from mcpbridge.app.daemon.socket_server import SocketFront
+from mcpbridge.base.directories import daemon_key
 from mcpbridge.base.log import Level, get_logger
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.process.process import NOT_FOUND
@@ -101,6 +103,8 @@ class _Daemon:
         self._running: Running
         self._front: SocketFront
         self._idling: Idling
+        self._snapshots: Snapshots
+        self._inputs: tuple[Loaded, Inputs] | None = None
         self._listed: tuple[Snapshot, Settings, str] | None = None
         self._reload_asked = asyncio.Event()
 
@@ -147,7 +151,10 @@ class _Daemon:
             end=self._nobody_came,
         )
         self._running.console.changed = self._look
-        async with self._front.serving(), anyio.create_task_group() as tasks:
+        self._snapshots = Snapshots(bridge, daemon_key(around.config), self._config_inputs, self._listings)
+        if self._running.reloading is not None:
+            self._running.reloading.on_reload = self._snapshots.changed
+        async with self._snapshots.running(), self._front.serving(), anyio.create_task_group() as tasks:
             tasks.start_soon(self._reload_when_asked)
             tasks.start_soon(self._keep_place)
             if around.log_file is not None:
@@ -290,6 +297,16 @@ class _Daemon:
             self._listed = snapshot, settings, digest
         return self._listed[2]
 
+    def _config_inputs(self) -> Inputs | None:
+        """What the configuration in effect was read from."""
+        reloading = self._running.reloading
+        if reloading is None:
+            return None
+        loaded = reloading.loaded or self._loaded
+        if self._inputs is None or self._inputs[0] is not loaded:
+            self._inputs = loaded, Inputs.of(loaded, reloading.environ, is_found=self._loaded.is_found)
+        return self._inputs[1]
+
     def _facts(self) -> Document:
         around, now = self._around, time.monotonic()
         idle = self._idling.seconds
@@ -307,6 +324,7 @@ class _Daemon:
                 "token_file": around.token_file,
                 "idle_exit_s": self._idling.patience,
                 "idle_s": None if idle is None else round(idle, 1),
+                "snapshot": self._snapshots.facts(),
                 "clients": [
                     {
                         "name": one.name,

@@ -15,9 +15,9 @@ from functools import partial
 
 from mcpbridge.app.exit_codes import INTERRUPTED, USAGE
 from mcpbridge.app.stdio_proxy.handshake import hello, working_directory
-from mcpbridge.app.stdio_proxy.start_daemon import STANDALONE, log_path, start_daemon, start_standalone
+from mcpbridge.app.stdio_proxy.start_daemon import SNAPSHOT, STANDALONE, log_path, start_daemon, start_standalone
 from mcpbridge.base.config_file import find_config, is_found_in_working_directory
-from mcpbridge.base.directories import key_of, runtime_path
+from mcpbridge.base.directories import key_of, runtime_path, snapshots_path
 
 TYPE_CHECKING = False  # that of `typing`, without the import
 if TYPE_CHECKING:
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from subprocess import Popen
     from types import FrameType
 
+    from mcpbridge.app.stdio_proxy.early_answers import EarlyAnswers
     from mcpbridge.app.stdio_proxy.relay import Relay
+    from mcpbridge.app.stdio_proxy.replay import Memory
 
 
 _LEVELS = frozenset({"debug", "info", "warning", "error", "critical"})
@@ -115,13 +117,25 @@ def _relay(
     log = log_path(key, environ)
     daemons = Daemons(runtime_path(environ), key, lambda claim: start_daemon(claim, config, log, environ, *more))
     said = hello(environ, cwd, project=options.project, server=options.server, profile=options.profile)
-    relay = Relay(ClientEnd(0, 1, signals_fd), daemons, said, partial(_start_standalone, arguments, environ))
+    early = None
+    if environ.get(SNAPSHOT) != "0" and os.path.isdir(snapshots_path(environ)):  # noqa: PTH112 - without `pathlib`
+        early = partial(_open_snapshots, options, key, environ, is_found)
+    relay = Relay(ClientEnd(0, 1, signals_fd), daemons, said, partial(_start_standalone, arguments, environ), early)
     _end_on_signals(relay)
     if os.isatty(0):
         _say("waiting for an MCP client on standard input; Ctrl-D ends it, `mcpbridge serve --http` serves HTTP")
     gc.freeze()  # what is loaded by now stays to the end: no collection has to look at it
     gc.enable()
     return relay.run()
+
+
+def _open_snapshots(
+    options: Options, key: str, environ: "Mapping[str, str]", is_found: bool, memory: "Memory"
+) -> "EarlyAnswers":
+    from mcpbridge.app.stdio_proxy.early_answers import EarlyAnswers, Snapshots  # late: most clients find a daemon
+
+    folder, server, profile = snapshots_path(environ), options.server, options.profile
+    return EarlyAnswers(Snapshots(folder, key, environ, is_found=is_found, server=server, profile=profile), memory)
 
 
 def _start_standalone(

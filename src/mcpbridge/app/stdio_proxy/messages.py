@@ -78,6 +78,15 @@ _INTERNAL_ERROR = -32603
 _SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
 
 
+def failed_start(line: bytes, reason: str) -> bytes:
+    """The answers to the requests in a line that waited for a bridge which cannot start; empty: it has none."""
+    message = parse(line)
+    asked = [one for one in map(members, items(message) or [message]) if "method" in one]
+    error = {"code": _INTERNAL_ERROR, "message": reason}
+    answers = [{"jsonrpc": "2.0", "id": id_, "error": error} for one in asked if (id_ := id_of(one)) is not None]
+    return b"".join(dump(answer) + b"\n" for answer in answers)
+
+
 def lost_answer(id_: Id, method: str, *, modern: bool, was_read: bool = True) -> bytes:
     """The answer to a request that gets no other. `was_read`: the daemon may have begun with it.
 

@@ -2,6 +2,9 @@
 
 The shim is in one of these states:
 
+- *starting*: the first daemon has not greeted. Where there are snapshots, the client's first requests are answered from
+  one (`early_answers.py`), and what else it says waits for the greeting; then comes *introducing*. A daemon that runs
+  has a moment to greet before that. Without a snapshot for this client all goes as if connected.
 - *connected*: lines go both ways as they come. The hello and what the client says are sent without waiting for the
   daemon's greeting, which may take as long as the daemon's start.
 - *introducing*: a new daemon gets the handshake that its predecessor took. Until it has answered, nothing else is
@@ -23,6 +26,7 @@ from mcpbridge.app.exit_codes import UNANSWERED
 from mcpbridge.app.stdio_proxy.connections import ClientEnd, ClientGone, Link
 from mcpbridge.app.stdio_proxy.crash_limit import Crashes
 from mcpbridge.app.stdio_proxy.handshake import Farewell, Greeting, Refusal, is_own, read
+from mcpbridge.app.stdio_proxy.messages import failed_start
 from mcpbridge.app.stdio_proxy.replay import Memory
 from mcpbridge.app.stdio_proxy.start_retries import Daemons, Unreachable
 
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from subprocess import Popen
 
+    from mcpbridge.app.stdio_proxy.early_answers import EarlyAnswers
+
 
 CHILD_PATIENCE = 20.0
 """Seconds that a bridge of our own has to end in order."""
@@ -38,6 +44,10 @@ LEAST_GRACE = 1.9
 """Seconds that a daemon lets requests continue, at the least, once the client says nothing more."""
 LOOK_AGAIN = 1.0
 """Seconds between two looks for a daemon, where one was stopped."""
+GREETING_DELAY = 0.03
+"""Seconds that a daemon which was there has to greet, before a snapshot answers instead of it: it may be starting."""
+MOST_LATER = 8 << 20
+"""Bytes of the client that wait for the greeting, above which it is not read."""
 
 
 class Alone(Exception):
@@ -62,11 +72,20 @@ class Relay:
         daemons: Daemons,
         hello: bytes,
         start_standalone: "Callable[[str], tuple[socket.socket, Popen[bytes]]]",
+        open_snapshots: "Callable[[Memory], EarlyAnswers] | None" = None,
     ) -> None:
-        """`start_standalone` makes a bridge for this client alone, and shows people the reason that it gets."""
+        """`start_standalone` makes a bridge for this client alone, and shows people the reason that it gets.
+
+        `open_snapshots` makes what answers until a daemon has greeted; None: nothing does.
+        """
         self._client, self._daemons, self._hello = client, daemons, hello
         self._start_standalone = start_standalone
         self._memory = Memory()
+        self._open_snapshots = open_snapshots
+        """None once it was called, or a daemon has greeted."""
+        self._early: EarlyAnswers | None = None
+        self._open_at = 0.0
+        """When snapshots are opened for what waits, by the monotonic clock."""
         self._link: Link | None = None
         self._later: list[bytes] = []
         """Lines of the client that wait for the end of the introduction."""
@@ -94,14 +113,19 @@ class Relay:
             self._code = 0
         finally:
             self._disconnect()
+            self._end_early()
             code = self._end_child()
         return code or self._code or 0
 
     def _turn(self) -> None:
         link = self._link
         due = None if link is None else link.due
+        if self._open_snapshots is not None and self._later:
+            due = self._open_at
         seconds = LOOK_AGAIN if link is None else None if due is None else due - time.monotonic()
-        reads, flags = self._client.wait(link, listens=not self._memory.is_introducing, seconds=seconds)
+        is_full = self._early is not None and self._early.waiting > MOST_LATER
+        listens = not self._memory.is_introducing and not is_full
+        reads, flags = self._client.wait(link, listens=listens, seconds=seconds)
         if link is None:
             self._look_again()
         else:
@@ -112,6 +136,10 @@ class Relay:
         if reads and self._code is None:
             for line in self._client.read():
                 self._send(line)
+        if self._open_snapshots is not None and self._later and time.monotonic() >= self._open_at:
+            self._begin_early()
+        if notices := self._memory.notices():
+            self._client.tell(notices)
         self._pass_on_end()
         if link is not None and link is self._link and link.due is not None and time.monotonic() >= link.due:
             self._overdue(link)
@@ -119,8 +147,10 @@ class Relay:
     # -- from the client
 
     def _send(self, line: bytes) -> None:
-        if self._memory.is_introducing:
+        if self._memory.is_introducing or self._open_snapshots is not None:
             self._later.append(line)
+        elif self._early is not None:
+            self._answer_early(self._early, line)
         elif self._link is not None:
             if self._memory.from_client(line, self._link.up.queued):
                 self._link.up.put(line)
@@ -133,10 +163,40 @@ class Relay:
         """Once all is passed on that the client said, tell that it says nothing more."""
         if self._client.hears or self._later or self._memory.is_introducing:
             return
-        if self._link is None:
+        if self._link is None or (self._early is not None and self._early.is_open):
             self._code = self._code or 0
         elif not self._link.is_ending and not self._link.up.pending:
             self._link.end()
+
+    # -- from a snapshot
+
+    def _begin_early(self) -> None:
+        """There is no greeting yet: answer what the client has asked, and will, as far as a snapshot has it."""
+        if self._open_snapshots is None:
+            return
+        self._early, self._open_snapshots = self._open_snapshots(self._memory), None
+        later, self._later = self._later, []
+        for line in later:
+            self._send(line)
+
+    def _answer_early(self, early: "EarlyAnswers", line: bytes) -> None:
+        answer = early.take(line, self._later)
+        if answer:
+            self._client.head = None  # from here on a bridge in this process would know too little
+            self._client.tell([answer])
+        elif not early.is_open:  # nothing is known of this client
+            self._end_early()
+            later, self._later = self._later, []
+            for waiting in later:
+                self._send(waiting)
+        elif self._link is None and self._later:
+            self._connect()
+
+    def _end_early(self) -> None:
+        self._open_snapshots = None
+        if self._early is not None:
+            self._early.close()
+            self._early = None
 
     # -- from whoever answers
 
@@ -161,6 +221,9 @@ class Relay:
                 link.greeted()
                 self._client.head, self._is_stopped = None, False
                 self._client.tell(self._memory.greeted(listings))
+                if self._early is not None or self._open_snapshots is not None:
+                    self._end_early()
+                    self._introduce(link)
             case Refusal(code="unknown-server" | "unknown-profile", message=message):
                 raise Refused(message)
             case Refusal(message=message):
@@ -189,7 +252,10 @@ class Relay:
     def _greet(self, link: Link) -> None:
         self._link = link
         link.up.put(self._hello)
-        self._introduce(link)
+        if self._open_snapshots is not None:
+            self._open_at = time.monotonic() + (0 if link.is_started else GREETING_DELAY)
+        elif self._early is None:
+            self._introduce(link)
 
     def _pause(self, seconds: float) -> None:
         """Wait, as long as the client is there."""
@@ -203,6 +269,7 @@ class Relay:
         except OSError:
             self._code = UNANSWERED
             return
+        self._end_early()
         self._link = Link(connection, greets=False)
         self._client.tell(self._memory.greeted(""))
         self._introduce(self._link)
@@ -229,6 +296,7 @@ class Relay:
         is_crash = link.farewell is None
         self._is_stopped |= link.farewell is not None and not link.farewell.again
         if self.child is not None:
+            self._fail_later("the bridge ended before it had started")
             self._code = 0
             return
         if link.is_ending and link.is_greeted and is_crash:
@@ -277,9 +345,15 @@ class Relay:
         self._disconnect()
         self._client.tell(self._memory.lose(None))
         if self.child is not None:
+            self._fail_later(self._memory.refusal or reason)
             self._code = UNANSWERED
         else:
             self._stand_alone(reason)
+
+    def _fail_later(self, reason: str) -> None:
+        """There will be nobody for the requests that wait."""
+        later, self._later = self._later, []
+        self._client.tell([answer for line in later if (answer := failed_start(line, reason))])
 
     def _disconnect(self) -> None:
         if self._link is not None:

@@ -5,6 +5,9 @@ answer; and what the bridge is asking the client. `Memory` sees all that passes,
 other side. When a connection has ended, the order is: `lose`, then on the next connection `introduction`, its answer,
 and `resume`. What is said again beside the client's own requests bears ids of the proxy's, and the answers end here.
 After a crash a request is sent again only if that can do no harm; see `Request.survives`.
+
+Lists that the client was shown from a snapshot are asked for again too, and compared: if one is another by now, the
+client gets the notification of that, once.
 """
 
 from mcpbridge.app.stdio_proxy.messages import (
@@ -20,16 +23,29 @@ from mcpbridge.app.stdio_proxy.messages import (
     parse,
     withdrawn,
 )
+from mcpbridge.base.directories import sha256
 
 TYPE_CHECKING = False  # that of `typing`, without the import
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 
 _NOTIFICATION = b'{"jsonrpc":"2.0","method":"notifications/'
 _SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
+_OWN_ID = "mcpbridge-again-"
+"""Begins the ids of our requests."""
 _LISTS = {"tools": "toolsListChanged", "prompts": "promptsListChanged", "resources": "resourcesListChanged"}
 """Lists that may change, and what a listen stream calls them."""
+
+
+class _Unconfirmed:
+    """An answer of a snapshot that the daemon has not been asked for yet."""
+
+    __slots__ = ("digest", "kind", "method", "params")
+
+    def __init__(self, method: str, params: dict[str, object], digest: str) -> None:
+        self.method, self.params, self.digest = method, params, digest
+        self.kind = method.partition("/")[0]
 
 
 class Memory:
@@ -58,8 +74,15 @@ class Memory:
         """Methods of the requests that are ours, by id."""
         self._reopened: set[Id] = set()
         """Listen streams that the client knows to be open already."""
+        self._unconfirmed: list[_Unconfirmed] = []
+        self._confirming: dict[Id, _Unconfirmed] = {}
+        """By the id of our request."""
+        self._outdated: set[str] = set()
+        """Kinds of lists of which the client knows another one, and has not heard that yet."""
         self.is_refused = False
         """A daemon did not take the handshake that its predecessor took."""
+        self.refusal = ""
+        """What it said to that."""
 
     # -- what passes
 
@@ -93,7 +116,25 @@ class Memory:
     def greeted(self, listings: str) -> list[bytes]:
         """There is a daemon with this digest of its lists. Returns what to send to the client if they may differ."""
         before, self._listings = self._listings, listings
-        return [] if before is None or (listings and listings == before) else self._news()
+        if before is None or (listings and listings == before):
+            return []
+        self._unconfirmed.clear()
+        return self._news(_LISTS)
+
+    def confirm_later(self, method: str, params: dict[str, object], digest: str) -> None:
+        """The client was answered this by a snapshot: ask the daemon for it too. `digest`: of the result."""
+        self._unconfirmed.append(_Unconfirmed(method, params, digest))
+
+    def notices(self) -> list[bytes]:
+        """What the client is to hear now of lists that are other ones than a snapshot showed it."""
+        if not self._outdated:
+            return []
+        lines: list[bytes] = []
+        for kind in sorted(self._outdated):
+            if news := self._news((kind,)):
+                self._outdated.discard(kind)
+                lines += news
+        return lines
 
     # -- what is said again
 
@@ -110,6 +151,7 @@ class Memory:
     def lose(self, read_bytes: int | None, *, for_good: bool = False) -> list[bytes]:
         """The connection ended; returns what to send to the client. The parameters are those of `Requests.lose`."""
         self._ours.clear()
+        self._confirming.clear()
         self._reopened.clear()
         self._withdrawn |= self._questions
         withdrawals = [withdrawn(id_) for id_ in self._questions]
@@ -133,6 +175,9 @@ class Memory:
         for uri, params in self._subscriptions.items():
             if not self.requests.has("resources/subscribe", uri):
                 lines.append(self._own("resources/subscribe", {"params": params}))
+        for one in self._unconfirmed:
+            lines.append(self._own(one.method, {"params": one.params}))
+            self._confirming[f"{_OWN_ID}{self._repeated}"] = one
         for request, line in self.requests.again(place + sum(map(len, lines))):
             lines.append(line)
             if request.method == "initialize" and self._initialized:
@@ -171,11 +216,19 @@ class Memory:
             self._subscriptions[uri] = params
         elif method == "resources/unsubscribe" and isinstance(uri, str):
             self._subscriptions.pop(uri, None)
+        elif self._unconfirmed or self._outdated:
+            kind, _, rest = method.partition("/")
+            if rest.endswith("list") and not params.get("cursor"):
+                self._forget_lists(kind, method)  # it gets the list as it is now
 
     def _answered(self, id_: Id, line: bytes, *, is_error: bool) -> bool:
         if id_ in self._ours:
-            self.is_refused |= is_error and self._ours[id_] == "initialize"
+            if is_error and self._ours[id_] == "initialize":
+                self.is_refused = True
+                self.refusal = str(members(members(parse(line)).get("error")).get("message", ""))
             del self._ours[id_]
+            if (confirmed := self._confirming.pop(id_, None)) is not None:
+                self._compare(confirmed, dump(id_), line, is_error=is_error)
             return False
         request = self.requests.take(id_)
         if request is not None and request.method == "initialize" and not is_error:
@@ -188,6 +241,7 @@ class Memory:
         kind = line[len(_NOTIFICATION) : len(_NOTIFICATION) + 40].partition(b'"')[0]
         if kind.endswith(b"/list_changed"):
             self._listings = ""  # the client knows other lists than those of the greeting
+            self._forget_lists(kind.partition(b"/")[0].decode())
         elif kind == b"cancelled":
             id_ = id_of(members(members(parse(line)).get("params")), "requestId")
             self._questions.discard(id_ if id_ is not None else "")
@@ -203,20 +257,39 @@ class Memory:
     def _own(self, method: str, message: dict[str, object]) -> bytes:
         """The message as a request of ours."""
         self._repeated += 1
-        id_ = f"mcpbridge-again-{self._repeated}"
+        id_ = f"{_OWN_ID}{self._repeated}"
         self._ours[id_] = method
         return dump({"jsonrpc": "2.0", "id": id_, "method": method, "params": message.get("params")}) + b"\n"
 
-    def _news(self) -> list[bytes]:
-        """That the lists may have changed, to whoever is to be told such."""
+    def _compare(self, confirmed: _Unconfirmed, id_: bytes, line: bytes, *, is_error: bool) -> None:
+        """The daemon has answered what a snapshot had answered."""
+        if confirmed not in self._unconfirmed:
+            return  # the client knows of a change already
+        result = line.rstrip(b"\n")[len(b'{"jsonrpc":"2.0","id":,"result":') + len(id_) : -1]
+        if not is_error and sha256(result).hexdigest() == confirmed.digest:
+            self._unconfirmed.remove(confirmed)
+        elif confirmed.kind in _LISTS:
+            self._forget_lists(confirmed.kind)
+            self._outdated.add(confirmed.kind)
+        else:
+            self._unconfirmed.remove(confirmed)  # nothing notifies of the rest
+
+    def _forget_lists(self, kind: str, method: str = "") -> None:
+        """What a snapshot showed of this kind does not count any more. `method`: only of this one."""
+        if not method or kind != "resources":  # which are two lists with one notification
+            self._outdated.discard(kind)
+        self._unconfirmed = [one for one in self._unconfirmed if one.kind != kind or method not in ("", one.method)]
+
+    def _news(self, kinds: "Collection[str]") -> list[bytes]:
+        """That these lists may have changed, to whoever is to be notified of such."""
         told: list[bytes] = []
         if self._initialized and self._introduced:
             result = members(members(parse(self._introduced)).get("result"))
             declared = members(result.get("capabilities"))
-            told += [changed(kind) for kind in _LISTS if members(declared.get(kind)).get("listChanged") is True]
+            told += [changed(kind) for kind in kinds if members(declared.get(kind)).get("listChanged") is True]
         for one in self.requests:
             if one.is_acknowledged:
-                told += [changed(kind, one.id) for kind in one.lists]
+                told += [changed(kind, one.id) for kind in one.lists if kind in kinds]
         return told
 
 

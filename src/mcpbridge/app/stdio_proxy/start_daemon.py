@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 STANDALONE = "MCPBRIDGE_STANDALONE"
 """The variable that says: no daemon, unless it is empty or `0`."""
 
+SNAPSHOT = "MCPBRIDGE_SNAPSHOT"
+"""The variable that turns snapshots off, if it is `0`: every answer comes from a daemon then."""
+
 COOKIE = "MCPBRIDGE_COOKIE"
 """The variable by which a bridge finds, and ends, what its servers started; one of them may be a shim of another."""
 
@@ -44,24 +47,15 @@ def start_daemon(claim: "Claim", config: str, log: str, environ: "Mapping[str, s
     Raises:
         OSError: no process can be made.
     """
-    from pathlib import Path  # late, as the next: most clients find a daemon that runs
-
-    from mcpbridge.app.daemon.log_rotation import open_log
-
     config = os.path.abspath(config)
     handed = [claim.listener.fileno(), claim.lock_fd]
     command = [*_PYTHON, "daemon", "--config", config, "--idle-exit"]
     command += ["--listen-fd", str(handed[0]), "--lock-fd", str(handed[1]), *options]
     own = {name: value for name, value in environ.items() if name not in (STANDALONE, COOKIE)}
-    streams = [os.open(os.devnull, os.O_RDONLY), os.open(os.devnull, os.O_WRONLY), open_log(Path(log))]
-    try:
-        between = os.fork()
-        if not between:
-            _become(command, own, handed, streams, os.path.dirname(config))
-        os.waitpid(between, 0)
-    finally:
-        for descriptor in streams:
-            os.close(descriptor)
+    between = os.fork()
+    if not between:
+        _become(command, own, handed, log, os.path.dirname(config))
+    os.waitpid(between, 0)
 
 
 def start_standalone(arguments: "Sequence[str]", environ: "Mapping[str, str]") -> "tuple[socket.socket, Popen[bytes]]":
@@ -87,13 +81,18 @@ def start_standalone(arguments: "Sequence[str]", environ: "Mapping[str, str]") -
 
 
 def _become(
-    command: "list[str]", environ: "Mapping[str, str]", handed: "list[int]", streams: "list[int]", directory: str
+    command: "list[str]", environ: "Mapping[str, str]", handed: "list[int]", log: str, directory: str
 ) -> None:
     """In the new process: make another, be gone, and let that one be the command. Does not return."""
     try:
         os.setsid()
         if os.fork():
             os._exit(0)
+        from pathlib import Path  # here, as the next: the client does not wait for this process
+
+        from mcpbridge.app.daemon.log_rotation import open_log
+
+        streams = [os.open(os.devnull, os.O_RDONLY), os.open(os.devnull, os.O_WRONLY), open_log(Path(log))]
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # what is ignored stays so, also for the servers
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)

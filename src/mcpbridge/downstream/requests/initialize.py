@@ -182,9 +182,25 @@ class Handshake:
             LegacyElicitor(client, client.requests, client.push) if client.capabilities is NO_CAPABILITIES else None
         )
         expect(self._pool, client)
-        capabilities = self._introduction.capabilities(client.version, self._visible_servers(client))
+        capabilities = self._capabilities(client)
         client.runs_tasks = "tasks" in capabilities
         log.info("client initialized", client=str(params.client_info.get("name"))[:100], revision=client.version)
+        return self._initialized(client, capabilities)
+
+    async def _discover(self, client: Client, frame: Frame, notify: Notify) -> bytes:
+        expect(self._pool, client)
+        return self._discovered(client, self._capabilities(client))
+
+    def answer_now(self, client: Client) -> tuple[str, bytes]:
+        """The request with which such a client opens, and what it would be answered now. Changes nothing."""
+        if client.modern:
+            return "server/discover", self._discovered(client, self._capabilities(client))
+        return "initialize", self._initialized(client, self._capabilities(client))
+
+    def _capabilities(self, client: Client) -> dict[str, object]:
+        return self._introduction.capabilities(client.version, self._visible_servers(client))
+
+    def _initialized(self, client: Client, capabilities: dict[str, object]) -> bytes:
         return encode(
             {
                 "protocolVersion": client.version,
@@ -194,13 +210,12 @@ class Handshake:
             }
         )
 
-    async def _discover(self, client: Client, frame: Frame, notify: Notify) -> bytes:
-        expect(self._pool, client)
+    def _discovered(self, client: Client, capabilities: dict[str, object]) -> bytes:
         return encode(
             {
                 "resultType": "complete",
                 "supportedVersions": [*MODERN, *reversed(LEGACY)],
-                "capabilities": self._introduction.capabilities(client.version, self._visible_servers(client)),
+                "capabilities": capabilities,
                 "instructions": self._instructions(client),
                 "ttlMs": self._identity.list_ttl_ms,
                 "cacheScope": "private",

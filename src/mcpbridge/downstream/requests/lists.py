@@ -5,7 +5,7 @@ A list depends on who asks, the endpoint and the catalog, and on what the client
 `catalog/listing/`.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from mcpbridge.catalog.definitions.check import Kind
 from mcpbridge.catalog.listing.exposure import Exposure
@@ -32,6 +32,13 @@ Choose = Callable[[str, Client, Exposure, Elicitor], Awaitable[Sequence[str] | N
 
 The last is whoever can be asked meanwhile.
 """
+
+_METHODS: dict[Kind, str] = {
+    "tools": "tools/list",
+    "prompts": "prompts/list",
+    "resources": "resources/list",
+    "templates": "resources/templates/list",
+}
 
 
 class Listing:
@@ -64,12 +71,7 @@ class Listing:
     @property
     def handlers(self) -> dict[str, Handler]:
         """By method; the same in both eras."""
-        return {
-            "tools/list": self._tools,
-            "prompts/list": self._list("prompts"),
-            "resources/list": self._list("resources"),
-            "resources/templates/list": self._list("templates"),
-        }
+        return {method: self._tools if kind == "tools" else self._list(kind) for kind, method in _METHODS.items()}
 
     def exposure_of(self, client: Client) -> Exposure:
         """What decides which tools this client is listed."""
@@ -86,6 +88,13 @@ class Listing:
             exposure = self.exposure_of(client)
             return self.exposing.chosen(client.view, self._audience(client), exposure, client.activated)
         return exposed
+
+    def answers_now(self, client: Client) -> Iterator[tuple[str, str, bytes]]:
+        """What this client would be answered now to the list methods: method, cursor and result, page by page."""
+        exposed = self._look(client)
+        for kind, method in _METHODS.items():
+            for cursor, result in exposed.listing(kind).pages(client.version):
+                yield method, cursor, result
 
     def own_name(self, client: Client, name: str) -> str:
         """The catalog's name of a tool that this client may know under a shorter one."""

@@ -104,8 +104,16 @@ def _show_daemon(daemon: State) -> None:
         print(f"no client for {show_seconds(round(float(idle)))}{after}")
     if daemon.get("http_error"):
         print(visible(f"HTTP is not served: {daemon['http_error']}"))
+    if snapshot := cast("State", daemon.get("snapshot") or {}):
+        print(_snapshots(snapshot))
     if daemon.get("log"):
         print(visible(f"log: {daemon['log']}"))
+
+
+def _snapshots(snapshot: State) -> str:
+    kinds, used = snapshot["kinds"], snapshot["used_s"]
+    about = f"snapshots for {kinds} kind{'s' * (kinds != 1)} of client"
+    return about if used is None else f"{about}, used {show_seconds(round(float(used)))} ago"
 
 
 def _is_troubled(server: State) -> bool:

@@ -26,6 +26,19 @@ class Client(TypedDict):
     """Seconds since it connected."""
 
 
+class Snapshots(TypedDict):
+    """The answers that are kept on disk for clients of this configuration."""
+
+    kinds: int
+    """Kinds of clients that there are answers for."""
+    bytes: int
+    """Size of the files."""
+    written_s: float | None
+    """Seconds since one was written last; null: none was."""
+    used_s: float | None
+    """Seconds since a client was answered from one; null: none was, since they were written."""
+
+
 class Daemon(TypedDict):
     """What a daemon says of itself."""
 
@@ -51,6 +64,8 @@ class Daemon(TypedDict):
     """Seconds without a client after which it ends; null: it stays."""
     idle_s: float | None
     """Seconds without a client so far; null: there are clients."""
+    snapshot: Snapshots | None
+    """What is kept for clients that come before the next daemon has started; null: that is off."""
     clients: list[Client]
     """Clients on stdio that are connected."""
 
