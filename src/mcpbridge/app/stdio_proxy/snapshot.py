@@ -16,7 +16,7 @@ import json
 import os
 import stat
 
-from mcpbridge.app.stdio_proxy.messages import members, parse
+from mcpbridge.app.stdio_proxy.messages import items, members, parse
 from mcpbridge.base.directories import sha256
 from mcpbridge.base.version import __version__
 
@@ -105,15 +105,12 @@ class Snapshot:
     def holds(self, environ: "Mapping[str, str]", *, is_found: bool) -> bool:
         """Whether all that the answers depend on is as it was. `is_found`: nobody named the configuration."""
         head = self.head
-        files, names = members(head.get("files")), head.get("variables")
+        files, names = members(head.get("files")), [str(name) for name in items(head.get("variables"))]
         if head.get("version") != __version__ or head.get("found") is not is_found or not files:
             return False
-        if not isinstance(names, list) or not all(
-            _is_still(path, expected) for path, expected in files.items() if isinstance(expected, str)
-        ):
+        if head.get("values") != digest_of_values(names, environ):
             return False
-        own = [str(name) for name in names]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        return head.get("values") == digest_of_values(own, environ)
+        return all(_is_still(path, expected) for path, expected in files.items())
 
     def note_use(self) -> None:
         """Keep when it was used last, as the time of its file: what is not used goes first."""
@@ -168,12 +165,12 @@ def _is_private_folder(path: str) -> bool:
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
 
 
-def _is_private_file(found: os.stat_result) -> bool:
-    is_ours = found.st_uid == os.getuid() and not found.st_mode & 0o077 and found.st_nlink == 1
-    return stat.S_ISREG(found.st_mode) and is_ours and found.st_size <= LARGEST + _LONGEST_HEAD
+def _is_private_file(status: os.stat_result) -> bool:
+    is_ours = status.st_uid == os.getuid() and not status.st_mode & 0o077 and status.st_nlink == 1
+    return stat.S_ISREG(status.st_mode) and is_ours and status.st_size <= LARGEST + _LONGEST_HEAD
 
 
-def _is_still(path: str, expected: str) -> bool:
+def _is_still(path: str, expected: object) -> bool:
     """Whether a file has the text of which that is the digest; configurations are read without their line ends."""
     try:
         if os.path.realpath(path) != path:
