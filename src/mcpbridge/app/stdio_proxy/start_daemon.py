@@ -80,9 +80,7 @@ def start_standalone(arguments: "Sequence[str]", environ: "Mapping[str, str]") -
             raise
 
 
-def _become(
-    command: "list[str]", environ: "Mapping[str, str]", handed: "list[int]", log: str, directory: str
-) -> None:
+def _become(command: "list[str]", environ: "Mapping[str, str]", handed: "list[int]", log: str, directory: str) -> None:
     """In the new process: make another, be gone, and let that one be the command. Does not return."""
     try:
         os.setsid()
