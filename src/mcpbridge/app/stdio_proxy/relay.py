@@ -138,8 +138,8 @@ class Relay:
                 self._send(line)
         if self._open_snapshots is not None and self._later and time.monotonic() >= self._open_at:
             self._begin_early()
-        if notices := self._memory.notices():
-            self._client.tell(notices)
+        if self._memory.outdated:
+            self._client.tell(self._memory.notices())
         self._pass_on_end()
         if link is not None and link is self._link and link.due is not None and time.monotonic() >= link.due:
             self._overdue(link)

@@ -77,7 +77,7 @@ class Memory:
         self._unconfirmed: list[_Unconfirmed] = []
         self._confirming: dict[Id, _Unconfirmed] = {}
         """By the id of our request."""
-        self._outdated: set[str] = set()
+        self.outdated: set[str] = set()
         """Kinds of lists of which the client knows another one, and has not heard that yet."""
         self.is_refused = False
         """A daemon did not take the handshake that its predecessor took."""
@@ -127,12 +127,10 @@ class Memory:
 
     def notices(self) -> list[bytes]:
         """What the client is to hear now of lists that are other ones than a snapshot showed it."""
-        if not self._outdated:
-            return []
         lines: list[bytes] = []
-        for kind in sorted(self._outdated):
+        for kind in sorted(self.outdated):
             if news := self._news((kind,)):
-                self._outdated.discard(kind)
+                self.outdated.discard(kind)
                 lines += news
         return lines
 
@@ -216,7 +214,7 @@ class Memory:
             self._subscriptions[uri] = params
         elif method == "resources/unsubscribe" and isinstance(uri, str):
             self._subscriptions.pop(uri, None)
-        elif self._unconfirmed or self._outdated:
+        elif self._unconfirmed or self.outdated:
             kind, _, rest = method.partition("/")
             if rest.endswith("list") and not params.get("cursor"):
                 self._forget_lists(kind, method)  # it gets the list as it is now
@@ -270,14 +268,14 @@ class Memory:
             self._unconfirmed.remove(confirmed)
         elif confirmed.kind in _LISTS:
             self._forget_lists(confirmed.kind)
-            self._outdated.add(confirmed.kind)
+            self.outdated.add(confirmed.kind)
         else:
             self._unconfirmed.remove(confirmed)  # nothing notifies of the rest
 
     def _forget_lists(self, kind: str, method: str = "") -> None:
         """What a snapshot showed of this kind does not count any more. `method`: only of this one."""
         if not method or kind != "resources":  # which are two lists with one notification
-            self._outdated.discard(kind)
+            self.outdated.discard(kind)
         self._unconfirmed = [one for one in self._unconfirmed if one.kind != kind or method not in ("", one.method)]
 
     def _news(self, kinds: "Collection[str]") -> list[bytes]:
