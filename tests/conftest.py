@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from mcpbridge.base.log import Logger
 from support.harness import Place
+from support.programs import preloaded_bridge
 from support.run_summary import WORDS
 
 pytest_plugins = ["support.flaky_tests"]
@@ -110,6 +111,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    preloaded_bridge.end_all()
     if (handed_over := getattr(session.config, "workeroutput", None)) is not None:
         handed_over["closing_words"] = session.config.stash[WORDS]
 

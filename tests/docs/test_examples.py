@@ -44,6 +44,7 @@ from mcpbridge.config.trust import TrustStore, whole_content
 from mcpbridge.tools.builtin.settings import BuiltinSettings
 from mcpbridge.tools.factory import KEYS, model_of
 from support.harness import Place
+from support.programs import preloaded_bridge
 from support.programs.preloaded_python import prepared
 from support.servers_schema import check
 
@@ -216,7 +217,8 @@ def reader(place: Place, serving: list[str]) -> dict[str, str]:
     shutil.copy(ROOT / "examples/orders.py", place.folder / "examples")
     for beside in ("mycode.py", "poem.txt"):
         shutil.copy(ROOT / "examples/tools" / beside, place.folder)
-    bridge = f'env MCPBRIDGE_STANDALONE=1 {sys.executable} -m mcpbridge "$@"'  # a client hands few variables on
+    ours = shlex.join(preloaded_bridge.command())
+    bridge = f'env MCPBRIDGE_STANDALONE=1 {ours} "$@"'  # a client hands few variables on
     for name, text in {"mcpbridge": bridge, "uvx": f'{shlex.join(serving)} {SERVERS}/"$@"'}.items():
         (programs / name).write_text(f"#!/bin/sh\nexec {text}\n")
         (programs / name).chmod(0o755)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from support.json_output import documents
+from support.programs import preloaded_bridge
 from support.rpc import Client, HttpClient, Reply, StdioClient
 
 __all__ = ["DEADLINE", "Command", "Finished", "Place", "eventually", "explains", "python_server", "undisturbed"]
@@ -180,18 +181,25 @@ class Place:
         return path
 
     @asynccontextmanager
-    async def started(self, *args: str) -> AsyncIterator[Command]:
-        """`mcpbridge ARGS`, running. It may be asked to stop inside; it must have stopped soon after."""
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "mcpbridge", *args),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            cwd=self.folder,
-            env=self.environment(),
-            limit=_LINE_LIMIT,
-            start_new_session=True,
-        )
+    async def started(self, *args: str, is_start_tested: bool = True) -> AsyncIterator[Command]:
+        """`mcpbridge ARGS`, running. It may be asked to stop inside; it must have stopped soon after.
+
+        Where the start is not what is tested, the process is forked by one that has imported the bridge.
+        """
+        environment = self.environment()
+        if not is_start_tested and preloaded_bridge.can_fork(environment):
+            process = await preloaded_bridge.start(*args, cwd=self.folder, environment=environment, limit=_LINE_LIMIT)
+        else:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "mcpbridge", *args),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                cwd=self.folder,
+                env=environment,
+                limit=_LINE_LIMIT,
+                start_new_session=True,
+            )
         self._running += 1
         command = Command(process)
         log = asyncio.create_task(command.read_log())
@@ -231,7 +239,8 @@ class Place:
         self, servers: Mapping[str, Mapping[str, Any]], **sections: Mapping[str, Any]
     ) -> AsyncIterator[StdioClient]:
         """`mcpbridge serve` on stdio, and a client that has not said anything yet."""
-        async with self.started("serve", "--config", str(self.config(servers, **sections))) as command:
+        config = self.config(servers, **sections)
+        async with self.started("serve", "--config", str(config), is_start_tested=False) as command:
             assert command.process.stdin
             assert command.process.stdout
             client = StdioClient(command.process.stdout, command.process.stdin, command)
@@ -244,14 +253,15 @@ class Place:
     ) -> AsyncIterator[HttpClient]:
         """`mcpbridge serve --http` on a free port, and a client of it. No token is needed unless one is configured."""
         config = self.config(servers, **sections)
-        async with self.started("serve", "--config", str(config), "--http", "127.0.0.1:0", "--no-auth") as command:
+        words = ("serve", "--config", str(config), "--http", "127.0.0.1:0", "--no-auth")
+        async with self.started(*words, is_start_tested=False) as command:
             found = await command.logged(r"http://127\.0\.0\.1:[1-9]\d*")
             async with HttpClient(f"{found[0]}/mcp", command) as client:
                 yield client
 
     async def run(self, *args: str, within: float = 30.0) -> Finished:
         """`mcpbridge ARGS` to its end. What it prints with `--json` must be as it is documented."""
-        async with self.started(*args) as command:
+        async with self.started(*args, is_start_tested=False) as command:
             assert command.process.stdin
             assert command.process.stdout
             command.process.stdin.close()
@@ -296,7 +306,8 @@ class Place:
 def _argv(pid: int) -> list[str]:
     """The command line of a process; empty for a zombie."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
+        line = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").rstrip("\0")
+        return line.split("\0") if line else []
     except OSError:
         return []
 
