@@ -126,7 +126,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--site", type=Path)
     options = parser.parse_args()
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    names = ("chromium", "chromium-browser", "chromium-headless-shell")
+    chromium = next(filter(None, map(shutil.which, names)), None)
     if chromium is None:
         print("chromium is not installed: `make browser` installs Debian's", file=sys.stderr)
         return 1

@@ -53,7 +53,8 @@ _RENAMED = """
 
 def main(arguments: list[str]) -> int:
     """Exit code 0; 2 for wrong arguments or without Chromium."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    names = ("chromium", "chromium-browser", "chromium-headless-shell")
+    chromium = next(filter(None, map(shutil.which, names)), None)
     if len(arguments) != 1 or chromium is None:
         print(__doc__ if chromium else "Chromium is not installed: `make browser` installs Debian's.", file=sys.stderr)
         return 2

@@ -16,7 +16,7 @@ from typing import Any
 
 import tomlkit
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "chromium-browser"))), "")
 ARGUMENTS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync"),
