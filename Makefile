@@ -8,7 +8,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 # Compiled files are kept, whatever the environment says: the tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test quick lint types compiled unit conformance conformance-all matrix bench mutants docs docs-search screenshots browser format clean
+.PHONY: help run test quick lint types types-beside compiled unit conformance conformance-all matrix bench mutants docs docs-search screenshots browser format clean
 .DELETE_ON_ERROR:
 
 help: ## show this
@@ -17,10 +17,10 @@ help: ## show this
 run: .venv/.ready example ## show in eight scenes what the bridge does (ARGS=--pause waits for a key between them)
 	@$(BIN)/python examples/show.py $(ARGS)
 
-# Types are checked while the rest is being set up; the tests have the machine to themselves, since they have deadlines.
+# Types are checked beside the tests, in the time that these wait: they have deadlines, so they come first.
 test: ## all that CI runs: format, lint, types, tests, the official suite
-	@$(MAKE) --no-print-directory --jobs=5 lint types compiled example $(SUITE) .venv-site/.ready
-	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory --jobs=5 lint compiled example $(SUITE) .venv-site/.ready
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going unit types-beside
 	@$(MAKE) --no-print-directory conformance
 
 quick: .venv/.ready ## check what changed since the last commit (or since BASE), in about a minute
@@ -32,6 +32,9 @@ lint: .venv/.ready
 
 types: .venv/.ready
 	$(BIN)/pyright --pythonpath $(BIN)/python
+
+types-beside: .venv/.ready
+	nice -n 19 $(BIN)/pyright --pythonpath $(BIN)/python
 
 # Every process that runs tests reads all of them; compiled beforehand, that takes each a third of the time.
 compiled: .venv/.ready
