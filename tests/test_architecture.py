@@ -1,6 +1,7 @@
 """The layout of the code (docs/explanation/architecture.md): imports, sizes, what is documented."""
 
 import ast
+import gc
 import inspect
 import re
 import textwrap
@@ -51,7 +52,11 @@ MAX_LINES = 500
 
 @cache
 def modules() -> Mapping[Path, ast.Module]:
-    return {path: ast.parse(path.read_text("utf-8")) for path in sorted(SOURCE.rglob("*.py"))}
+    gc.disable()  # which all stay: to look through them again and again took longer than to read them
+    try:
+        return {path: ast.parse(path.read_text("utf-8")) for path in sorted(SOURCE.rglob("*.py"))}
+    finally:
+        gc.enable()
 
 
 @cache
