@@ -311,6 +311,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
             self.health_checks,
             partial(builtin_context, sandboxes=self._sandboxes, report=self._caller_status),
             self._is_whole,
+            self._manifest,
         )
         self._generation = build(settings, self._shared, self.leases.lease(), None, self._program_tools)
         self.catalog.on_change(self._catalog_changed)

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from mcpbridge.base.version import __version__
 from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.catalog.search.service import SavedBytes
 from mcpbridge.catalog.snapshot_builder import SnapshotBuilder
 from mcpbridge.catalog.tool_names import Prefix
 from mcpbridge.catalog.unmatched_names import Selector, UnmatchedNames
@@ -61,6 +62,8 @@ class SharedState(Struct, frozen=True):
     """What built-in tools are made with."""
     is_whole: bool
     """The settings have all servers that there are; otherwise what rules and hooks name may be of others."""
+    saved: SavedBytes | None = None
+    """Where the search keeps its index between runs; None: nowhere."""
 
 
 class Generation(Struct, frozen=True):
@@ -140,7 +143,9 @@ def build(
     backends = shared.backends.build(settings, given, lease)
     offering = {**servers, **backends.sources}
     results = shared.results.build(settings.results, offering, lease, _call_log(settings, context.mode))
-    search_context = SearchContext(catalog, context.pool, context.store, shared.startup.settled, shared.calls.plans)
+    search_context = SearchContext(
+        catalog, context.pool, context.store, shared.startup.settled, shared.calls.plans, shared.saved
+    )
     tool_search = ToolSearch(
         settings, search_context, lease, offering, previous=before.tool_search if before is not None else None
     )

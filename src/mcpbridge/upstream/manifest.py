@@ -163,7 +163,7 @@ class Manifest:
         self._news.set()
 
     def aside(self, key: str) -> bytes:
-        """What was put aside under this key; empty if there is nothing, or it cannot be read."""
+        """What was put aside under this key; empty if there is nothing, or it cannot be read. For any thread."""
         identity = _ASIDE + key.encode()
         self._used.add(identity)
         waiting = self._pending.get(identity)
@@ -294,7 +294,7 @@ class Manifest:
 
     def _tidy(self) -> None:
         """Remove what nobody used for long. Use is the later one of the two times of a file."""
-        now, used = time.time(), {f"{self._fingerprint(identity)}{_SUFFIX}" for identity in self._used}
+        now, used = time.time(), {f"{self._fingerprint(identity)}{_SUFFIX}" for identity in tuple(self._used)}
         rest: list[tuple[float, str]] = []
         with os.scandir(self._directory) as entries:
             for entry in entries:

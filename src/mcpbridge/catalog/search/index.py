@@ -5,15 +5,14 @@ servers whose texts stayed the same are used again. Words are in `lexical/`, vec
 """
 
 import sys
-from collections.abc import Callable, Container, Mapping, Sequence, Sized
+import time
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import compress, islice
-from typing import cast
+from typing import TypeVar, cast
 
-from msgspec import Struct
-
+from mcpbridge.catalog.search.index_cache import IndexCache, ServerIndex, digest_of
 from mcpbridge.catalog.search.lexical.bitsets import Mask, Shape
 from mcpbridge.catalog.search.lexical.bm25 import (
-    Postings,
     ServerFields,
     ToolFields,
     WordIndex,
@@ -29,10 +28,14 @@ from mcpbridge.catalog.search.ranker import Explanation, Hit, ServerText, ToolTe
 from mcpbridge.catalog.search.weights import PART, PART_WORDS, STEP
 from mcpbridge.catalog.words import NameIndex, runs_of, stems_of
 
+_T = TypeVar("_T")
+
 _QUERY = 8000
 """Characters of a query that are looked at."""
 _DEPTH = 24
 """Tools that are looked at closely."""
+_PART_DEPTH = 10
+"""The same for a part of a request: the answer has room for some tools of each part."""
 _SEEN = 4
 """Sets of tools of which is kept where in the catalog they are."""
 
@@ -166,7 +169,9 @@ class CatalogRanker:
         The text of the whole is empty; None if there are no parts, so that no place counts less than another.
         """
         whole = self._best(text, depth, allowed)
-        parts = [(part, self._best(part, depth, allowed)) for part in clauses(text)]
+        texts = clauses(text)
+        of_part = min(depth, max(_PART_DEPTH, depth // max(1, len(texts))))
+        parts = [(part, self._best(part, of_part, allowed)) for part in texts]
         if not parts:
             return [(None, whole, 1.0)]
         most = max(best.telling for _, best in parts) or 1.0
@@ -213,68 +218,56 @@ def _shares(
     return tuple(sorted(found, key=lambda one: -one.points))
 
 
-class _Part(Struct, frozen=True, eq=False):
-    """What is made of one server."""
-
-    texts: int
-    """A hash of the texts that it was made of."""
-    ids: tuple[str, ...]
-    names: tuple[tuple[str, str, str], ...]
-    stems: tuple[tuple[str, ...], ...]
-    """Of each tool's name, those that are not in its server's."""
-    scopes: tuple[Scope, ...]
-    postings: Postings
-    vectors: bytes
-
-
 class CatalogRankers:
     """Makes rankers by words and vectors, and keeps the parts of the servers that the last one was made of."""
 
-    def __init__(self) -> None:
-        self._parts: dict[int, _Part] = {}
+    def __init__(self, cache: IndexCache | None = None) -> None:
+        """`cache`: where what is made of each server is kept for the next start."""
+        self._parts: dict[bytes, ServerIndex] = {}
+        self._cache = cache
         self._table = table() if sys.byteorder == "little" else None
 
     def of(self, servers: Sequence[tuple[ServerText, Sequence[ToolText]]]) -> CatalogRanker:
         """As the protocol says."""
-        parts: dict[int, _Part] = {}
-        order: list[_Part] = []
+        parts: dict[bytes, ServerIndex] = {}
+        order: list[ServerIndex] = []
         for server, tools in servers:
-            about = server_fields(server)
-            fields = [tool_fields(tool) for tool in tools]
-            ids = tuple(tool.id for tool in tools)
-            tags = tuple(tool.tags for tool in tools)
-            texts = hash((server, about, tuple(fields), ids, tags))
-            part = self._parts.get(texts) or self._part(texts, server, tools, about, fields)
-            parts[texts] = part
+            digest = digest_of(server, tools)
+            part = self._parts.get(digest) or self._part(digest, server, tools)
+            parts[digest] = part
             order.append(part)
         self._parts = parts
         return self._merged([server for server, _ in servers], order)
 
-    def _part(
-        self,
-        texts: int,
-        server: ServerText,
-        tools: Sequence[ToolText],
-        about: ServerFields,
-        fields: Sequence[ToolFields],
-    ) -> _Part:
+    def _part(self, digest: bytes, server: ServerText, tools: Sequence[ToolText]) -> ServerIndex:
+        """What was kept of a server; made anew if that is of other texts."""
+        kept = self._cache.get(server.name, digest) if self._cache is not None else None
+        if kept is None:
+            kept = self._made(digest, server, tools)
+            if self._cache is not None:
+                self._cache.put(server.name, kept)
+        return kept
+
+    def _made(self, digest: bytes, server: ServerText, tools: Sequence[ToolText]) -> ServerIndex:
+        about = server_fields(server)
+        fields = [tool_fields(tool) for tool in _unhurried(tools)]
         vectors = b""
         if self._table is not None:
-            vectors = packed(self._table.vector(_words(about, tool)) for tool in fields)
+            vectors = packed(self._table.vector(_words(about, tool)) for tool in _unhurried(fields))
         in_server = frozenset(stems_of(about.name))
-        return _Part(
-            texts,
+        return ServerIndex(
+            digest,
             tuple(tool.id for tool in tools),
             tuple((tool.id[:_NAME], tool.name[:_NAME], server.name[:_NAME]) for tool in tools),
             tuple(
                 tuple(stem for stem in dict.fromkeys(stems_of(tool.name)) if stem not in in_server) for tool in fields
             ),
             tuple(Scope.of(server, tool) for tool in tools),
-            postings_of(about, fields),
+            postings_of(about, _unhurried(fields)),
             vectors,
         )
 
-    def _merged(self, servers: Sequence[ServerText], parts: Sequence[_Part]) -> CatalogRanker:
+    def _merged(self, servers: Sequence[ServerText], parts: Sequence[ServerIndex]) -> CatalogRanker:
         first = 0
         spans: list[tuple[str, str, range]] = []
         for server, part in zip(servers, parts, strict=True):
@@ -291,6 +284,20 @@ class CatalogRankers:
             Fits(shape, words, near, [stems for part in parts for stems in part.stems]),
             self._table,
         )
+
+
+_AT_A_TIME = 8
+"""Tools that are read before another thread may go on: about a millisecond."""
+_PAUSE = 1e-4
+"""Seconds."""
+
+
+def _unhurried(tools: Iterable[_T]) -> Iterator[_T]:
+    """The same, with pauses: else the event loop would wait for this thread, which never waits for anything."""
+    for number, tool in enumerate(tools):
+        if number % _AT_A_TIME == 0:
+            time.sleep(_PAUSE)
+        yield tool
 
 
 def _words(about: ServerFields, tool: ToolFields) -> list[tuple[str, int]]:

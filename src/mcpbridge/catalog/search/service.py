@@ -7,8 +7,8 @@ the policy and the profiles are. All of it is built from the `search` section of
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio.to_thread
 import msgspec
@@ -25,6 +25,7 @@ from mcpbridge.upstream.pool import Pool
 
 if TYPE_CHECKING:
     from mcpbridge.catalog.search.embeddings.vectors import Vectors
+    from mcpbridge.catalog.search.index_cache import IndexCache
     from mcpbridge.catalog.search.ranker import Rankers
 
 
@@ -34,6 +35,18 @@ ServerSays = Callable[[str], ServerText]
 """What a server says of itself, by its name."""
 
 _Part = tuple[ServerText, tuple[ToolText, ...]]
+
+
+class SavedBytes(Protocol):
+    """Where bytes are kept between runs, which can be made again."""
+
+    def aside(self, key: str) -> bytes:
+        """What was put there under a key; empty if there is nothing. May be called in any thread."""
+        ...
+
+    def put_aside(self, key: str, data: bytes) -> None:
+        """Have this written soon. Called on the event loop's thread."""
+        ...
 
 
 class SearchFailed(CallRefused):
@@ -175,13 +188,15 @@ _LONGEST_SAID = 400
 class Searching:
     """The search over one catalog. What the settings say of servers is looked up when it is needed."""
 
-    def __init__(self, embedder: EmbedderSettings, catalog: Catalog, pool: Pool) -> None:
-        """Touches nothing: no file, no process.
+    def __init__(
+        self, embedder: EmbedderSettings, catalog: Catalog, pool: Pool, saved: SavedBytes | None = None
+    ) -> None:
+        """Touches nothing: no file, no process. `saved`: where the index is kept between runs.
 
         Raises:
             ConfigError: the embedder of the settings cannot be had.
         """
-        self._catalog, self._pool, self._weight = catalog, pool, embedder.weight
+        self._catalog, self._pool, self._weight, self._saved = catalog, pool, embedder.weight, saved
         self._tasks = OwnedTasks()
         self._vectors = None if embedder.kind == "none" else _opened(embedder, self._tasks)
         prepare = None if self._vectors is None else self._prepare
@@ -211,13 +226,27 @@ class Searching:
         return tuple(own.tags) if own is not None else ()
 
     def _rankers(self) -> "Rankers":
+        cache = self._cache()
         from mcpbridge.catalog.search.index import CatalogRankers
 
         if self._vectors is None:
-            return CatalogRankers()
+            return CatalogRankers(cache)
         from mcpbridge.catalog.search.embeddings.ranker import EmbeddedRankers
 
-        return EmbeddedRankers(CatalogRankers, self._vectors, self._weight)
+        return EmbeddedRankers(lambda: CatalogRankers(cache), self._vectors, self._weight)
+
+    def _cache(self) -> "IndexCache | None":
+        if (saved := self._saved) is None:
+            return None
+        from mcpbridge.catalog.search.index_cache import IndexCache
+
+        loop = asyncio.get_running_loop()
+
+        def save(key: str, data: bytes) -> None:
+            with suppress(RuntimeError):  # the bridge has stopped
+                loop.call_soon_threadsafe(saved.put_aside, key, data)
+
+        return IndexCache(saved.aside, save)
 
     async def _prepare(self, query: str) -> None:
         from mcpbridge.catalog.search.embeddings.embedder import texts_of_query

@@ -17,7 +17,7 @@ from mcpbridge.catalog.listing.profiles import Scope
 from mcpbridge.catalog.listing.tool_lists import Exposing
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.search.ranker import ServerText
-from mcpbridge.catalog.search.service import Searching
+from mcpbridge.catalog.search.service import SavedBytes, Searching
 from mcpbridge.catalog.search.visible_tools import VisibleTools
 from mcpbridge.catalog.settings import RouterSettings
 from mcpbridge.catalog.snapshot import Snapshot, ToolRef
@@ -59,6 +59,8 @@ class SearchContext(Struct, frozen=True):
     """Waits a little while servers start."""
     plan: CallHandler
     """The way of calls that programs make."""
+    saved: SavedBytes | None = None
+    """Where the index is kept between runs; None: nowhere."""
 
 
 class ToolSearch:
@@ -84,7 +86,10 @@ class ToolSearch:
         self._catalog, self._settled = context.catalog, context.settled
         search, embedder = settings.search, settings.search.embedder
         self._searching = lease.hold(
-            "search", embedder, lambda: Searching(embedder, context.catalog, context.pool), run=Searching.running
+            "search",
+            embedder,
+            lambda: Searching(embedder, context.catalog, context.pool, context.saved),
+            run=Searching.running,
         )
         self.search = self._searching.search
         store = context.store

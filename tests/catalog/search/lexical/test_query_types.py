@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcpbridge.catalog.search.lexical import query_types
 from mcpbridge.catalog.search.lexical.query_types import kinds_in, words_of_kinds
 
 
@@ -85,3 +86,33 @@ def test_every_text_has_an_answer(text: str) -> None:
 @given(st.text(alphabet="01.,:;-+*/x^=%$#@[]{}()|\\ aAfFzZ_'\"", max_size=200))
 def test_texts_of_signs_have_an_answer(text: str) -> None:
     assert bool(kinds_in(text)) == bool(words_of_kinds(text))
+
+
+_WORDS = [
+    "12",
+    "x",
+    "3",
+    "/",
+    "$",
+    "usd",
+    "eur",
+    " to ",
+    "km",
+    "in",
+    "1.5",
+    "plus",
+    " ",
+    "pmid",
+    "select",
+    " from ",
+    "ab",
+]
+
+
+@given(st.lists(st.sampled_from(_WORDS), max_size=12).map("".join))
+def test_what_is_looked_for_first_is_in_every_such_thing(text: str) -> None:
+    """Patterns are tried only where a sign that they need is there: that must leave nothing out."""
+    for kind in query_types._KINDS:  # pyright: ignore[reportPrivateUsage]
+        if kind.pattern.search(text):
+            assert not kind.one_of or any(one in text.lower() for one in kind.one_of)
+            assert max(map(len, text.split())) >= kind.length

@@ -155,7 +155,7 @@ _KEPT = 32_000_000
 """Bytes of lanes that are kept."""
 
 
-def postings_of(server: ServerFields, tools: Sequence[ToolFields]) -> Postings:
+def postings_of(server: ServerFields, tools: Iterable[ToolFields]) -> Postings:
     """The postings of a server's tools."""
     found: dict[str, list[int]] = {}
     common: dict[str, float] = {}

@@ -69,22 +69,31 @@ def expansions(text: str) -> dict[str, float]:
     None of them is in the query. The same query always has the same answer, of at most 20 words. Meant to be weak:
     a word of the query counts 1. Time is linear in what is looked at, and that is capped.
     """
-    shown = text[:_LONGEST].lower().replace("ß", "ss").translate(_PLAIN)
+    shown = text[:_LONGEST].lower()
+    if not shown.isascii():
+        shown = shown.replace("ß", "ss").translate(_PLAIN)
     if "'" in shown or "whats" in shown:
         shown = _IS.sub(r"\1 is", shown).replace("'s ", " ").replace("'", "")
     tokens = [token[:_LETTERS] for token in _TOKEN.findall(shown)[:_WORDS]]
     weights = dict(words_of_kinds(text))
     lexicon = _lexicon()
-    entries = dict.fromkeys(number for numbers in _matches(lexicon, shown, tokens) for number in numbers)
-    for number in entries:
+    get = weights.get
+    for number in _entries(lexicon, shown, tokens):
         for word, weight in lexicon.words(number):
-            known = weights.get(word, 0.0)
+            known = get(word, 0.0)
             weights[word] = known + weight - known * weight
-    said = {form for token in tokens for form in _forms(token)}
-    said.update(part for token in tokens if not token.isalnum() for part in re.split(r"\W+", token))
-    found = [(word, weight) for word, weight in weights.items() if said.isdisjoint(_forms(word))]
-    found.sort(key=lambda one: (-one[1], one[0]))
-    return dict(found[:_MOST])
+    if not weights:
+        return {}
+    said = set[str]().union(*map(_said, tokens))
+    found = [(-weight, word) for word, weight in weights.items() if said.isdisjoint(_forms(word))]
+    found.sort()
+    return {word: -weight for weight, word in found[:_MOST]}
+
+
+@lru_cache(8192)
+def _said(token: str) -> Sequence[str]:
+    """The forms of a token, and its parts."""
+    return _forms(token) if token.isalnum() else (*_forms(token), *re.split(r"\W+", token))
 
 
 def in_english(text: str) -> list[str]:
@@ -98,7 +107,7 @@ def in_english(text: str) -> list[str]:
     if sum(char > _LATIN and char.isalpha() for char in shown) < len(shown) * _FOREIGN:
         return []
     lexicon = _lexicon()
-    entries = dict.fromkeys(n for found in _matches(lexicon, shown, _TOKEN.findall(shown)) for n in found)
+    entries = _entries(lexicon, shown, _TOKEN.findall(shown))
     abroad = (number for number in entries if lexicon.entries[number].kind == "abroad")
     return list(dict.fromkeys(word for number in abroad for word, _ in lexicon.words(number)))
 
@@ -117,6 +126,8 @@ class _Lexicon:
         self.terms: dict[str, tuple[int, ...]] = {}
         self.longest: dict[str, int] = {}
         """By the first words of phrases: how many words the longest has."""
+        self.pairs: set[tuple[str, str]] = set()
+        """The first two words of phrases."""
         self.entries: list[_Entry] = []
         self._words: dict[int, Sequence[tuple[str, float]]] = {}
         for text in texts:
@@ -150,6 +161,7 @@ class _Lexicon:
                 if " " in term:
                     first, _, rest = term.partition(" ")
                     self.longest[first] = max(self.longest.get(first, 0), 2 + rest.count(" "))
+                    self.pairs.add((first, rest.partition(" ")[0]))
 
 
 def _words_of(entry: _Entry) -> Iterator[tuple[str, float]]:
@@ -169,24 +181,37 @@ def _lexicon() -> _Lexicon:
     return _Lexicon([file.read_text("utf-8") for file in lexicon_files()])
 
 
-def _matches(lexicon: _Lexicon, text: str, tokens: Sequence[str]) -> Iterator[tuple[int, ...]]:
-    """The entries of the terms in a text: phrases first, the longest at each place."""
+def _entries(lexicon: _Lexicon, text: str, tokens: Sequence[str]) -> dict[int, None]:
+    """The entries of the terms in a text, each once: phrases first, the longest at each place."""
+    found: dict[int, None] = {}
     if not text.isascii():
         for run in _SPACELESS_RUN.findall(text):
-            yield from _inside(lexicon, run)
-    at = 0
+            for entries in _inside(lexicon, run):
+                found.update(dict.fromkeys(entries))
+    at, longest = 0, lexicon.longest
     while at < len(tokens):
+        token = tokens[at]
         taken = 1
-        for size in range(min(lexicon.longest.get(tokens[at], 0), _PHRASE), 1, -1):
-            words = tokens[at : at + size]
-            found = _phrase(lexicon, words) or _phrase(lexicon, [_singular(word) for word in words])
-            if found:
-                yield found
-                taken = size
-                break
-        else:
-            yield from _single(tokens[at])
+        entries: Sequence[int] | None = None
+        if token in longest and _may_begin(lexicon, tokens[at : at + 2]):
+            for size in range(min(longest[token], _PHRASE), 1, -1):
+                words = tokens[at : at + size]
+                entries = _phrase(lexicon, words) or _phrase(lexicon, [_singular(word) for word in words])
+                if entries:
+                    taken = size
+                    break
+        for number in entries or _single(token):
+            found[number] = None
         at += taken
+    return found
+
+
+def _may_begin(lexicon: _Lexicon, words: Sequence[str]) -> bool:
+    """Whether phrases begin with these two words."""
+    if len(words) < 2:
+        return False
+    first, second = words
+    return (first, second) in lexicon.pairs or (_singular(first), _singular(second)) in lexicon.pairs
 
 
 def _phrase(lexicon: _Lexicon, words: Sequence[str]) -> tuple[int, ...] | None:
@@ -194,18 +219,19 @@ def _phrase(lexicon: _Lexicon, words: Sequence[str]) -> tuple[int, ...] | None:
 
 
 @lru_cache(8192)
-def _single(token: str) -> Sequence[tuple[int, ...]]:
+def _single(token: str) -> Sequence[int]:
+    """The entries of one token."""
     terms = _lexicon().terms
     for form in _forms(token):
         if (found := terms.get(form)) is not None:
-            return (found,)
+            return found
     for size in range(min(len(token), 24), 2, -1):
         if (found := terms.get(token[:size] + "*")) is not None:
-            return (found,)
+            return found
     if token.isalnum():
         return ()
     parts = [part for part in re.split(r"\W+", token) if part not in _ADDRESS]
-    return tuple([terms[part] for part in parts if part in terms])
+    return tuple([number for part in parts if part in terms for number in terms[part]])
 
 
 def _inside(lexicon: _Lexicon, run: str) -> Iterator[tuple[int, ...]]:
@@ -221,6 +247,7 @@ def _inside(lexicon: _Lexicon, run: str) -> Iterator[tuple[int, ...]]:
         at += taken
 
 
+@lru_cache(8192)
 def _singular(word: str) -> str:
     if len(word) < 4 or word[-1] != "s" or word[-2] in "su":
         return word
