@@ -243,12 +243,12 @@ class CatalogRankers:
         """What was kept of a server; made anew if that is of other texts."""
         kept = self._cache.get(server.name, digest) if self._cache is not None else None
         if kept is None:
-            kept = self._made(digest, server, tools)
+            kept = self._build(digest, server, tools)
             if self._cache is not None:
                 self._cache.put(server.name, kept)
         return kept
 
-    def _made(self, digest: bytes, server: ServerText, tools: Sequence[ToolText]) -> ServerIndex:
+    def _build(self, digest: bytes, server: ServerText, tools: Sequence[ToolText]) -> ServerIndex:
         about = server_fields(server)
         fields = [tool_fields(tool) for tool in _unhurried(tools)]
         vectors = b""
@@ -287,7 +287,7 @@ class CatalogRankers:
 
 
 _AT_A_TIME = 8
-"""Tools that are read before another thread may go on: about a millisecond."""
+"""Tools that are read before other threads have a turn: about a millisecond."""
 _PAUSE = 1e-4
 """Seconds."""
 

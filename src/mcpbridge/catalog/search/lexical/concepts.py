@@ -84,14 +84,14 @@ def expansions(text: str) -> dict[str, float]:
             weights[word] = known + weight - known * weight
     if not weights:
         return {}
-    said = set[str]().union(*map(_said, tokens))
+    said = set[str]().union(*map(_all_forms, tokens))
     found = [(-weight, word) for word, weight in weights.items() if said.isdisjoint(_forms(word))]
     found.sort()
     return {word: -weight for weight, word in found[:_MOST]}
 
 
 @lru_cache(8192)
-def _said(token: str) -> Sequence[str]:
+def _all_forms(token: str) -> Sequence[str]:
     """The forms of a token, and its parts."""
     return _forms(token) if token.isalnum() else (*_forms(token), *re.split(r"\W+", token))
 
