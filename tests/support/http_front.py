@@ -51,6 +51,8 @@ class ScriptedCore:
         self.cancelled: asyncio.Queue[str] = asyncio.Queue()
         """Ids of requests whose answering was cancelled."""
 
+    express = None
+
     def open(self, client: Client) -> None:
         self.clients.append(client)
 
@@ -69,7 +71,9 @@ class ScriptedCore:
     def answered(self, client: Client, frame: Frame) -> None:
         self.answers.append((client, bytes(frame.id)))
 
-    async def answer(self, client: Client, frame: Frame, notify: Notify, *, cancel_as: Client | None = None) -> Answer:
+    async def answer(
+        self, client: Client, frame: Frame, notify: Notify, *, cancel_as: Client | None = None, sent: object = None
+    ) -> Answer:
         self.asked.append((client, frame.method))
         params: Message = msgspec.json.decode(frame.params) if frame.params else {}
         match frame.method:

@@ -177,6 +177,10 @@ class Call(Struct, eq=False):
     """What is noted of it for the call log; None: it is only counted."""
     asked: bytes | Raw = b""
     """Its arguments as the client sent them, where they were read to be something else; empty: they came so."""
+    sent: "Instance | None" = None
+    """What its request was sent by already, in the way of `downstream/express_lane.py`; None: it was not."""
+    began: float = 0.0
+    """Of `time.perf_counter`, when it began, if that was before its plan; 0: it begins with its plan."""
     asked_as: bytes | Raw = b""
     """The id of the client's request, as it came; empty: a call that no request asks for."""
     sent_as: bytes = b""

@@ -13,6 +13,7 @@ from mcpbridge.base.errors import BadRequest
 from mcpbridge.base.log import get_logger
 from mcpbridge.downstream.client import Answer, Client
 from mcpbridge.downstream.errors import to_answer
+from mcpbridge.downstream.express_lane import ExpressCall
 from mcpbridge.downstream.revisions.request_meta import ENVELOPE, modern_client, reads_as_modern
 from mcpbridge.downstream.services import Core
 from mcpbridge.downstream.sessions import BRIDGE_STOPPED, make_one_turn
@@ -76,18 +77,20 @@ class Conversation:
         self._last_words: FinalAnswer | None = None
         self._is_modern = False
         """The client has sent a modern request. If it opens no session, a request without the envelope lacks it."""
-        client.push = self._notify
+        self._express = core.express
+        client.push = self.notify
         core.open(client)
 
     @property
     def running(self) -> int:
         """Requests that are being answered."""
-        return len(self._tasks)
+        return len(self._tasks) + (self._express.count(self._client) if self._express is not None else 0)
 
     # -- in
 
     def take(self, items: Iterable[Item]) -> None:
         """What the client sent, in its order."""
+        express = self._express
         for read in items:
             item = read
             if isinstance(item, Frame) and not (
@@ -101,6 +104,10 @@ class Conversation:
                 item = validated(item)
             if isinstance(item, Frame):
                 if item.method and item.id:
+                    if express is not None:
+                        if item.method == "tools/call" and express.take(self._client, item, self):
+                            continue
+                        express = None  # what follows must not overtake this one, which begins in the next turn
                     task = self._tasks[id(item)] = self._loop.create_task(self._answer(item))
                     if item.method == "subscriptions/listen":
                         self._listens.append(task)
@@ -134,6 +141,8 @@ class Conversation:
             task.cancel()
         await asyncio.gather(*listens, return_exceptions=True)
         self._last_words = last_words
+        if self._express is not None:
+            self._express.all_go_on(self._client)
         # One that was cancelled before its first step had no last one.
         self._tasks = {key: task for key, task in self._tasks.items() if not task.done()}
         if self._tasks and grace:
@@ -149,6 +158,8 @@ class Conversation:
 
     def cancel(self) -> None:
         """Cancel what is under way; nobody is there to hear the answers."""
+        if self._express is not None:
+            self._express.all_go_on(self._client)
         for key, task in list(self._tasks.items()):
             task.cancel()
             task.add_done_callback(lambda _, key=key: self._over(key))
@@ -166,9 +177,21 @@ class Conversation:
         if self._idle is not None and not self._tasks:
             self._idle.set()
 
-    async def _answer(self, frame: Frame) -> None:
+    def go_on(self, frame: Frame, sent: ExpressCall) -> asyncio.Task[None]:
+        """Answer a request whose call was sent on the express lane."""
+        task = self._tasks[id(frame)] = self._loop.create_task(self._answer(frame, sent))
+        return task
+
+    def deliver(self, frame: Frame, answer: bytes) -> None:
+        """Send the answer to a request."""
+        self._send(answer if self._fit is None else self._fit(answer, frame))
+
+    async def _answer(self, frame: Frame, sent: ExpressCall | None = None) -> None:
         try:
-            answer = await self._ask(frame)
+            if sent is None:
+                answer = await self._ask(frame)
+            else:
+                answer = await self._core.answer(self._client, frame, self.notify, sent=sent)
             data = answer.data
             if isinstance(data, Pieces):
                 if self._send_large is not None and self._fit is None:
@@ -192,7 +215,7 @@ class Conversation:
             return self._ask_as_modern(frame)
         if self._is_modern and not self._client.version and frame.method not in _WITHOUT_SESSION:
             return self._ask_as_modern(frame)  # which says what its envelope lacks
-        return self._core.answer(self._client, frame, self._notify)
+        return self._core.answer(self._client, frame, self.notify)
 
     async def _ask_as_modern(self, frame: Frame) -> Answer:
         session = self._client
@@ -205,7 +228,7 @@ class Conversation:
             session.introduce(client.info)  # who is there, for who looks
             self._core.introduced(session, client.version)
         # Cancelling goes by the channel: the ids of all its requests are of one space.
-        return await self._core.answer(client, frame, self._notify, cancel_as=session)
+        return await self._core.answer(client, frame, self.notify, cancel_as=session)
 
     async def _answer_batch(self, batch: Batch) -> None:
         try:
@@ -246,7 +269,7 @@ class Conversation:
 
     # -- out
 
-    def _notify(self, message: bytes) -> bool:
+    def notify(self, message: bytes) -> bool:
         """Who has closed its side may still read what is sent, but can answer no more: that counts as no way."""
         if self._pending() >= PUSH_LIMIT:
             return False

@@ -5,7 +5,7 @@ becomes an answer in `errors.py`, the one place for that. Handlers are in `reque
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -27,6 +27,7 @@ from mcpbridge.downstream.client import Answer, Client, Notify
 from mcpbridge.downstream.elicitation.parked_calls import Parking
 from mcpbridge.downstream.elicitation.request_state import Sealer
 from mcpbridge.downstream.errors import to_answer
+from mcpbridge.downstream.express_lane import ExpressCall, ExpressLane
 from mcpbridge.downstream.handler import EMPTY, Handler, NameLookup, Startup, text
 from mcpbridge.downstream.notifications.from_upstreams import UpstreamNotifications
 from mcpbridge.downstream.notifications.listeners import Listeners
@@ -44,6 +45,7 @@ from mcpbridge.downstream.sessions import Sessions
 from mcpbridge.downstream.settings import AskingSettings
 from mcpbridge.downstream.tasks.session_tasks import LegacyTasks
 from mcpbridge.downstream.tasks.tasks import TaskIds, Tasks
+from mcpbridge.pipeline.plan import Pipelines
 from mcpbridge.pipeline.stages.abandoned_calls import AbandonedCalls
 from mcpbridge.protocol.body import LARGE, Body
 from mcpbridge.protocol.error_codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
@@ -128,6 +130,9 @@ class Server:
             self._finding, pool, self.listeners, TaskStatusStreams(pool, ids, self._tasks), self._scope_of
         )
         self._is_switching = False
+        plans = plan if isinstance(plan, Pipelines) else None
+        self.express = ExpressLane(catalog, pool, plans, around, self._running, self._timeouts.calls)
+        """Plain calls, which need no task."""
         self._serve(service)
         catalog.on_change(self._changed)
         catalog.on_view_change(self._view_changed)
@@ -158,6 +163,7 @@ class Server:
 
     def under_way(self) -> set[asyncio.Task[Any]]:
         """The tasks that answer requests now; not those that only listen."""
+        self.express.all_go_on()
         running = {task for tasks in self._running.values() for task in tasks.values()}
         return (running | self._parking.under_way()) - self._watching.listening
 
@@ -189,6 +195,8 @@ class Server:
             listing,
             on_unknown=self._on_unknown,
         )
+        self._deliver = delivery.deliver
+        self.express.configure(listing)
         both = calls.handlers
         opening = Handshake(
             service.identity, pool, self._server_info, asking_seconds=asking.timeout, exposing=listing.exposing
@@ -259,6 +267,7 @@ class Server:
         """
         self._session_events.ended(client.cached_session, client.name, why)
         self.listeners.clients.discard(client)
+        self.express.close(client)
         for task in list(self._running.pop(client, {}).values()):
             task.cancel()
         if client.requests is not None:
@@ -275,12 +284,20 @@ class Server:
         self._parking.end_all()
         self._session_tasks.end()
 
-    async def answer(self, client: Client, frame: Frame, notify: Notify, *, cancel_as: Client | None = None) -> Answer:
+    async def answer(
+        self,
+        client: Client,
+        frame: Frame,
+        notify: Notify,
+        *,
+        cancel_as: Client | None = None,
+        sent: ExpressCall | None = None,
+    ) -> Answer:
         """Answer one request. `notify` gets what belongs to it meanwhile. Cancel this task to cancel the call.
 
         `cancel_as` is whose `notifications/cancelled` may name this request: on a channel with one space of ids, the
         channel's client; else `client` itself. An empty answer means that there is nothing to send: the request
-        was cancelled by that notification.
+        was cancelled by that notification. `sent`: its call, which goes on from the express lane.
         """
         id_ = bytes(frame.id)
         if id_[:1] not in _ID_STARTS:
@@ -296,7 +313,7 @@ class Server:
         running = self._running.get(owner)
         if running is None:
             running = self._running[owner] = {}
-        if task is None or id_ in running:
+        if task is None or running.get(id_, task) is not task or id_ in self.express.ids(owner):
             error = BadRequest(INVALID_REQUEST, "A request with this id is still being answered; ids must be unique")
             return to_answer(error, id_, frame.method, modern=client.modern)
         running[id_] = task
@@ -307,7 +324,7 @@ class Server:
                 handler = self._pass_on
             elif not client.version and frame.method not in ("initialize", "ping"):
                 raise BadRequest(INVALID_REQUEST, _NOT_INITIALIZED)
-            result = await handler(client, frame, notify)
+            result = await (handler(client, frame, notify) if sent is None else self._deliver_sent(sent, notify))
             if len(result) > LARGE or isinstance(result, Pieces):
                 return Answer(encode_large_response(id_, result))
             return Answer(encode_response(id_, result))
@@ -356,6 +373,7 @@ class Server:
     @property
     def running_calls(self) -> Collection[Call]:
         """The calls of tools that are being answered."""
+        self.express.all_go_on()
         return self._timeouts.calls.values()
 
     def stop_call(self, call: Call) -> bool:
@@ -378,6 +396,7 @@ class Server:
 
     def unheard(self, client: Client, frame: Frame) -> None:
         """The answer to this request has no way to its client any more, though the client may still be there."""
+        self.express.all_go_on(client)
         task = self._running.get(client, {}).get(bytes(frame.id))
         if task is not None:
             self._timeouts.give_up(client, task)
@@ -458,6 +477,12 @@ class Server:
         for upstream in self._pool.everyone():
             upstream.wanted.want_log_level(level, is_heard=bool(self.listeners.clients))
 
+    def _deliver_sent(self, sent: ExpressCall, notify: Notify) -> Awaitable[Payload]:
+        call = sent.call
+        return self._deliver(
+            sent.client, sent.frame, (call.upstream, call.target), call.params, notify, tool=sent.ref, sent=sent
+        )
+
     async def _pass_on(self, client: Client, frame: Frame, notify: Notify) -> Payload:
         """What has no handler here: the one server's that it can be for, else nobody's."""
         server = self._unknown.server_of(client, frame.method)
@@ -469,6 +494,7 @@ class Server:
     # -- withdrawing
 
     def _cancel(self, client: Client, frame: Frame) -> None:
+        self.express.all_go_on(client)
         task = self._running.get(client, {}).get(cancelled_id(frame.params))
         if task is None or task in self._withdrawn:
             return

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 from mcpbridge.downstream.client import Answer, Client, Notify
+from mcpbridge.downstream.express_lane import ExpressCall, ExpressLane
 from mcpbridge.protocol.jsonrpc import Frame
 
 
@@ -25,6 +26,11 @@ class Core(Protocol):
         """Names of the profiles, which have one as well; see `Client.profile_name`."""
         ...
 
+    @property
+    def express(self) -> ExpressLane | None:
+        """Takes plain calls; None: there is no such lane."""
+        ...
+
     def open(self, client: Client) -> None:
         """A legacy session begins."""
         ...
@@ -37,11 +43,20 @@ class Core(Protocol):
         """A legacy session, or a channel, ends; what it started is cancelled. `why`: in a few words."""
         ...
 
-    async def answer(self, client: Client, frame: Frame, notify: Notify, *, cancel_as: Client | None = None) -> Answer:
+    async def answer(
+        self,
+        client: Client,
+        frame: Frame,
+        notify: Notify,
+        *,
+        cancel_as: Client | None = None,
+        sent: ExpressCall | None = None,
+    ) -> Answer:
         """Answer one request; raises nothing but CancelledError, and cancelling it cancels the call upstream.
 
         `cancel_as` is whose `notifications/cancelled` may name the request, if it is not `client`. `Answer.data` is
-        empty when the client itself cancelled the request: then nothing is sent.
+        empty when the client itself cancelled the request: then nothing is sent. `sent`: the call, where it goes on
+        from the express lane.
         """
         ...
 

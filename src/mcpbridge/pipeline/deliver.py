@@ -42,6 +42,8 @@ class Deliver:
             TaskLost: the upstream made a task of it, which ended without a result.
             QuestionRefused: the upstream needs an answer that its client does not give.
         """
+        if call.sent is not None:
+            return call.sent.request(call)
         upstream = self._upstreams.get(call.upstream)
         if upstream is None:
             if (serve := self._serve.get(call.upstream)) is not None:

@@ -14,7 +14,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from mcpbridge.base.units import Rate
 from mcpbridge.core.call_options import CallOptions
@@ -25,7 +25,7 @@ from mcpbridge.core.recording import MOST_STAGES
 from mcpbridge.pipeline.deliver import mirroring
 from mcpbridge.pipeline.observability.metrics import Metrics
 from mcpbridge.pipeline.permissions.policy import Policy
-from mcpbridge.pipeline.stage import Stage, StageFactory, Trigger, chain
+from mcpbridge.pipeline.stage import ExpressBegin, ExpressEnd, Stage, StageFactory, Trigger, chain
 from mcpbridge.pipeline.stages.abandoned_calls import AbandonedCalls
 from mcpbridge.pipeline.stages.approval import Approval
 from mcpbridge.pipeline.stages.cache import Cache
@@ -42,6 +42,7 @@ from mcpbridge.pipeline.stages.references import References
 from mcpbridge.pipeline.stages.retry import Retry
 from mcpbridge.pipeline.stages.validate_arguments import ValidateArguments
 from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import encode
 
 if TYPE_CHECKING:  # few bridges trace
     from mcpbridge.pipeline.observability.tracing import Tracing
@@ -154,6 +155,22 @@ these; below any other stage it may meanwhile have become another call, or anoth
 """
 
 
+class ExpressPlan(Struct, frozen=True):
+    """The plan of a tool of which every stage can do its part of a plain call without waiting.
+
+    `downstream/express_lane.py` sends such calls, and takes their results, without a task. A call that turns out to be
+    less plain goes on through `chain`, which is the plan itself.
+    """
+
+    chain: CallHandler
+    begin: tuple[ExpressBegin, ...]
+    """Outermost first. One that says False, as of the next: the call is not plain."""
+    end: tuple[ExpressEnd, ...]
+    """Innermost first."""
+    name: Raw | None
+    """The name that the server knows the tool by, encoded; None: clients know it by the same."""
+
+
 class _Plan(Struct, frozen=True):
     """The stages of one tool."""
 
@@ -166,6 +183,8 @@ class _Plan(Struct, frozen=True):
     """These, and what follows, trigger one of the stages that `short` lacks; see `Trigger`."""
     meta: frozenset[str]
     while_any: tuple[Collection[object], ...]
+    express: ExpressPlan | None = None
+    """None: its calls are never plain."""
 
 
 class Choice(Protocol):
@@ -209,6 +228,24 @@ class Pipelines:
         self._options_of = options_of
         self._plain = _Plans(deliver, stages, _plain_chain)
         self._timed = _Plans(_timed_delivery(deliver), recorded_stages, _timed_chain)
+
+    def express(self, tool: Tool, arguments: Raw) -> ExpressPlan | None:
+        """The plan of a call without `_meta` that begins now, if every stage can do its part without waiting.
+
+        None: it cannot, or the tool was not called yet, or the call is to be recorded.
+        """
+        if self._recorded.is_open:
+            return None
+        plan = self._plain.known.get(tool.id)
+        if plan is None or plan.definition is not tool.definition or plan.express is None:
+            return None
+        for known in plan.while_any:
+            if known:
+                return None
+        for sign in plan.arguments:
+            if bytes(arguments).find(sign) >= 0:
+                return None
+        return plan.express
 
     def __call__(self, call: Call) -> Awaitable[Body]:
         """Run a call through its plan."""
@@ -266,6 +303,7 @@ class _Plans:
             tuple(sign for trigger in triggers for sign in trigger.arguments),
             frozenset(trigger.meta for trigger in triggers if trigger.meta),
             tuple(trigger.while_any for trigger in triggers if trigger.while_any is not None),
+            None if tool.headers else _express(tool, [stage for _, stage in always], self._chain(always, deliver)),
         )
         if len(self.known) >= MOST_PLANS:
             self.known.clear()
@@ -275,6 +313,22 @@ class _Plans:
     def _stages_of(self, tool: Tool | None, options: CallOptions) -> list[tuple[StageFactory, Stage]]:
         stages = ((factory, factory.stage(tool, options)) for factory in self._factories)
         return [(factory, stage) for factory, stage in stages if stage is not None]
+
+
+def _express(tool: Tool, stages: Sequence[Stage], whole: CallHandler) -> ExpressPlan | None:
+    begin: list[ExpressBegin] = []
+    end: list[ExpressEnd] = []
+    for stage in stages:
+        begins: ExpressBegin | None = getattr(stage, "express_begin", None)
+        ends: ExpressEnd | None = getattr(stage, "express_end", None)
+        if begins is None and ends is None:
+            return None
+        if begins is not None:
+            begin.append(begins)
+        if ends is not None:
+            end.insert(0, ends)
+    name = None if tool.name == tool.wire else Raw(encode(tool.name))
+    return ExpressPlan(whole, tuple(begin), tuple(end), name)
 
 
 def _plain_chain(stages: Sequence[tuple[StageFactory, Stage]], deliver: CallHandler) -> CallHandler:

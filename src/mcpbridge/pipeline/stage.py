@@ -1,10 +1,10 @@
 """The Stage protocol: one concern of a call, wrapped around the rest of its way."""
 
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.model import Call, CallHandler, Tool
@@ -17,6 +17,16 @@ class Stage(Protocol):
     def __call__(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
         """`proceed` once to pass, never to answer itself, again only to retry."""
         ...
+
+
+ExpressBegin = Callable[[Call, Raw], bool]
+"""A stage that can do its part of a plain call without waiting has this as `express_begin`, or the next, or both.
+
+It gets the call and its arguments before the call is sent. False: the call is not plain, and nothing has been done.
+"""
+
+ExpressEnd = Callable[[Call, Raw, float], bool]
+"""The same with the result, as `express_end`: it came, is an object, and no error. Last the seconds that it took."""
 
 
 class Trigger(Struct, frozen=True):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from mcpbridge.base.errors import (
     BridgeError,
@@ -54,18 +54,48 @@ _MOST_UNANSWERED = 4096
 """Ids of requests that are remembered because their answer may still come."""
 
 
-class _Pending:
+class _Pending(Struct, eq=False):
     """A request under way."""
 
-    __slots__ = ("began", "context", "ends", "future", "held", "held_since", "idle_ends", "method", "seconds", "update")
+    method: str
+    update: Update | None
+    context: object
+    future: asyncio.Future[Frame] | None = None
+    """None: see `Sent`."""
+    held: int = 0
+    held_since: float = 0.0
+    began: float = 0.0
+    seconds: float = 0.0
+    idle_ends: float = 0.0
+    ends: float = 0.0
 
-    def __init__(self, method: str, future: asyncio.Future[Frame], update: Update | None, context: object) -> None:
-        self.method = method
-        self.future = future
-        self.update = update
-        self.context = context
-        self.held = 0
-        self.held_since = self.began = self.seconds = self.idle_ends = self.ends = 0.0
+
+class Sent(_Pending, eq=False, kw_only=True):
+    """A request under way that no task waits for: its answer is taken in the turn of the loop in which it comes.
+
+    See `Peer.send_request`. Who makes it overrides `answered` and `failed`, and calls `over` or `wait` there.
+    """
+
+    id_: bytes = b""
+    among: dict[bytes, _Pending] = {}
+    """The requests under way of its peer."""
+
+    def over(self) -> None:
+        """Nothing is waited for any more."""
+        self.among.pop(self.id_, None)
+
+    def wait(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[Frame]:
+        """From now on there is a future, which somebody waits for: `answered` and `failed` are not called any more."""
+        self.future = loop.create_future()
+        return self.future
+
+    def answered(self, frame: Frame) -> None:
+        """The answer is here."""
+        raise NotImplementedError
+
+    def failed(self, error: BridgeError) -> None:
+        """There will be no answer."""
+        raise NotImplementedError
 
 
 class Peer:
@@ -129,11 +159,13 @@ class Peer:
         id_: bytes = b"",
         cancellable: bool = True,
         context: object = None,
+        sent: Sent | None = None,
     ) -> Raw:
         """Send a request and wait for its result.
 
         `id_` is made by `next_id` when the params had to name it (a progress token); else one is minted.
         `context` is whatever the caller wants to find again by `context_of`, or to `hold`.
+        `sent`: it was sent by `send_request`, and waited for it is from now on.
         When this task is cancelled, or time is up, the other side is asked to cancel.
 
         Raises:
@@ -141,17 +173,21 @@ class Peer:
             UpstreamTimeout, UpstreamGone, UpstreamGarbled, UpstreamHttpError, UpstreamUnavailable, Overloaded
         """
         channel = self._channel
-        if channel is None or self._closed:
+        if channel is None or (self._closed and sent is None):
             raise UpstreamGone(self._name, self._closed or "not connected")
-        id_ = id_ or self.next_id()
-        future: asyncio.Future[Frame] = self._loop.create_future()
-        pending = _Pending(method, future, update, context)
-        self._pending[id_] = pending
+        if sent is None:
+            id_ = id_ or self.next_id()
+            future: asyncio.Future[Frame] = self._loop.create_future()
+            pending = _Pending(method, update, context, future)
+            self._pending[id_] = pending
+        else:
+            id_, pending, future = sent.id_, sent, sent.future or sent.wait(self._loop)
         try:
-            channel.send(Outgoing(encode_request(id_, method, params), method, id_, name, headers))
-            self._last_sent = id_
-            if timeouts.total > 0:
-                self._deadlines.start(pending, timeouts)
+            if sent is None:
+                channel.send(Outgoing(encode_request(id_, method, params), method, id_, name, headers))
+                self._last_sent = id_
+                if timeouts.total > 0:
+                    self._deadlines.start(pending, timeouts)
             frame = await future
         except BaseException as error:
             self._expect_no_answer(id_)
@@ -172,6 +208,30 @@ class Peer:
             )
             raise UpstreamGarbled(self._name, f"its answer to {method} has {what}")
         return result
+
+    def send_request(self, sent: Sent, params: bytes | Raw, timeouts: Timeouts, name: str) -> None:
+        """Send a request whose answer `sent` takes itself. If this raises, nothing was sent.
+
+        Raises:
+            UpstreamGone, Overloaded
+        """
+        channel = self._channel
+        if channel is None or self._closed:
+            raise UpstreamGone(self._name, self._closed or "not connected")
+        self._last_id += 1  # `next_id`, which every call would enter here
+        id_ = b"%d" % self._last_id
+        channel.send(Outgoing(encode_request(id_, sent.method, params), sent.method, id_, name))
+        self._last_sent = id_
+        sent.id_, sent.among = id_, self._pending
+        self._pending[id_] = sent
+        self._deadlines.start(sent, timeouts)
+
+    def withdraw(self, sent: Sent) -> None:
+        """Nobody waits for the answer to what `send_request` sent: ask the other side to cancel it."""
+        sent.over()
+        self._expect_no_answer(sent.id_)
+        if self._channel is not None:
+            self._withdraw(self._channel, sent.id_, cancellable=True)
 
     @property
     def is_flooding(self) -> bool:
@@ -214,7 +274,10 @@ class Peer:
 
     def waits_for(self, context: object) -> bool:
         """A request with this `context` has been sent, and has no answer yet."""
-        return any(pending.context is context and not pending.future.done() for pending in list(self._pending.values()))
+        return any(
+            pending.context is context and (pending.future is None or not pending.future.done())
+            for pending in list(self._pending.values())
+        )
 
     def held(self, contexts: Collection[object]) -> AbstractContextManager[None]:
         """Stop the clocks of the requests with one of these `contexts`: the other side waits for us, not we for it."""
@@ -305,8 +368,11 @@ class Peer:
             pending = self._only_one_meant()
         if pending is None:
             self._answered_nothing(frame)
-        elif not pending.future.done():
-            pending.future.set_result(frame)
+        elif (future := pending.future) is None:
+            assert isinstance(pending, Sent)
+            pending.answered(frame)
+        elif not future.done():
+            future.set_result(frame)
 
     def _only_one_meant(self) -> _Pending | None:
         """The request that an error with a null id is about: it could not be read (JSON-RPC 2.0, section 5).
@@ -418,11 +484,15 @@ def _is_of(pending: _Pending, method: str) -> bool:
 
 
 def _fail(pending: _Pending, error: BridgeError) -> None:
-    if not pending.future.done():
-        pending.future.set_exception(error)
+    future = pending.future
+    if future is None:
+        assert isinstance(pending, Sent)
+        pending.failed(error)
+    elif not future.done():
+        future.set_exception(error)
         if isinstance(error, UpstreamError):
             # The waiting task may be cancelled in the same turn; then nobody reads the exception, and that is fine.
-            pending.future.exception()
+            future.exception()
 
 
 def _large_holds_mark(frame: Frame) -> bool:

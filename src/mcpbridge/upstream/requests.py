@@ -6,12 +6,15 @@ the session comes about is the business of `connection` and the owner task in `s
 
 import asyncio
 import random
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from itertools import islice
 from time import perf_counter
 
+from msgspec import Raw
+
 from mcpbridge.base.errors import (
+    BridgeError,
     Overloaded,
     SessionExpired,
     SignInNeeded,
@@ -29,7 +32,8 @@ from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.deadlines import Timeouts
 from mcpbridge.protocol.error_codes import UNSUPPORTED_VERSION, code_of, supported_versions
 from mcpbridge.protocol.extensions import declared_to_servers
-from mcpbridge.protocol.jsonrpc import encode
+from mcpbridge.protocol.jsonrpc import OBJECT_START, Frame, encode, first_byte
+from mcpbridge.protocol.peer import Sent
 from mcpbridge.upstream.auth.browser import ask_to_sign_in
 from mcpbridge.upstream.concurrency import ConcurrencyLimiter, WaitingRoom, takes_slot
 from mcpbridge.upstream.connection.circuit_breaker import BreakerState, CircuitBreaker
@@ -101,43 +105,53 @@ class UpstreamRequests:
             UpstreamError, Overloaded: by what went wrong; the classes say whether the server may have acted.
         """
         limiter, connection, declared, usage = self.limiter, self._connection, self._declared, self._usage
-        if connection.session is None and connection.starts_on_demand:
-            await self._started(call)
-        # What concerns a task waits for nobody's calls: questions that belong to a task name it.
-        takes_turns = declared.takes_turns and not call.method.startswith("tasks/")
-        if takes_turns:  # first, since who waits for a turn must not hold a slot that the one who has it may need
-            client = call.client
-            home = client.home if self._is_apart else None
-            if not self._lock.try_enter(client.owner, is_asked=connection.is_asking, home=home):
-                await self._wait_for_turn(call, home)
-        has_slot = call.tool is not None or takes_slot(call)
-        try:
-            if has_slot:
-                if limiter.free > 0 and not limiter.queue:  # `try_enter`, which every call would enter here
-                    limiter.free -= 1
-                else:
-                    await self._wait_for_slot(call)
-        except BaseException:
-            if takes_turns:
-                self._lock.leave()
-            raise
-        self._running[call] = None
-        usage.has_served = True
-        sent_at, is_answered = 0.0, False
-        try:
-            session = connection.session
-            if session is None:
-                session = await self._wait_for_session(call)
-            breaker = self.breaker
-            is_probe = breaker.is_troubled and self._ask_breaker(breaker)
-            sent_at = perf_counter()
+        sent, takes_turns, has_slot = call.sent, False, True
+        call.sent = None
+        if sent is None:
+            if connection.session is None and connection.starts_on_demand:
+                await self._started(call)
+            # What concerns a task waits for nobody's calls: questions that belong to a task name it.
+            takes_turns = declared.takes_turns and not call.method.startswith("tasks/")
+            if takes_turns:  # first, since who waits for a turn must not hold a slot that the one who has it may need
+                client = call.client
+                home = client.home if self._is_apart else None
+                if not self._lock.try_enter(client.owner, is_asked=connection.is_asking, home=home):
+                    await self._wait_for_turn(call, home)
+            has_slot = call.tool is not None or takes_slot(call)
             try:
-                # Not a coroutine of our own around it: every call would pay for one more.
-                result = await session.relay(
-                    call,
-                    self._rest_of(call) if call.deadline else call.timeouts or self._timeouts,
-                    self._capabilities(call) if session.modern else b"",
-                )
+                if has_slot:
+                    if limiter.free > 0 and not limiter.queue:  # `try_enter`, which every call would enter here
+                        limiter.free -= 1
+                    else:
+                        await self._wait_for_slot(call)
+            except BaseException:
+                if takes_turns:
+                    self._lock.leave()
+                raise
+            self._running[call] = None
+            usage.has_served = True
+        sent_at, is_answered, is_probe = 0.0, False, False
+        try:
+            breaker = self.breaker
+            if isinstance(sent, SentCall) and sent.session is not None:
+                session, sent_at = sent.session, sent.sent_at
+            else:
+                session = connection.session
+                if session is None:
+                    session = await self._wait_for_session(call)
+                    breaker = self.breaker
+                is_probe = breaker.is_troubled and self._ask_breaker(breaker)
+                sent_at = perf_counter()
+            try:
+                if isinstance(sent, SentCall):
+                    result = await session.answer_to(sent, self._timeouts)
+                else:
+                    # Not a coroutine of our own around it: every call would pay for one more.
+                    result = await session.relay(
+                        call,
+                        self._rest_of(call) if call.deadline else call.timeouts or self._timeouts,
+                        self._capabilities(call) if session.modern else b"",
+                    )
             except BaseException as error:
                 self._judge(breaker, error, call, is_probe)
                 if self._relisting.is_due and isinstance(error, UpstreamAnswered):
@@ -181,6 +195,71 @@ class UpstreamRequests:
                 self._lock.leave()
             if usage.quiet is not None:
                 usage.recheck()
+
+    def send(self, sent: "SentCall") -> bool:
+        """Send a call of a tool in this very turn. False: something has to be waited for or decided; nothing was sent.
+
+        See `downstream/express_lane.py`.
+        """
+        limiter, session = self.limiter, self._connection.session
+        if session is None or session.modern or self._declared.takes_turns or self.breaker.is_troubled:
+            return False
+        if limiter.free <= 0 or limiter.queue:
+            return False
+        sent.session, sent.sent_at = session, perf_counter()
+        try:
+            session.send(sent, sent.call.params.data, self._timeouts, sent.call.target)
+        except BridgeError:
+            return False  # `request` finds the same, and says so
+        limiter.free -= 1
+        self._running[sent.call] = None
+        self._usage.has_served = True
+        return True
+
+    def plain_result(self, sent: "SentCall", frame: Frame) -> Raw | None:
+        """The result of a call that `send` sent, if nothing is to be done about it: then `finish` ends the call.
+
+        None: it goes on as a request (`SentCall.request`).
+        """
+        result = frame.result
+        if (
+            frame.error
+            or not result
+            or len(result) > WHOLE
+            or first_byte(result) != OBJECT_START
+            or FAILED.search(result)
+            or self.limiter.queue
+            or self.breaker.is_troubled
+            or self._declared.learns_of is not None
+            or self._relisting.is_due
+        ):
+            return None
+        sent.call.upstream_seconds = perf_counter() - sent.sent_at
+        return result
+
+    def finish(self, sent: "SentCall") -> None:
+        """A call that `send` sent is over."""
+        usage, questions = self._usage, self._connection.questions
+        sent.over()
+        self.limiter.free += 1
+        self._running.pop(sent.call, None)
+        if questions is not None and questions.open:
+            questions.over(sent.call)
+        usage.idle_since = self._loop.time()
+        if usage.quiet is not None:
+            usage.recheck()
+
+    def withdraw(self, sent: "SentCall") -> None:
+        """Nobody waits any more for a call that `send` sent, and that did not go on as a request."""
+        if sent.session is not None:
+            sent.session.withdraw(sent)
+        self._judge(self.breaker, asyncio.CancelledError(), sent.call, is_probe=False)
+        self.limiter.leave()
+        self._running.pop(sent.call, None)
+        if (questions := self._connection.questions) is not None and questions.open:
+            questions.over(sent.call)
+        self._usage.touch()
+        self._usage.recheck()
 
     async def ready(self) -> None:
         """Return once it is ready and has listed what it offers. Only as many may wait as its queue takes later.
@@ -352,6 +431,20 @@ class UpstreamRequests:
         if isinstance(error, UpstreamGone) and (what := self._connection.explain(error.what)) != error.what:
             return UpstreamGone(self._name, what, is_restarted=error.is_restarted)
         return masked_error(error, self._redact) if isinstance(error, UpstreamAnswered) else error
+
+
+class SentCall(Sent, eq=False, kw_only=True):
+    """A call that `UpstreamRequests.send` sent; `context` is the call as well."""
+
+    call: Call
+    requests: UpstreamRequests
+    session: UpstreamSession | None = None
+    sent_at: float = 0.0
+    """Of `time.perf_counter`."""
+
+    def request(self, call: Call) -> Awaitable[Body]:
+        """Go on with the call as `UpstreamRequests.request` does with others, from where it has been sent."""
+        return self.requests.request(call)
 
 
 def _speaks_another_revision(session: UpstreamSession, error: bytes) -> bool:

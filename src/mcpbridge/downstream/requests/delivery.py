@@ -18,6 +18,7 @@ from mcpbridge.core.model import CURRENT_CALL, Call, CallHandler, ignore_update
 from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.elicitation.ask import LegacyElicitor, NoElicitor
 from mcpbridge.downstream.elicitation.parked_calls import Parking
+from mcpbridge.downstream.express_lane import ExpressCall
 from mcpbridge.downstream.progress import CallUpdates, own_log
 from mcpbridge.downstream.requests.timeouts import CallTimeouts
 from mcpbridge.downstream.revisions.downgrade import lower, pages_first
@@ -79,10 +80,12 @@ class Delivery:
         as_task: tuple[bool, bool] = (False, False),
         was_text: bool = False,
         asked: bytes | Raw = b"",
+        sent: ExpressCall | None = None,
     ) -> Payload:
         """Send the call of a request on its way; the result comes back as this client must get it.
 
         `tool`: what is called, if it is one. `as_task`: see `Tasks.task_mode`. `was_text`, `asked`: see `Call`.
+        `sent`: the call itself, which goes on from the express lane.
         """
         server, name = target
         method = frame.method
@@ -94,13 +97,16 @@ class Delivery:
             update = self._updates(client, notify, server, token)
         if client.modern and client.log_level and upstream is not None and not upstream.modern:
             await self._bring_to_level(server, client.log_level)
-        call = Call(method, server, name, params, meta, token is not None, client.log_level, update)
-        call.tool, call.caller, call.around = tool, client, self._around
-        outer = CURRENT_CALL.get()
-        if outer is not None and outer.around is self._around:
-            call.within = outer
-        call.needs_task, call.takes_task = as_task
-        call.was_text, call.asked, call.asked_as = was_text, asked, frame.id
+        if sent is not None:
+            call, update = sent.call, sent.call.update
+        else:
+            call = Call(method, server, name, params, meta, token is not None, client.log_level, update)
+            call.tool, call.caller, call.around = tool, client, self._around
+            outer = CURRENT_CALL.get()
+            if outer is not None and outer.around is self._around:
+                call.within = outer
+            call.needs_task, call.takes_task = as_task
+            call.was_text, call.asked, call.asked_as = was_text, asked, frame.id
         if self._around.pauses.resuming.all and meta is not None:
             from mcpbridge.tools.human_in_the_loop.paused_calls import go_on
 
@@ -111,7 +117,7 @@ class Delivery:
             task = None  # a hook of the call that this task answers makes it: its client can give up that one alone
         try:
             try:
-                result = await self._run(client, call, notify)
+                result = await (self._run(client, call, notify) if sent is None else sent.plan.chain(call))
             except UpstreamAnswered as error:
                 is_unheard = code_of(error.error) == HEADER_MISMATCH and upstream is not None and upstream.modern
                 if not is_unheard or method != "tools/call":

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import anyio.to_thread
 import msgspec
+from msgspec import Raw
 
 from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.base.errors import StoreFailed
@@ -125,6 +126,24 @@ class _Compress:
             line.calls += 1
             line.passed += size
         return result
+
+    def express_begin(self, call: Call, arguments: Raw) -> bool:
+        """See `pipeline/stage.py`."""
+        return not (self._takes_script and bytes(arguments).find(_QUOTED) >= 0)
+
+    def express_end(self, call: Call, result: Raw, seconds: float) -> bool:
+        """See `pipeline/stage.py`."""
+        size = len(result)
+        if size > self._smallest or (self._is_guarded and may_hold_header_line(bytes(result))):
+            return False
+        if self._is_guarded:
+            client = call.caller.name
+            line = self._lines.get(client) if self._ledger.day == self._day else None
+            if line is None:
+                line = self._line(client)
+            line.calls += 1
+            line.passed += size
+        return True
 
     def _line(self, client: str) -> Line:
         """Where calls of this client are counted. Looked up once a day: that takes as long as all the rest here."""

@@ -37,6 +37,8 @@ FINISHED = "call.finished"
 Record = Callable[[CallRecord], object]
 """Takes the record of a call, at once."""
 
+_TELLS_OUTCOME = (b'"isError"', b'"resultType"', b"\\")
+"""What a result has that is not `ok`, or may have in another spelling."""
 _MOST_CLIENTS = 1000
 """Client names that one stage remembers the series of; names are the clients' to choose."""
 
@@ -102,8 +104,21 @@ class _Observe:
         self._series: dict[str, Series] = {}
         """By client name."""
 
+    def express_end(self, call: Call, result: Raw, seconds: float) -> bool:
+        """See `pipeline/stage.py`."""
+        outcome: Outcome = "ok"
+        if any(map(bytes(result).__contains__, _TELLS_OUTCOME)):
+            outcome = outcome_of_result(Body(result))
+        series = self._series.get(call.caller.name)
+        if series is None or self._record is not None or self._events.subscribers or outcome == "tool_error":
+            self._ended(call, seconds, outcome, result, None)
+        else:
+            size = len(call.params.fields.get("arguments", b""))
+            series.ended(outcome, seconds, call.upstream_seconds, size, len(result))
+        return True
+
     async def __call__(self, call: Call, proceed: CallHandler) -> Body:
-        began = perf_counter()
+        began = call.began or perf_counter()
         try:
             result = await proceed(call)
         except BaseException as error:

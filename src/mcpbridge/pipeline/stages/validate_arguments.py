@@ -78,7 +78,7 @@ class ValidateArguments:
         except (Uncheckable, *_UNREADABLE) as error:
             log.info("arguments not validated", tool=tool.id, reason=str(error)[:200])
             return None
-        return _Arguments(tool.wire, check, defaults, options).run
+        return _Arguments(tool.wire, check, defaults, options)
 
 
 class _Arguments:
@@ -91,7 +91,17 @@ class _Arguments:
         self._is_valid = check.is_valid
         self._coerces, self._passes = options.arguments == "coerce", options.arguments == "pass"
 
-    def run(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
+    def express_begin(self, call: Call, arguments: Raw) -> bool:
+        """See `pipeline/stage.py`."""
+        if self._defaults is not None:
+            return False
+        try:
+            return self._is_valid(_decode(arguments))
+        except _UNREADABLE:
+            return False
+
+    def __call__(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
+        """The result of the call with the arguments that the tool gets."""
         raw = call.params.fields.get("arguments")
         if self._defaults is None and not call.continues:
             try:

@@ -23,7 +23,7 @@ from mcpbridge.protocol.error_codes import METHOD_NOT_FOUND, code_of
 from mcpbridge.protocol.extensions import declared_to_servers
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.protocol.meta import RequestMeta
-from mcpbridge.protocol.peer import Peer
+from mcpbridge.protocol.peer import Peer, Sent
 from mcpbridge.protocol.revisions import LATEST_LEGACY, LATEST_MODERN, LEGACY
 from mcpbridge.protocol.transport import Channel
 from mcpbridge.upstream.session.negotiation import (
@@ -97,6 +97,8 @@ class UpstreamSession:
         """
         self._name = name
         self._peer = peer
+        self.send = peer.send_request
+        """See `Peer.send_request`. Bound here, as every call would pay for one more function."""
         self._channel = channel
         self._is_plain = is_plain
         self._client_info = client_info
@@ -187,6 +189,14 @@ class UpstreamSession:
             id_=id_,
             context=call,
         )
+
+    def answer_to(self, sent: Sent, timeouts: Timeouts) -> Awaitable[Raw]:
+        """Wait for the answer to what `send` sent, as `relay` does. Raises: as `Peer.request`."""
+        return self._peer.request(sent.method, b"", timeouts, sent=sent)
+
+    def withdraw(self, sent: Sent) -> None:
+        """Nobody waits for the answer to what `send` sent."""
+        self._peer.withdraw(sent)
 
     def body_of(self, result: Raw) -> Body:
         """What `relay` just returned, as a body; see `Peer.body_of`."""

@@ -1,0 +1,235 @@
+"""The express lane: plain calls of tools, from the client's frame to the answer without a task.
+
+A call is plain if nothing has to be waited for or decided on its way: its tool has only stages that do their part at
+once (`pipeline/plan.py`), its server is up and has a free slot, and nobody can be asked anything about it. The call is
+sent in the turn of the loop in which its frame comes, and its answer leaves in the turn in which the server's comes.
+
+All else is the business of the full lane (`Server.answer`), which gives the same answers, counts and logs. A call that
+turns out to be less plain after it was sent goes on there from where it is, in a task: its answer is an error, large or
+late, it is cancelled, its client or its server leaves, or somebody asks which calls are under way.
+"""
+
+import asyncio
+from collections.abc import Collection
+from functools import partial
+from time import perf_counter
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Raw
+
+from mcpbridge.base.errors import BridgeError
+from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.catalog.snapshot import ToolRef
+from mcpbridge.core.context import BridgeContext
+from mcpbridge.core.model import CURRENT_CALL, Call, Tool
+from mcpbridge.downstream.client import Client
+from mcpbridge.downstream.progress import own_log
+from mcpbridge.downstream.requests.lists import Listing
+from mcpbridge.pipeline.plan import ExpressPlan
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import OBJECT_START, Frame, decode_text, encode_response, first_byte
+from mcpbridge.upstream.pool import Pool
+from mcpbridge.upstream.requests import SentCall
+
+_UNREADABLE = (KeyError, msgspec.MsgspecError, RecursionError)
+_SHORTEST = len('{"name":,"arguments":}')
+
+
+class Channel(Protocol):
+    """The way of a client's answers; see `Conversation`, which is one."""
+
+    def notify(self, message: bytes) -> object:
+        """Send a message that belongs to a call under way."""
+        ...
+
+    def deliver(self, frame: Frame, answer: bytes) -> None:
+        """Send the answer to this request."""
+        ...
+
+    def go_on(self, frame: Frame, sent: "ExpressCall") -> asyncio.Task[Any]:
+        """Answer this request in a task (`Server.answer`), with a call that was sent already."""
+        ...
+
+
+class Plans(Protocol):
+    """The plans of calls; see `Pipelines`."""
+
+    def express(self, tool: Tool, arguments: Raw) -> ExpressPlan | None:  # noqa: D102 - as in `Pipelines`
+        ...
+
+
+class ExpressCall(SentCall, eq=False, kw_only=True):
+    """A call on the express lane."""
+
+    lane: "ExpressLane"
+    ref: ToolRef
+    plan: ExpressPlan
+    client: Client
+    frame: Frame
+    id: bytes
+    """Of the client's request."""
+    channel: Channel
+
+    def answered(self, frame: Frame) -> None:
+        """Answer the client, if the result is a plain one."""
+        call, lane, uris = self.call, self.lane, self.lane.catalog.snapshot.uris
+        result = self.requests.plain_result(self, frame)
+        if result is None or (call.upstream in uris.searched and uris.may_hold_uris(call.upstream, Body(result))):
+            self._go_on_with(frame)
+            return
+        seconds = perf_counter() - call.began
+        for end in self.plan.end:
+            if not end(call, result, seconds):
+                self._go_on_with(frame)
+                return
+        self.requests.finish(self)
+        del lane.calls[self.client][self.id]
+        self.channel.deliver(self.frame, encode_response(self.id, result))
+
+    def _go_on_with(self, frame: Frame) -> None:
+        self.lane.go_on(self).set_result(frame)
+
+    def failed(self, error: BridgeError) -> None:
+        """There will be none."""
+        future = self.lane.go_on(self)
+        future.set_exception(error)
+        future.exception()  # the task may be cancelled before it reads it
+
+
+class ExpressLane:
+    """The plain calls of all clients under way."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        pool: Pool,
+        plans: Plans | None,
+        around: BridgeContext,
+        running: dict[Client, dict[bytes, asyncio.Task[Any]]],
+        waited_for: dict[asyncio.Task[Any], Call],
+    ) -> None:
+        """`plans` None: no call is plain.
+
+        `running`, `waited_for`: the requests that are answered in tasks, and the calls of these; calls that go on in a
+        task are added.
+        """
+        self.catalog, self._pool, self._plans, self._around = catalog, pool, plans, around
+        self._running, self._waited_for = running, waited_for
+        self._loop = asyncio.get_running_loop()
+        self.calls: dict[Client, dict[bytes, ExpressCall]] = {}
+        """Those under way, by the id of the client's request."""
+        self.is_open = plans is not None
+        """Plain calls that begin from now on take it."""
+        self._has_profiles = False
+
+    def configure(self, listing: Listing) -> None:
+        """Clients are listed so from now on."""
+        self._has_profiles = bool(listing.exposing.profiles)
+
+    def count(self, client: Client) -> int:
+        """How many calls of this client are under way here."""
+        return len(self.calls.get(client, ()))
+
+    def ids(self, client: Client) -> Collection[bytes]:
+        """The ids of their requests."""
+        return self.calls.get(client, ())
+
+    def take(self, client: Client, frame: Frame, channel: Channel) -> bool:
+        """Send the call of a `tools/call`, if it is plain. False: nothing was done."""
+        bystander = client.bystander
+        if bystander is None or not self.is_open or client.view or client.log_level or self._has_profiles:
+            return False
+        began = perf_counter()
+        params = Body(frame.params)
+        try:
+            fields = params.fields
+            name, arguments = fields["name"], fields["arguments"]
+            ref = self.catalog.snapshot.by_wire.get(decode_text(name))
+        except _UNREADABLE:
+            return False
+        # With two members there is neither `_meta`, nor a task, nor an answer to a question.
+        if ref is None or len(fields) != 2 or first_byte(arguments) != OBJECT_START or ref.task_support:
+            return False
+        upstream = self._pool.upstreams.get(ref.server)
+        if (
+            upstream is None
+            or upstream.declared.plain_profile is not bystander.capabilities
+            or client.version < upstream.version  # its results may say what the client does not know
+            or "extensions" in client.declared_capabilities
+            or CURRENT_CALL.get() is not None
+            or self._plans is None
+            or (plan := self._plans.express(ref, arguments)) is None
+        ):
+            return False
+        update = partial(own_log, channel.notify, ref.server, self._around.redact)
+        call = Call("tools/call", ref.server, ref.name, params)
+        call.tool, call.caller, call.around, call.client, call.update = ref, client, self._around, bystander, update
+        call.asked_as, call.began = frame.id, began
+        for begin in plan.begin:
+            if not begin(call, arguments):
+                return False
+        if plan.name is not None:
+            params.put("name", plan.name)
+        elif len(frame.params) != _SHORTEST + len(name) + len(arguments):
+            params.remove_duplicate_members()
+        calls, id_, requests = self.calls.get(client), bytes(frame.id), upstream.requests
+        if calls is None:
+            calls = self.calls[client] = {}
+        elif id_ in calls:
+            return False
+        if (running := self._running.get(client)) is not None and id_ in running:
+            return False
+        calls[id_] = sent = ExpressCall(
+            "tools/call",
+            update,
+            call,
+            call=call,
+            requests=requests,
+            lane=self,
+            ref=ref,
+            plan=plan,
+            client=client,
+            frame=frame,
+            id=id_,
+            channel=channel,
+        )
+        if not requests.send(sent):
+            del calls[id_]
+            return False
+        return True
+
+    def go_on(self, sent: ExpressCall) -> asyncio.Future[Frame]:
+        """Let a call go on in a task, which waits for its answer as any other. Returns what it waits for."""
+        call, client = sent.call, sent.client
+        del self.calls[client][sent.id]
+        call.upstream_seconds, call.sent = 0.0, sent
+        future = sent.wait(self._loop)
+        task = sent.channel.go_on(sent.frame, sent)
+        self._running.setdefault(client, {})[sent.id] = task
+        self._waited_for[task] = call
+        task.add_done_callback(partial(self._ended, sent))
+        return future
+
+    def all_go_on(self, client: Client | None = None) -> None:
+        """The same for all calls of a client; None: of all clients."""
+        for calls in list(self.calls.values()) if client is None else [self.calls.get(client, {})]:
+            for sent in list(calls.values()):
+                self.go_on(sent)
+
+    def close(self, client: Client) -> None:
+        """A client is gone."""
+        self.all_go_on(client)
+        self.calls.pop(client, None)
+
+    def _ended(self, sent: ExpressCall, task: asyncio.Task[Any]) -> None:
+        if sent.call.sent is not sent:
+            return
+        # It was cancelled before its first step, so nobody took the call up.
+        sent.call.sent = None
+        sent.requests.withdraw(sent)
+        self._waited_for.pop(task, None)
+        if (running := self._running.get(sent.client)) is not None:
+            running.pop(sent.id, None)
+            if not running:
+                del self._running[sent.client]
