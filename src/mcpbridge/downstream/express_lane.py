@@ -10,7 +10,7 @@ late, it is cancelled, its client or its server leaves, or somebody asks which c
 """
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any, Protocol
@@ -26,6 +26,7 @@ from mcpbridge.core.model import CURRENT_CALL, Call, Tool
 from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.progress import own_log
 from mcpbridge.downstream.requests.lists import Listing
+from mcpbridge.downstream.revisions.downgrade import news_for
 from mcpbridge.pipeline.plan import ExpressPlan
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import OBJECT_START, Frame, decode_text, encode_response, first_byte
@@ -70,6 +71,8 @@ class ExpressCall(SentCall, eq=False, kw_only=True):
     id: bytes
     """Of the client's request."""
     channel: Channel
+    news: Sequence[bytes]
+    """A result with one of these may say what the client does not know."""
 
     def answered(self, frame: Frame) -> None:
         """Answer the client, if the result is a plain one."""
@@ -78,6 +81,10 @@ class ExpressCall(SentCall, eq=False, kw_only=True):
         if result is None or (call.upstream in uris.searched and uris.may_hold_uris(call.upstream, Body(result))):
             self._go_on_with(frame)
             return
+        for word in self.news:
+            if bytes(result).find(word) >= 0:
+                self._go_on_with(frame)
+                return
         seconds = perf_counter() - call.began
         for end in self.plan.end:
             if not end(call, result, seconds):
@@ -155,7 +162,6 @@ class ExpressLane:
         if (
             upstream is None
             or upstream.declared.plain_profile is not bystander.capabilities
-            or client.version < upstream.version  # its results may say what the client does not know
             or "extensions" in client.declared_capabilities
             or CURRENT_CALL.get() is not None
             or self._plans is None
@@ -193,6 +199,7 @@ class ExpressLane:
             frame=frame,
             id=id_,
             channel=channel,
+            news=news_for(client.version) if client.version < upstream.version else (),
         )
         if not requests.send(sent):
             del calls[id_]

@@ -11,7 +11,7 @@ legacy client gets a failed call that names the pages. Modern clients that open 
 """
 
 from base64 import b64decode, urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from typing import Any, cast
@@ -71,12 +71,16 @@ def lower(method: str, result: Body, *, spoken: str, understood: str) -> None:
         return
 
 
+def news_for(revision: str) -> Sequence[bytes]:
+    """What the result of a legacy server's tool has, one of these, if `lower` has to change it for such a client."""
+    return _LOOKED_FOR.get(revision, _LOOKED_FOR[""])
+
+
 def _has_news(result: Body, revision: str) -> bool:
     if result.words is not None:
-        looked_for = _LOOKED_FOR.get(revision, _LOOKED_FOR[""])
-        return "structuredContent" in result or not result.words.isdisjoint(looked_for)
+        return "structuredContent" in result or not result.words.isdisjoint(news_for(revision))
     data = bytes(result.data)
-    for word in _LOOKED_FOR.get(revision, _LOOKED_FOR[""]):  # noqa: SIM110 - a generator costs more than the looks
+    for word in news_for(revision):  # noqa: SIM110 - a generator costs more than the looks
         if word in data:
             return True
     return False
