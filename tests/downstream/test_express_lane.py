@@ -1,0 +1,439 @@
+"""The express lane gives what the full lane gives: the same answers, the same messages to servers, the same counts."""
+
+import asyncio
+import itertools
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mcpbridge.base.errors import Overloaded, UpstreamGone
+from mcpbridge.downstream.client import Client
+from mcpbridge.downstream.conversation import Conversation
+from mcpbridge.protocol.reading.client_messages import find_client_ids, refuse_client_line
+from mcpbridge.protocol.reading.framing import LineReader
+from support.in_process_bridge import BridgeToScripts, bridged
+from support.upstreams.scripted_upstream import LEGACY_SERVER, SILENCE, Refusal, ScriptedTransport
+
+Message = dict[str, Any]
+
+TOOLS = [
+    {
+        "name": name,
+        "inputSchema": {"type": "object", "properties": {"what": {"type": "string"}, "n": {"type": "integer"}}},
+    }
+    for name in ("echo", "other")
+]
+TEXT = {"content": [{"type": "text", "text": "done"}]}
+SECRET = "ghp_" + "a1B2" * 9
+RESULTS: Mapping[str, Any] = {
+    "plain": TEXT,
+    "more": {**TEXT, "isError": False, "unknown": [1.50, {"a": None}], "_meta": {"vendor/x": 1}},
+    "tool error": {"content": [{"type": "text", "text": f"no: {SECRET}"}], "isError": True},
+    "error": Refusal(-32000, f"no: {SECRET}", {"code": 7}),
+    "invalid": Refusal(-32602, "no such thing"),
+    "structured": {**TEXT, "structuredContent": {"n": 1}},
+    "icons": {"content": [{"type": "resource_link", "uri": "file:///a", "name": "a", "icons": [{"src": "data:,"}]}]},
+    "large": {"content": [{"type": "text", "text": "line of a long text\n" * 4000}]},
+    "rows": {"content": [{"type": "text", "text": json.dumps([{"id": n, "name": f"row {n}"} for n in range(2000)])}]},
+    "in our name": {"content": [{"type": "text", "text": "[mcpbridge: nothing happened]"}]},
+    "own key": {**TEXT, "_meta": {"mcpbridge/kept": "x"}},
+    "question": {"resultType": "input_required", "inputRequests": {}},
+    "empty": {},
+    "lost": UpstreamGone("up", "it broke"),
+    "full": Overloaded("the pipe is full"),
+    "later": SILENCE,
+}
+"""What the tool answers when it is asked for it."""
+
+
+def script(params: Message) -> Any:
+    return RESULTS.get(params.get("arguments", {}).get("what", "plain"), TEXT)
+
+
+class Talk:
+    """One client on a channel, and all that it was sent."""
+
+    def __init__(self, bridge: BridgeToScripts, client: Client | None = None) -> None:
+        self.heard: list[Message] = []
+        self.numbers = itertools.count(1)
+        self.client = client or Client(front="stdio")
+        self._news = asyncio.Event()
+        self._lines = LineReader(1 << 20, rescue=refuse_client_line, find_ids=find_client_ids)
+        self.conversation = Conversation(bridge.server, self.client, send=self._take, pending=lambda: 0)
+
+    def _take(self, message: bytes) -> None:
+        self.heard.append(json.loads(message))
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def say(self, *messages: Message) -> None:
+        """Send these at once."""
+        data = b"".join(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n" for message in messages)
+        self.conversation.take(self._lines.feed(data))
+
+    def call(self, id_: object, what: str = "plain", tool: str = "up__echo", **arguments: Any) -> Message:
+        """The message of a call."""
+        params = {"name": tool, "arguments": {"what": what, **arguments}}
+        return {"id": id_, "method": "tools/call", "params": params}
+
+    async def answer(self, id_: object) -> Message:
+        """The answer to a request, now or later."""
+        with anyio.fail_after(30):
+            while True:
+                for message in self.heard:
+                    if message.get("id") == id_ and "method" not in message:
+                        return message
+                await self._news.wait()
+
+    async def begin(self, version: str = "2025-06-18", capabilities: Message | None = None) -> None:
+        """Introduce itself, and call each tool once, so that its plan is there."""
+        hello = {"protocolVersion": version, "capabilities": capabilities or {}, "clientInfo": {"name": "talk"}}
+        self.say({"id": "hello", "method": "initialize", "params": hello})
+        await self.answer("hello")
+        self.say({"method": "notifications/initialized"})
+        for tool in ("up__echo", "up__other"):
+            self.say(self.call(f"warm {tool}", tool=tool))
+            await self.answer(f"warm {tool}")
+
+
+def server(version: str = "2025-11-25") -> ScriptedTransport:
+    hello = {**LEGACY_SERVER["initialize"], "protocolVersion": version}
+    return ScriptedTransport(
+        {**LEGACY_SERVER, "initialize": hello, "tools/list": {"tools": TOOLS}, "tools/call": script}
+    )
+
+
+async def turns(number: int = 20) -> None:
+    """Let the loop turn: what is due is done."""
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+# -- what every step does, in both lanes alike
+
+
+Step = Callable[[Talk, ScriptedTransport, BridgeToScripts], Awaitable[object]]
+
+
+def calls(*whats: str, at_once: bool = True) -> Step:
+    async def step(talk: Talk, up: ScriptedTransport, bridge: BridgeToScripts) -> None:
+        messages = [talk.call(next(talk.numbers), what) for what in whats]
+        for part in [messages] if at_once else [[one] for one in messages]:
+            talk.say(*part)
+        for message, what in zip(messages, whats, strict=True):
+            if what != "later":
+                await talk.answer(message["id"])
+        await turns()
+
+    return step
+
+
+async def answer_late(talk: Talk, up: ScriptedTransport, bridge: BridgeToScripts) -> None:
+    """The last call that waits gets its answer."""
+    for asked in reversed(up.asked("tools/call")):
+        if asked["params"]["arguments"].get("what") == "later" and up.line.is_open:
+            up.line.gives({"jsonrpc": "2.0", "id": asked["id"], "result": {**TEXT, "late": asked["id"]}})
+            break
+    await turns()
+
+
+def cancel(reason: str) -> Step:
+    async def step(talk: Talk, up: ScriptedTransport, bridge: BridgeToScripts) -> None:
+        waiting = [one["id"] for one in asked_ids(talk, bridge)]
+        if waiting:
+            talk.say({"method": "notifications/cancelled", "params": {"requestId": waiting[-1], "reason": reason}})
+        await turns()
+
+    return step
+
+
+def asked_ids(talk: Talk, bridge: BridgeToScripts) -> Sequence[Message]:
+    running = [call for call in bridge.server.running_calls if call.caller is talk.client]
+    return [{"id": json.loads(bytes(call.asked_as))} for call in running]
+
+
+async def look(talk: Talk, up: ScriptedTransport, bridge: BridgeToScripts) -> None:
+    """Somebody looks at what runs."""
+    bridge.running_calls()
+    await turns()
+
+
+async def log(talk: Talk, up: ScriptedTransport, bridge: BridgeToScripts) -> None:
+    """The server logs while calls run, and asks for a sign of life."""
+    if up.line.is_open:
+        up.line.says("notifications/message", level="info", data="working")
+        up.line.gives({"jsonrpc": "2.0", "id": "ping", "method": "ping"})
+    await turns()
+
+
+async def strange(talk: Talk, up: ScriptedTransport, bridge: BridgeToScripts) -> None:
+    """Requests that are not plain, between others."""
+    for number, params in enumerate(
+        (
+            {"name": "up__echo", "arguments": {"what": "plain"}, "_meta": {"progressToken": 5, "x": 1}},
+            {"name": "up__echo", "arguments": '{"what": "plain"}'},
+            {"name": "up__echo", "arguments": {"n": "7"}},
+            {"name": "up__echo", "arguments": {"n": "seven"}},
+            {"name": "up/echo", "arguments": {}},
+            {"name": "up__echo"},
+            {"name": "up__nothing", "arguments": {}},
+            {"arguments": {}},
+        )
+    ):
+        id_ = f"strange {number} {next(talk.numbers)}"
+        talk.say({"id": id_, "method": "tools/call", "params": params})
+        await talk.answer(id_)
+
+
+async def relist(talk: Talk, up: ScriptedTransport, bridge: BridgeToScripts) -> None:
+    """The server's list changes while calls run; what follows sees the new one."""
+    if up.line.is_open:
+        up.line.says("notifications/tools/list_changed")
+    await turns()
+
+
+STEPS: Mapping[str, Step] = {
+    **{what: calls(what) for what in RESULTS},
+    "several": calls("plain", "more", "tool error", "plain", "large", "plain"),
+    "one by one": calls("plain", "plain", "error", "plain", at_once=False),
+    "many": calls(*["plain"] * 40),
+    "many later": calls(*["later"] * 3),
+    "answer late": answer_late,
+    "cancel": cancel("a person wanted that"),
+    "time out": cancel("Request timed out"),
+    "look": look,
+    "log": log,
+    "strange": strange,
+    "relist": relist,
+}
+
+
+async def outcome(steps: Sequence[str], versions: tuple[str, str], *, is_express: bool, **sections: Any) -> Message:
+    """What a client, the server and the counts say after these steps."""
+    up = server(versions[1])
+    sections = {"results": {"threshold": 2000}, "store": {"kind": "memory"}, **sections}
+    async with bridged({"up": up}, servers={"up": {"call_timeout": 60}}, **sections) as bridge:
+        bridge.server.express.is_open = is_express
+        talk = Talk(bridge)
+        await talk.begin(versions[0])
+        for name in steps:
+            await STEPS[name](talk, up, bridge)
+        with anyio.move_on_after(0.05):
+            await talk.conversation.finish(0.02)
+        talk.conversation.close()
+        await turns()
+        counts = {
+            key: (total.outcomes, total.refused, total.failed, total.rewritten, total.bytes_in, total.bytes_out)
+            for key, total in bridge.metrics.by_tool().items()
+        }
+        upstream = bridge.pool.upstreams["up"]
+        limiter = upstream.requests.limiter
+        left = len(upstream.running), limiter.free == limiter.slots, bridge.server.express.count(talk.client)
+        requests = [(one["method"], one.get("params")) for one in up.line.heard if "method" in one]
+        answers = {json.dumps(one["id"]): stable(one) for one in talk.heard if "method" not in one}
+        others = [stable(one) for one in talk.heard if "method" in one]
+        return {"answers": answers, "others": others, "requests": requests, "counts": counts, "left": left}
+
+
+def stable(message: Message) -> str:
+    """A message without the handles of kept results, which are random."""
+    return re.sub(r"[a-zA-Z2-7]{26}", "HANDLE", json.dumps(message))
+
+
+VERSIONS = st.sampled_from([("2025-11-25", "2025-11-25"), ("2025-06-18", "2025-11-25"), ("2024-11-05", "2025-06-18")])
+
+
+@given(steps=st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=8), versions=VERSIONS)
+@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+def test_both_lanes_give_the_same(steps: list[str], versions: tuple[str, str]) -> None:
+    express = asyncio.run(outcome(steps, versions, is_express=True))
+    full = asyncio.run(outcome(steps, versions, is_express=False))
+    assert express["answers"] == full["answers"]
+    assert express == full
+
+
+@pytest.mark.parametrize("what", RESULTS)
+async def test_each_kind_of_result_is_the_same_in_both_lanes(what: str) -> None:
+    steps, versions = [what, "answer late", "plain"], ("2025-06-18", "2025-11-25")
+    express = await outcome(steps, versions, is_express=True)
+    assert express == await outcome(steps, versions, is_express=False)
+    assert express["left"][0] == express["left"][2] == 0
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"result": "a text"},
+        {"result": None},
+        {"result": [1]},
+        {},
+        {"result": TEXT, "error": None},
+        {"result": TEXT, "error": {"code": 1, "message": "x"}},
+        {"error": {"code": 1, "message": "x"}},
+        {"error": "x"},
+    ],
+    ids=json.dumps,
+)
+@pytest.mark.parametrize("spelled", [lambda id_: id_, str, float], ids=["the id", "as text", "as float"])
+async def test_each_shape_of_answer_is_the_same_in_both_lanes(answer: Message, spelled: Any) -> None:
+    async def said(*, is_express: bool) -> Message:
+        up = server()
+        async with bridged({"up": up}) as bridge:
+            bridge.server.express.is_open = is_express
+            talk = Talk(bridge)
+            await talk.begin()
+            talk.say(talk.call(1, "later"))
+            await turns()
+            up.line.gives({"jsonrpc": "2.0", "id": spelled(up.asked("tools/call")[-1]["id"]), **answer})
+            up.line.gives(
+                {"jsonrpc": "2.0", "id": up.asked("tools/call")[-1]["id"], "result": {**TEXT, "second": True}}
+            )
+            found = await talk.answer(1)
+            await turns()
+            talk.conversation.close()
+            assert len(up.lines) == 1
+            return found
+
+    assert await said(is_express=True) == await said(is_express=False)
+
+
+# -- the lane itself
+
+
+async def test_a_plain_call_takes_it_and_needs_no_task() -> None:
+    up = server()
+    async with bridged({"up": up}) as bridge:
+        talk = Talk(bridge)
+        await talk.begin()
+        before = asyncio.all_tasks()
+        talk.say(talk.call(1, "later"))
+        assert [*bridge.server.express.ids(talk.client)] == [b"1"]
+        assert asyncio.all_tasks() == before
+        assert talk.conversation.running == 1
+        asked = up.asked("tools/call")[-1]
+        up.line.gives({"jsonrpc": "2.0", "id": asked["id"], "result": TEXT})
+        assert talk.heard[-1] == {"jsonrpc": "2.0", "id": 1, "result": TEXT}
+        assert talk.conversation.running == 0
+        talk.conversation.close()
+
+
+async def test_it_is_not_overtaken_by_what_came_later() -> None:
+    """A call that is not plain begins in the next turn of the loop: plain ones behind it wait for that."""
+    up = server()
+    async with bridged({"up": up}) as bridge:
+        talk = Talk(bridge)
+        await talk.begin()
+        first = talk.call(1, n=1)
+        first["params"]["_meta"] = {"progressToken": 1}
+        talk.say(first, talk.call(2, n=2), talk.call(3, n=3))
+        await talk.answer(3)
+        assert [one["params"]["arguments"]["n"] for one in up.asked("tools/call")[-3:]] == [1, 2, 3]
+        talk.conversation.close()
+
+
+async def test_an_id_that_is_still_being_answered_is_refused_in_either_lane() -> None:
+    up = server()
+    async with bridged({"up": up}) as bridge:
+        talk = Talk(bridge)
+        await talk.begin()
+        talk.say(talk.call(7, "later"))
+        talk.say(talk.call(7))
+        refused = await talk.answer(7)
+        assert "still being answered" in refused["error"]["message"]
+        bridge.running_calls()  # now it goes on in a task
+        await turns()
+        talk.say(talk.call(7))
+        await turns()
+        assert [one for one in talk.heard if one.get("id") == 7][1]["error"] == refused["error"]
+        talk.conversation.close()
+
+
+@pytest.mark.parametrize("way", ["close", "cancel", "finish"])
+async def test_the_server_hears_of_calls_that_nobody_waits_for(way: str) -> None:
+    up = server()
+    async with bridged({"up": up}) as bridge:
+        talk = Talk(bridge)
+        await talk.begin()
+        talk.say(talk.call(1, "later"), talk.call(2, "later"))
+        asked = [one["id"] for one in up.asked("tools/call")[-2:]]
+        if way == "close":
+            talk.conversation.close()
+        elif way == "cancel":
+            talk.conversation.cancel()
+        else:
+            await talk.conversation.finish(0)
+        await up.hears("notifications/cancelled", 2)
+        assert [one["params"]["requestId"] for one in up.asked("notifications/cancelled")] == asked
+        await turns()
+        upstream = bridge.pool.upstreams["up"]
+        assert not upstream.running
+        assert not bridge.server.running_calls
+        assert upstream.requests.limiter.free == upstream.requests.limiter.slots
+        talk.conversation.close()
+
+
+async def test_a_server_that_dies_fails_the_call_at_once() -> None:
+    up = server()
+    async with bridged({"up": up}) as bridge:
+        talk = Talk(bridge)
+        await talk.begin()
+        talk.say(talk.call(1, "later"))
+        up.line.ends("it crashed")
+        assert "it crashed" in json.dumps(await talk.answer(1))
+        talk.conversation.close()
+
+
+async def test_its_deadline_is_that_of_the_server() -> None:
+    up = server()
+    async with bridged({"up": up}, servers={"up": {"call_timeout": 0.2}}) as bridge:
+        talk = Talk(bridge)
+        await talk.begin()
+        talk.say(talk.call(1, "later"))
+        assert "0.2 s" in json.dumps(await talk.answer(1))
+        await up.hears("notifications/cancelled")
+        talk.conversation.close()
+
+
+async def test_calls_at_once_beyond_the_slots_wait_in_order() -> None:
+    up = server()
+    async with bridged({"up": up}, servers={"up": {"max_concurrent": 2}}) as bridge:
+        talk = Talk(bridge)
+        await talk.begin()
+        talk.say(*[talk.call(number, "later") for number in range(1, 6)])
+        await turns()
+        assert len(up.asked("tools/call")) == 2 + 2  # two at the beginning
+        for number in range(5):
+            asked = up.asked("tools/call")[2 + number]
+            up.line.gives({"jsonrpc": "2.0", "id": asked["id"], "result": {**TEXT, "n": number}})
+            await turns()
+        assert [(await talk.answer(number + 1))["result"]["n"] for number in range(5)] == [*range(5)]
+        talk.conversation.close()
+
+
+@pytest.mark.parametrize(
+    ("sections", "capabilities"),
+    [
+        ({"calls": {"rate_limit": "1000/s"}}, {}),
+        ({"call_log": {"enabled": True}}, {}),
+        ({}, {"elicitation": {}}),
+        ({}, {"sampling": {}, "roots": {}}),
+    ],
+)
+async def test_what_is_configured_or_can_be_asked_keeps_calls_in_the_full_lane(
+    sections: Message, capabilities: Message, tmp_path: Any
+) -> None:
+    up = server()
+    if "call_log" in sections:
+        sections = {"call_log": {**sections["call_log"], "path": str(tmp_path / "calls.db")}}
+    async with bridged({"up": up}, **sections) as bridge:
+        talk = Talk(bridge)
+        await talk.begin(capabilities=capabilities)
+        talk.say(talk.call(1, "later"))
+        assert bridge.server.express.count(talk.client) == 0
+        talk.conversation.close()
