@@ -14,23 +14,24 @@ from pathlib import Path
 import pytest
 
 MOST_ENTRIES = {
-    "plain": 43,
-    "plain over HTTP": 83,  # those of the HTTP server are in it, which was uvicorn's before
-    "results as they come": 42,
-    "call log": 76,  # three more than it was: the times of its stages are noted
-    "history": 60,
-    "no history": 43,
-    "rule on arguments": 65,
-    "rate limit": 52,
-    "call budget": 49,
-    "concurrency limit": 57,
-    "deadline": 45,
-    "retry": 49,
-    "cache": 97,
+    "plain": 36,
+    "plain over HTTP": 82,  # those of the HTTP server are in it, which was uvicorn's before
+    "results as they come": 35,
+    "call log": 75,  # three more than it was: the times of its stages are noted
+    "history": 59,
+    "no history": 36,
+    # With these, three more than it was: it is looked whether the call is plain, which it is not.
+    "rule on arguments": 68,
+    "rate limit": 55,
+    "call budget": 52,
+    "concurrency limit": 60,
+    "deadline": 48,
+    "retry": 52,
+    "cache": 100,
 }
 """What was reached. Lower them with the way; whoever has to raise them says why."""
 
-MOST_FILES = 22
+MOST_FILES = 17
 """Of the plain call."""
 
 RECORD = Path(__file__).parent / "call_paths.json"

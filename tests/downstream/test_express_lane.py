@@ -313,7 +313,7 @@ async def test_a_plain_call_takes_it_and_needs_no_task() -> None:
         await talk.begin()
         before = asyncio.all_tasks()
         talk.say(talk.call(1, "later"))
-        assert [*bridge.server.express.ids(talk.client)] == [b"1"]
+        assert [*bridge.server.express.calls[talk.client]] == [b"1"]
         assert asyncio.all_tasks() == before
         assert talk.conversation.running == 1
         asked = up.asked("tools/call")[-1]

@@ -105,7 +105,12 @@ class Conversation:
             if isinstance(item, Frame):
                 if item.method and item.id:
                     if express is not None:
-                        if item.method == "tools/call" and express.take(self._client, item, self):
+                        if (
+                            item.method == "tools/call"
+                            and express.recorded is not None
+                            and not express.recorded.is_open
+                            and express.take(self._client, item, self)
+                        ):
                             continue
                         express = None  # what follows must not overtake this one, which begins in the next turn
                     task = self._tasks[id(item)] = self._loop.create_task(self._answer(item))

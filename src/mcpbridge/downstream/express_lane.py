@@ -10,7 +10,7 @@ late, it is cancelled, its client or its server leaves, or somebody asks which c
 """
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any, Protocol
@@ -27,7 +27,7 @@ from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.progress import own_log
 from mcpbridge.downstream.requests.lists import Listing
 from mcpbridge.downstream.revisions.downgrade import news_for
-from mcpbridge.pipeline.plan import ExpressPlan
+from mcpbridge.pipeline.plan import Choice, ExpressPlan
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import OBJECT_START, Frame, decode_text, encode_response, first_byte
 from mcpbridge.upstream.pool import Pool
@@ -55,6 +55,8 @@ class Channel(Protocol):
 
 class Plans(Protocol):
     """The plans of calls; see `Pipelines`."""
+
+    recorded: Choice
 
     def express(self, tool: Tool, arguments: Raw) -> ExpressPlan | None:  # noqa: D102 - as in `Pipelines`
         ...
@@ -128,6 +130,8 @@ class ExpressLane:
         """Those under way, by the id of the client's request."""
         self.is_open = plans is not None
         """Plain calls that begin from now on take it."""
+        self.recorded = plans.recorded if plans is not None else None
+        """While `is_open` there, calls that begin are recorded, which takes the full lane."""
         self._has_profiles = False
 
     def configure(self, listing: Listing) -> None:
@@ -137,10 +141,6 @@ class ExpressLane:
     def count(self, client: Client) -> int:
         """How many calls of this client are under way here."""
         return len(self.calls.get(client, ()))
-
-    def ids(self, client: Client) -> Collection[bytes]:
-        """The ids of their requests."""
-        return self.calls.get(client, ())
 
     def take(self, client: Client, frame: Frame, channel: Channel) -> bool:
         """Send the call of a `tools/call`, if it is plain. False: nothing was done."""

@@ -313,7 +313,11 @@ class Server:
         running = self._running.get(owner)
         if running is None:
             running = self._running[owner] = {}
-        if task is None or running.get(id_, task) is not task or id_ in self.express.ids(owner):
+        if (
+            task is None
+            or running.get(id_, task) is not task
+            or ((express := self.express.calls.get(owner)) is not None and id_ in express)
+        ):
             error = BadRequest(INVALID_REQUEST, "A request with this id is still being answered; ids must be unique")
             return to_answer(error, id_, frame.method, modern=client.modern)
         running[id_] = task

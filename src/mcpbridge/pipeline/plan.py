@@ -211,7 +211,8 @@ class Pipelines:
         recorded: Choice | None = None,
     ) -> None:
         """`stages`: outermost first. `options_of`: how calls of a tool are treated. `recorded`: None: no calls are."""
-        self._recorded = recorded or _Nothing()
+        self.recorded: Choice = recorded or _Nothing()
+        """Which calls are recorded."""
         self.configure(deliver, stages, options_of)
 
     def configure(
@@ -232,10 +233,8 @@ class Pipelines:
     def express(self, tool: Tool, arguments: Raw) -> ExpressPlan | None:
         """The plan of a call without `_meta` that begins now, if every stage can do its part without waiting.
 
-        None: it cannot, or the tool was not called yet, or the call is to be recorded.
+        None: it cannot, or the tool was not called yet. Not for calls that are to be recorded.
         """
-        if self._recorded.is_open:
-            return None
         plan = self._plain.known.get(tool.id)
         if plan is None or plan.definition is not tool.definition or plan.express is None:
             return None
@@ -250,7 +249,7 @@ class Pipelines:
     def __call__(self, call: Call) -> Awaitable[Body]:
         """Run a call through its plan."""
         tool = call.tool
-        plans = self._timed if self._recorded.is_open else self._plain
+        plans = self._timed if self.recorded.is_open else self._plain
         if tool is None:
             return plans.rest(call)
         plan = plans.known.get(tool.id)
