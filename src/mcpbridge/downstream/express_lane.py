@@ -10,7 +10,7 @@ late, it is cancelled, its client or its server leaves, or somebody asks which c
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any, Protocol
@@ -23,13 +23,14 @@ from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import ToolRef
 from mcpbridge.core.context import BridgeContext
 from mcpbridge.core.model import CURRENT_CALL, Call, Tool
-from mcpbridge.downstream.client import Client
+from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.progress import own_log
 from mcpbridge.downstream.requests.lists import Listing
 from mcpbridge.downstream.revisions.downgrade import news_for
 from mcpbridge.pipeline.plan import Choice, ExpressPlan
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import OBJECT_START, Frame, decode_text, encode_response, first_byte
+from mcpbridge.protocol.payload import Payload
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.requests import SentCall
 
@@ -134,9 +135,16 @@ class ExpressLane:
         """While `is_open` there, calls that begin are recorded, which takes the full lane."""
         self._has_profiles = False
 
-    def configure(self, listing: Listing) -> None:
-        """Clients are listed so from now on."""
-        self._has_profiles = bool(listing.exposing.profiles)
+    def configure(self, listing: Listing, deliver: Callable[..., Awaitable[Payload]]) -> None:
+        """From now on clients are listed so, and calls that go on in a task are delivered so (`Delivery.deliver`)."""
+        self._has_profiles, self._deliver = bool(listing.exposing.profiles), deliver
+
+    def deliver(self, sent: ExpressCall, notify: Notify) -> Awaitable[Payload]:
+        """The result of a call that goes on in a task, in the form of its client."""
+        call = sent.call
+        return self._deliver(
+            sent.client, sent.frame, (call.upstream, call.target), call.params, notify, tool=sent.ref, sent=sent
+        )
 
     def count(self, client: Client) -> int:
         """How many calls of this client are under way here."""

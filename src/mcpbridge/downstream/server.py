@@ -5,7 +5,7 @@ becomes an answer in `errors.py`, the one place for that. Handlers are in `reque
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -48,7 +48,7 @@ from mcpbridge.downstream.tasks.tasks import TaskIds, Tasks
 from mcpbridge.pipeline.plan import Pipelines
 from mcpbridge.pipeline.stages.abandoned_calls import AbandonedCalls
 from mcpbridge.protocol.body import LARGE, Body
-from mcpbridge.protocol.error_codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
+from mcpbridge.protocol.error_codes import INVALID_PARAMS, INVALID_REQUEST
 from mcpbridge.protocol.jsonrpc import Frame, encode, encode_large_response, encode_response
 from mcpbridge.protocol.log_levels import LEVELS
 from mcpbridge.protocol.meta import cancelled_id, cancelled_reason
@@ -195,8 +195,7 @@ class Server:
             listing,
             on_unknown=self._on_unknown,
         )
-        self._deliver = delivery.deliver
-        self.express.configure(listing)
+        self.express.configure(listing, delivery.deliver)
         both = calls.handlers
         opening = Handshake(
             service.identity, pool, self._server_info, asking_seconds=asking.timeout, exposing=listing.exposing
@@ -219,7 +218,7 @@ class Server:
             **opening.modern,
             "tools/list": list_tools,
         }
-        self._unknown = UnknownMethods(pool, delivery, {*self._legacy, *self._modern})
+        self._unknown = UnknownMethods(pool, delivery, self._legacy.keys(), self._modern.keys())
 
     def answers_now(self, client: Client) -> Iterator[tuple[str, str, bytes]]:
         """What such a client would be answered now to the requests with which clients begin; changes nothing.
@@ -325,10 +324,10 @@ class Server:
         try:
             handler = (self._modern if client.modern else self._legacy).get(frame.method)
             if handler is None:
-                handler = self._pass_on
+                handler = self._unknown.answer
             elif not client.version and frame.method not in ("initialize", "ping"):
                 raise BadRequest(INVALID_REQUEST, _NOT_INITIALIZED)
-            result = await (handler(client, frame, notify) if sent is None else self._deliver_sent(sent, notify))
+            result = await (handler(client, frame, notify) if sent is None else self.express.deliver(sent, notify))
             if len(result) > LARGE or isinstance(result, Pieces):
                 return Answer(encode_large_response(id_, result))
             return Answer(encode_response(id_, result))
@@ -481,20 +480,6 @@ class Server:
         for upstream in self._pool.everyone():
             upstream.wanted.want_log_level(level, is_heard=bool(self.listeners.clients))
 
-    def _deliver_sent(self, sent: ExpressCall, notify: Notify) -> Awaitable[Payload]:
-        call = sent.call
-        return self._deliver(
-            sent.client, sent.frame, (call.upstream, call.target), call.params, notify, tool=sent.ref, sent=sent
-        )
-
-    async def _pass_on(self, client: Client, frame: Frame, notify: Notify) -> Payload:
-        """What has no handler here: the one server's that it can be for, else nobody's."""
-        server = self._unknown.server_of(client, frame.method)
-        result = await self._unknown.pass_on(server, client, frame, notify) if server else None
-        if result is None:
-            raise self._unknown_method(client, frame.method)
-        return result
-
     # -- withdrawing
 
     def _cancel(self, client: Client, frame: Frame) -> None:
@@ -506,14 +491,6 @@ class Server:
             return
         self._withdrawn[task] = client
         task.cancel()
-
-    def _unknown_method(self, client: Client, method: str) -> BadRequest:
-        text = f"Method not found: {method[:100]}"
-        if client.modern and method in self._legacy:
-            text += f" (it is not part of revision {client.version})"
-        elif not client.modern and method in self._modern and method != "server/discover":
-            text += " (it needs the per-request _meta envelope of revision 2026-07-28)"
-        return BadRequest(METHOD_NOT_FOUND, text)
 
 
 _ID_STARTS = frozenset(b"%c" % digit for digit in b'"-0123456789')

@@ -8,10 +8,12 @@ it, and has as much time as for a call. Params and result cross as they are.
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from mcpbridge.base.errors import BadRequest
 from mcpbridge.core.elicitation import QUESTIONS
 from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.requests.delivery import Delivery
 from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.error_codes import METHOD_NOT_FOUND
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, Frame
 from mcpbridge.protocol.payload import Payload
 from mcpbridge.upstream.pool import Pool
@@ -23,10 +25,31 @@ _OURS = ("notifications/", "tasks/", "subscriptions/", "server/", "rpc.")
 class UnknownMethods:
     """Passes on what the bridge has no handler for."""
 
-    def __init__(self, pool: Pool, delivery: Delivery, known: Collection[str]) -> None:
-        """`known`: the methods that some revision has: where one of them is not served, it is refused."""
+    def __init__(self, pool: Pool, delivery: Delivery, legacy: Collection[str], modern: Collection[str]) -> None:
+        """`legacy`, `modern`: the methods that the bridge serves in each era. One of the other era is refused."""
         self._pool, self._delivery = pool, delivery
-        self._known = frozenset(known) | QUESTIONS
+        self._legacy, self._modern = legacy, modern
+        self._known = frozenset((*legacy, *modern)) | QUESTIONS
+
+    async def answer(self, client: Client, frame: Frame, notify: Notify) -> Payload:
+        """The answer of the one server that the request can be for.
+
+        Raises:
+            BadRequest: it is nobody's.
+        """
+        server = self.server_of(client, frame.method)
+        result = await self.pass_on(server, client, frame, notify) if server else None
+        if result is None:
+            raise self._refusal(client, frame.method)
+        return result
+
+    def _refusal(self, client: Client, method: str) -> BadRequest:
+        text = f"Method not found: {method[:100]}"
+        if client.modern and method in self._legacy:
+            text += f" (it is not part of revision {client.version})"
+        elif not client.modern and method in self._modern and method != "server/discover":
+            text += " (it needs the per-request _meta envelope of revision 2026-07-28)"
+        return BadRequest(METHOD_NOT_FOUND, text)
 
     def server_of(self, client: Client, method: str) -> str:
         """The one server that this request can be for; empty when there are several, or it is no such request."""
