@@ -3,6 +3,7 @@
 Issue 20, Approvals. That its buttons answer as every other way does is in `test_approver_contract.py`.
 """
 
+import asyncio
 import re
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -82,6 +83,34 @@ async def test_the_decision_reaches_the_waiting_call_without_another_look(tmp_pa
                 await anyio.sleep(0)
         assert "approval" not in looks, "a look at the record is what happens once a second"
         assert "isError" not in await call
+
+
+async def test_an_approved_call_waits_for_no_record_of_the_approval(tmp_path: Path) -> None:
+    """Issue 20: within 200 ms. What is written down of the approval is written while the call is on its way."""
+    async with approving(Way, tmp_path) as way, visiting(way.bridge) as visitor:
+        call = way.begins(a=1)
+        [id_] = await way.is_asked()
+        may_write = asyncio.Event()
+        store = way.bridge.store
+        put, drop = store.put, store.drop
+
+        async def held_put(*args: Any, **named: Any) -> Any:
+            await may_write.wait()
+            return await put(*args, **named)
+
+        async def held_drop(*args: Any, **named: Any) -> Any:
+            await may_write.wait()
+            return await drop(*args, **named)
+
+        store.put, store.drop = held_put, held_drop  # type: ignore[method-assign] - they only come later
+        with anyio.fail_after(30):
+            answering = asyncio.create_task(visitor.post(f"/approvals/{id_}", data={"answer": "once"}))
+            while not way.arrived:
+                await anyio.sleep(0)
+            may_write.set()
+            assert (await answering).status_code == 303
+        assert "isError" not in await call
+        assert "No call waits for you" in await page_of(visitor)
 
 
 async def test_what_was_answered_and_what_expired_stays_visible(tmp_path: Path) -> None:

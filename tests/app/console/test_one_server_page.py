@@ -50,6 +50,7 @@ def write(home: Home, text: str) -> None:
 def test_what_a_server_writes_is_seen_as_it_comes(page: "Page", home: Home) -> None:
     """Issue 20: logs tail; lines with ANSI, bidi and 10 MB render inert and visible for what they are."""
     expect(open_server(page)).to_contain_text("ready")
+    expect(page.get_by_role("group", name="What it declared")).to_contain_text('"tools"')
     page.get_by_text("It has written nothing yet").wait_for()
     lines = page.get_by_role("group", name="Standard error")
     write(home, "hello there\n")
