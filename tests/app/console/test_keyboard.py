@@ -64,6 +64,14 @@ def start(page: "Page") -> str:
     return page.url.rstrip("/")
 
 
+def open_at(page: "Page", address: str) -> None:
+    """Go to an address, and past the navigation."""
+    page.goto(address)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.activeElement.id === 'main'")
+
+
 def tab_to(page: "Page", target: "Locator") -> None:
     """Press Tab until this has the focus, which is then seen."""
     target.wait_for()
@@ -91,7 +99,7 @@ def test_the_first_tab_leads_past_the_navigation(page: "Page", start: str) -> No
 
 
 def test_the_overview(page: "Page", start: str) -> None:
-    page.goto(f"{start}/")
+    open_at(page, f"{start}/")
     press(page, page.get_by_role("button", name="Examine"))
     page.get_by_role("button", name="Examine again").wait_for(timeout=4 * PATIENCE)
     assert page.evaluate("document.activeElement !== document.body"), "the focus is not lost with the button"
@@ -103,7 +111,7 @@ def test_calls(page: "Page", start: str, desk: Desk) -> None:
     """Filter the list, open a call, and make it again with other arguments."""
     desk.call("gated__echo", text="by keys")
     desk.text()
-    page.goto(f"{start}/calls")
+    open_at(page, f"{start}/calls")
     tab_to(page, page.get_by_label("Server", exact=True))
     page.keyboard.type("gated")
     page.keyboard.press("Enter")
@@ -126,13 +134,13 @@ def test_calls(page: "Page", start: str, desk: Desk) -> None:
 
 
 def test_sessions_and_the_timeline(page: "Page", start: str, desk: Desk) -> None:
-    page.goto(f"{start}/sessions")
+    open_at(page, f"{start}/sessions")
     tab_to(page, page.get_by_label("Client"))
     page.keyboard.type("desk")
     page.keyboard.press("Enter")
     press(page, page.get_by_role("region", name="Sessions, newest first").get_by_role("link").first)
     page.get_by_role("heading", name="Session of desk").wait_for()
-    page.goto(f"{start}/timeline")
+    open_at(page, f"{start}/timeline")
     tab_to(page, page.get_by_label(re.compile("^What")))
     page.keyboard.type("servers")
     press(page, page.get_by_role("button", name="Filter"))
@@ -142,7 +150,7 @@ def test_sessions_and_the_timeline(page: "Page", start: str, desk: Desk) -> None
 
 def test_the_catalog(page: "Page", start: str) -> None:
     """Search, read why, open a tool, fill in its form, call it, look at the result."""
-    page.goto(f"{start}/catalog")
+    open_at(page, f"{start}/catalog")
     tab_to(page, page.get_by_label("What is to be done?"))
     page.keyboard.type("say it again")
     found = page.locator("ol.ranking")
@@ -151,7 +159,7 @@ def test_the_catalog(page: "Page", start: str) -> None:
     why = found.get_by_text("Why", exact=True).first
     press(page, why)
     expect(found.get_by_role("table").first).to_be_visible()
-    page.goto(f"{start}/catalog/tool?id=gated/echo")
+    open_at(page, f"{start}/catalog/tool?id=gated/echo")
     tab_to(page, page.get_by_role("textbox", name=re.compile("text")))
     page.keyboard.type("typed")
     press(page, page.get_by_role("button", name="Call it"))
@@ -165,7 +173,7 @@ def test_the_catalog(page: "Page", start: str) -> None:
 
 def test_approvals(page: "Page", start: str, desk: Desk) -> None:
     """Without the shortcuts too: by Tab and Enter. The focus is then in the inbox."""
-    page.goto(f"{start}/approvals")
+    open_at(page, f"{start}/approvals")
     desk.call("gated__pass_gate", gate="none")
     page.locator("#inbox:not(.settling) article").wait_for()
     press(page, page.get_by_role("button", name="Deny"))
@@ -181,7 +189,7 @@ def test_results(page: "Page", start: str, desk: Desk) -> None:
     for tool, arguments in (("shop__list_orders", {}), ("gated__echo", {"text": "orders " * 2000})):
         desk.call(tool, **arguments)
         desk.answer()
-    page.goto(f"{start}/results")
+    open_at(page, f"{start}/results")
     tab_to(page, page.get_by_label(re.compile("^Search in")))
     page.keyboard.type("orders")
     page.keyboard.press("Enter")
@@ -191,7 +199,7 @@ def test_results(page: "Page", start: str, desk: Desk) -> None:
     press(page, page.get_by_role("button", name=re.compile("^Delete")).first)
     expect(rows).to_have_count(1)
     expect(page.get_by_role("button", name=re.compile("^Delete"))).to_be_focused()
-    page.goto(f"{start}/results")
+    open_at(page, f"{start}/results")
     press(page, rows.get_by_role("link").first)
     head = page.get_by_role("region", name="Rows").get_by_role("columnheader").first
     press(page, head.get_by_role("link"))
@@ -206,7 +214,7 @@ def test_results(page: "Page", start: str, desk: Desk) -> None:
 
 def test_servers(page: "Page", start: str, home: Home) -> None:
     """Add one by a form with radio buttons, look at the change, write it, undo it; stop and start one."""
-    page.goto(f"{start}/servers")
+    open_at(page, f"{start}/servers")
     press(page, page.get_by_role("button", name="Add a server"), " ")
     page.get_by_role("heading", name="Add a server").wait_for()
     tab_to(page, page.get_by_label("Name", exact=True))
@@ -224,13 +232,13 @@ def test_servers(page: "Page", start: str, home: Home) -> None:
     press(page, page.get_by_role("button", name="Undo"))
     page.get_by_role("heading", name="Servers", exact=True).wait_for()
     assert "no-such-program" not in home.config.read_text()
-    page.goto(f"{start}/servers/gated")
+    open_at(page, f"{start}/servers/gated")
     state = page.locator("#state")
     press(page, state.get_by_role("button", name="Stop"))
     expect(state).to_contain_text("idle")
     press(page, state.get_by_role("button", name="Start"))
     expect(state).to_contain_text("ready")
-    page.goto(f"{start}/servers/file")
+    open_at(page, f"{start}/servers/file")
     tab_to(page, page.locator("textarea"))
     page.keyboard.press("Tab")
     expect(page.get_by_role("button", name="Show the change")).to_be_focused()
@@ -238,7 +246,7 @@ def test_servers(page: "Page", start: str, home: Home) -> None:
 
 def test_the_focus_stays_when_a_part_changes(page: "Page", start: str, desk: Desk) -> None:
     """What htmx puts in place of the part with the focus has it at the same thing; what is unfolded stays so."""
-    page.goto(f"{start}/servers/gated")
+    open_at(page, f"{start}/servers/gated")
     state = page.locator("#state")
     number = state.locator("dd a")
     before = int(number.inner_text())
@@ -250,7 +258,7 @@ def test_the_focus_stays_when_a_part_changes(page: "Page", start: str, desk: Des
     expect(number).to_have_text(str(before + 1))
     expect(state.locator("[data-old]")).to_have_count(0)
     expect(restart).to_be_focused()
-    page.goto(f"{start}/calls")
+    open_at(page, f"{start}/calls")
     rows = page.locator("#calls tbody tr")
     rows.first.wait_for()
     count = rows.count()
@@ -261,7 +269,7 @@ def test_the_focus_stays_when_a_part_changes(page: "Page", start: str, desk: Des
     desk.text()
     expect(rows).to_have_count(count + 1)
     assert page.evaluate("document.activeElement.getAttribute('href')") == address
-    page.goto(f"{start}/")
+    open_at(page, f"{start}/")
     gated = page.get_by_role("article").get_by_role("link", name="gated", exact=True)
     gated.focus()
     gated.evaluate("one => { one.dataset.old = '' }")
@@ -272,12 +280,12 @@ def test_the_focus_stays_when_a_part_changes(page: "Page", start: str, desk: Des
 
 
 def test_savings_and_settings(page: "Page", start: str) -> None:
-    page.goto(f"{start}/savings")
+    open_at(page, f"{start}/savings")
     tab_to(page, page.locator("#days"))
     page.keyboard.press("ArrowDown")
     press(page, page.get_by_role("button", name="Show"))
     expect(page).to_have_url(re.compile("days="))
-    page.goto(f"{start}/settings")
+    open_at(page, f"{start}/settings")
     press(page, page.get_by_role("link", name="Show all values"))
     expect(page).to_have_url(re.compile("only=all"))
     tab_to(page, page.get_by_label("For whom"))
