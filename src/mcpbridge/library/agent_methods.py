@@ -363,7 +363,8 @@ class AgentMethods(ToolMethods):
     async def approve(self, id: str, *, scope: "Scope" = "once", by: str = "program") -> "Pending":  # noqa: A002 - what it is
         """Agree to a call that waits. `scope`: this call `once`, or the same call again in this `session`.
 
-        Cancelling this may take the request away without the yes: the call that waits is refused then.
+        Cancelling is safe: it waits for the moment in which the yes is given, so the request is approved or, where
+        this had not begun, still pending.
 
         Raises:
             UnknownApproval: no call waits under this id. AlreadyDecided: somebody was quicker.
@@ -371,5 +372,5 @@ class AgentMethods(ToolMethods):
         return await self.approvals.decide(id, scope, by)
 
     async def deny(self, id: str, *, by: str = "program") -> "Pending":  # noqa: A002 - what it is
-        """Refuse a call that waits; raises as `approve`. Cancelling this may refuse it all the same."""
+        """Refuse a call that waits; raises as `approve`. Cancelling this refuses it all the same, once it has begun."""
         return await self.approvals.decide(id, None, by)

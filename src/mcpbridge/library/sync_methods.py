@@ -222,7 +222,7 @@ class SyncMethods:
         return self._thread.wait(self._thread.held.approve(id, scope=scope, by=by))
 
     def deny(self, id: str, *, by: str = "program") -> "Pending":
-        """Refuse a call that waits; raises as `approve`. Cancelling this may refuse it all the same."""
+        """Refuse a call that waits; raises as `approve`. Cancelling this refuses it all the same, once it has begun."""
         return self._thread.wait(self._thread.held.deny(id, by=by))
 
     def request(

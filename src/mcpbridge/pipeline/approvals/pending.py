@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from mcpbridge.base.background_tasks import to_its_end
 from mcpbridge.base.errors import Overloaded
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.model import Call
@@ -229,12 +230,17 @@ class PendingApprovals:
     async def decide(self, id_: str, granted: Scope | None, by: str) -> Pending:
         """Answer a request; `granted` None is a no. Returns what was answered.
 
-        Of all who answer, at whichever bridge that shares the store, one is heard: who takes the record.
+        Of all who answer, at whichever bridge that shares the store, one is heard: who takes the record. Cancelling
+        waits until the answer is given, or proves to come too late.
 
         Raises:
             UnknownApproval: there is none, or not any more.
             AlreadyDecided: somebody answered it before.
+            StoreFailed: the yes cannot be kept; the request can still be answered.
         """
+        return await to_its_end(self._decide(id_, granted, by))
+
+    async def _decide(self, id_: str, granted: Scope | None, by: str) -> Pending:
         verdict = Verdict(granted or "", by, is_noted=granted is not None)
         if id_ in self._decided:
             raise AlreadyDecided(self._decided[id_].verdict)
@@ -253,11 +259,17 @@ class PendingApprovals:
         self._remember(id_, _Decided(verdict, is_kept=True))
         if waiting is not None:
             await self._drop(pending.request)  # it gave up meanwhile, and may have been recorded anew
+        try:
+            if granted is not None:
+                await self._grants.put(pending.request, granted, by)
+            elif pending.request.lasts:
+                await self._grants.deny(pending.request, by)
+        except BaseException:  # the store failed, or the loop ends: it can be answered again
+            self._decided.pop(id_, None)
+            await self._record(pending.request)
+            raise
         if granted is not None:
-            await self._grants.put(pending.request, granted, by)
             await self.approved.note(pending.request, by)
-        elif pending.request.lasts:
-            await self._grants.deny(pending.request, by)
         self._audit(ApprovalEvent("granted" if granted else "denied", pending.request, by, granted or ""))
         return pending
 

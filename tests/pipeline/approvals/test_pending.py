@@ -1,0 +1,132 @@
+"""Answers to calls that wait, where whoever answers is cancelled, or the store fails."""
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from msgspec.json import encode
+
+from mcpbridge.base.errors import StoreFailed
+from mcpbridge.core.model import Call
+from mcpbridge.pipeline.approvals.grants import Grants
+from mcpbridge.pipeline.approvals.pending import PendingApprovals
+from mcpbridge.pipeline.approvals.request import ApprovalEvent, ApprovalRequest, Verdict
+from mcpbridge.pipeline.approvals.settings import ApprovalSettings
+from mcpbridge.protocol.body import Body
+from mcpbridge.storage.memory_store import MemoryStore
+
+STEPS = 60
+"""Steps of the loop, more than an answer takes on such a store."""
+
+
+class SlowStore(MemoryStore):
+    """Each operation takes a few steps of the loop before it has its effect, and after."""
+
+    fails_to_put = ""
+    """A kind of values that cannot be put."""
+
+    async def put(self, kind: str, body: bytes | memoryview, **how: Any) -> str:
+        await steps(2)
+        if kind == self.fails_to_put:
+            raise StoreFailed("the disk is full")
+        handle = await super().put(kind, body, **how)
+        await steps(2)
+        return handle
+
+    async def take(self, kind: str, handle: str, *, principal: str) -> bytes | None:
+        await steps(2)
+        body = await super().take(kind, handle, principal=principal)
+        await steps(2)
+        return body
+
+
+async def steps(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+class World:
+    """A desk on such a store, and a request that can be answered at it."""
+
+    def __init__(self, lasts: float = 0.0) -> None:
+        self.store = SlowStore()
+        self.grants = Grants(self.store, once_seconds=600, session_seconds=3600)
+        self.events: list[ApprovalEvent] = []
+        self.desk = PendingApprovals(ApprovalSettings(), self.store, self.grants, self.events.append)
+        self.request = ApprovalRequest(
+            id="request",
+            server="up",
+            tool="up/echo",
+            client="client",
+            principal="",
+            session="session",
+            arguments_json=b"{}",
+            reason="because",
+            binding="binding",
+            at=time.time(),
+            expires=time.time() + 60,
+            lasts=lasts,
+        )
+
+    async def ids(self) -> list[str]:
+        return [one.request.id for one in await self.desk.pending()]
+
+
+def call_of_client() -> Call:
+    return Call("tools/call", "up", "echo", Body(b'{"name":"echo","arguments":{}}'))
+
+
+async def cancelled_after(work: Any, count: int) -> bool:
+    """Whether cancelling after so many steps came before the end of the work."""
+    task = asyncio.ensure_future(work)
+    await steps(count)
+    is_cancelled = task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    return is_cancelled
+
+
+@pytest.mark.parametrize("lasts", [0.0, 600.0])
+async def test_an_approval_that_is_cancelled_is_given_or_its_request_is_still_there(lasts: float) -> None:
+    """At whatever moment: nobody's yes gets lost, and no request without one."""
+    given = left = 0
+    was_cancelled = True
+    for count in range(STEPS):
+        world = World(lasts=lasts)
+        await world.store.put("approval", encode(world.request), principal="", expires_in=600, handle="request")
+        was_cancelled = await cancelled_after(world.desk.decide("request", "once", "me"), count)
+        pending = await world.ids()
+        grant = await world.grants.use(world.request)
+        assert (grant is None) == (pending == ["request"])
+        given, left = given + (grant is not None), left + (grant is None)
+        assert [event.event for event in world.events] == (["granted"] if grant is not None else [])
+    assert not was_cancelled, "the last one was not cancelled: there were steps enough"
+    assert left, "the first ones were cancelled before they began"
+    assert given > 1
+
+
+async def test_a_call_that_waits_here_is_approved_though_its_approval_is_cancelled() -> None:
+    for count in range(1, STEPS):
+        world = World()
+        call = asyncio.ensure_future(world.desk.ask(world.request, call_of_client()))
+        async with asyncio.timeout(60):
+            while not await world.ids():
+                await asyncio.sleep(0)
+        await cancelled_after(world.desk.decide("request", "once", "me"), count)
+        async with asyncio.timeout(60):
+            assert await call == Verdict("once", "me")
+        assert await world.ids() == []
+
+
+async def test_a_yes_that_cannot_be_kept_leaves_the_request() -> None:
+    world = World()
+    await world.store.put("approval", encode(world.request), principal="", expires_in=600, handle="request")
+    world.store.fails_to_put = "grant"
+    with pytest.raises(StoreFailed):
+        await world.desk.decide("request", "once", "me")
+    assert await world.ids() == ["request"]
+    world.store.fails_to_put = ""
+    await world.desk.decide("request", "once", "me")
+    assert await world.grants.use(world.request) is not None
