@@ -5,6 +5,7 @@ nothing from anywhere, asserts no formats, and bounds the work that a `pattern` 
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from itertools import islice
@@ -156,42 +157,53 @@ def compiled(schema: Schema, levels: int = 0, width: Width = NARROW) -> Check:
     def validator_of(schema: Schema) -> Any:
         return validator_for(schema, validate_formats=False, retriever=_refuse, pattern_options=options)
 
-    def is_too_large(pattern: str) -> bool:
+    def is_pattern(pattern: str) -> bool:
         try:
             validator_of({"pattern": pattern})
         except ValueError:
-            try:
-                validator_for({"pattern": pattern})
-            except ValueError:
-                return False  # it is none at all: the schema is broken
-            return True
-        return False
+            return False
+        return True
+
+    def is_too_large(pattern: str) -> bool:
+        """Counted less, it can be compiled. What cannot then is no pattern, and its schema is broken."""
+        return not is_pattern(pattern) and is_pattern(_COUNTS.sub(_least, pattern))
 
     try:
         try:
             validator = validator_of(schema)
         except ValueError:
-            lighter = _without_patterns(schema, is_too_large)
-            if lighter == schema:
+            from mcpbridge.pipeline.validation.large_patterns import without_large_patterns
+
+            lighter, patterns = without_large_patterns(schema, is_too_large)
+            if not patterns:
                 raise
             validator = validator_of(lighter)
-            log.info("patterns too large to check are ignored")
+            for pattern in patterns:
+                _name(pattern)
     except (ValueError, TypeError, RecursionError) as error:
         raise Uncheckable(str(error).partition("\n")[0][:200]) from error
     return Check(schema, validator, levels, width)
 
 
-def _without_patterns(value: Any, is_too_large: Callable[[str], bool]) -> Any:
-    """A schema without the `pattern`s that are too large; the rest of it is checked all the same."""
-    if isinstance(value, list):
-        return [_without_patterns(one, is_too_large) for one in cast("list[Any]", value)]
-    if not isinstance(value, dict):
-        return value
-    return {
-        key: _without_patterns(one, is_too_large)
-        for key, one in cast("Schema", value).items()
-        if not (key == "pattern" and isinstance(one, str) and is_too_large(one))
-    }
+_COUNTS = re.compile(r"\{(\d+)(?:(,)(\d*))?\}")
+_SHOWN = 200
+"""Characters of a pattern that are shown."""
+_MOST_NAMED = 1000
+_named = set[str]()
+
+
+def _least(count: re.Match[str]) -> str:
+    """The same repetition with the smallest numbers of its kind."""
+    _, comma, most = count.groups()
+    return "{1}" if not comma else "{0,1}" if most else "{0,}"
+
+
+def _name(pattern: str) -> None:
+    """Say once that nothing is compared with a pattern."""
+    shown = pattern[:_SHOWN]
+    if shown not in _named and len(_named) < _MOST_NAMED:
+        _named.add(shown)
+        log.info("a pattern is too large to be compared; the rest of its schema is checked", pattern=shown)
 
 
 def _refuse(what: str) -> NoReturn:
