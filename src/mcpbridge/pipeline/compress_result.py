@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.log import get_logger
+from mcpbridge.base.short_turns import short_turns
 from mcpbridge.core.call_options import ResultOptions
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
@@ -71,7 +72,8 @@ class Aside:
         """Do the work here, or in a thread if it is about much."""
         if size <= LARGE:
             return work()
-        return await anyio.to_thread.run_sync(work, limiter=self._threads)
+        with short_turns():
+            return await anyio.to_thread.run_sync(work, limiter=self._threads)
 
     async def far(self, size: int, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """The same, and in a process if it is about very much; see `in_process`."""
@@ -115,17 +117,15 @@ class _Work:
         return await self._aside(len(self._data), lambda: function(bytes(self._data), *args, **kwargs))
 
 
+def warm_up() -> None:
+    """Make what the first result would make on the event loop: the patterns that count tokens."""
+    counter("estimate")("one text")
+
+
 def _log_broken(error: ProcessBroke) -> None:
     log.warning("a large result is read in the bridge itself", reason=str(error)[:200])
 
 
-def joined(data: bytes | Raw) -> bytes:
-    """A copy, for a thread: pieces are joined without the interpreter lock, a copy in one step would hold it."""
-    view = memoryview(data)
-    return b"".join([bytes(view[start : start + _PIECE]) for start in range(0, len(view), _PIECE)])
-
-
-_PIECE = 1 << 18
 _LONGEST_ARGUMENTS, _LONGEST_ERROR = 2000, 400
 _MOST_SMALLER = 4
 """Images of one result that are scaled down; further ones become links, since each takes up to a second."""
@@ -161,6 +161,12 @@ class _Job(Struct, frozen=True):
     @property
     def handle(self) -> str:
         return self.header.handle
+
+    @property
+    def bytes_to_keep(self) -> bytes | memoryview:
+        """The original; a large one is not copied, which would hold all others up."""
+        original = self.original
+        return memoryview(original) if len(original) > LARGE and isinstance(original, Raw) else bytes(original)
 
     @property
     def is_over(self) -> bool:
@@ -327,11 +333,7 @@ class Rewriter:
         """
         principal = job.call.caller.principal
         try:
-            original = job.original
-            if isinstance(original, Raw):  # bytes are kept; a large view is copied without holding others up
-                original = await self._aside(len(original), partial(joined, original))
-                job = replace(job, original=original)
-            handle = await self._kept_results.handle_of(original, principal=principal)
+            handle = await self._kept_results.handle_of(job.bytes_to_keep, principal=principal)
             kept = replace(job, header=replace(job.header, handle=handle, recall=self._recall(job.call)))
             await self._put(kept, ResultFacts("", "", 0))
         except StoreFailed as failed:
@@ -361,7 +363,7 @@ class Rewriter:
             at=time.time(),
             client=call.caller.name,
         )
-        await self._kept_results.keep(bytes(job.original), summary, principal=call.caller.principal)
+        await self._kept_results.keep(job.bytes_to_keep, summary, principal=call.caller.principal)
 
     async def _smaller(self, job: _Job, places: Sequence[int]) -> dict[int, bytes]:
         """What stands in place of the blocks that are too large."""

@@ -37,6 +37,12 @@ _Names = dict[_Name, _Value]
 """Values of one kind by principal and handle, least recently used first."""
 
 
+def _pack(body: bytes | memoryview) -> tuple[int, bytes]:
+    """As `pack`, and what is kept holds nothing but itself."""
+    form, data = pack(body)
+    return form, bytes(data)
+
+
 class MemoryStore:
     """Values for as long as the process lives. See `Store` for the methods' promises."""
 
@@ -52,7 +58,14 @@ class MemoryStore:
         self._sweep_at = 0.0
 
     async def put(
-        self, kind: str, body: bytes, *, principal: str, expires_in: float, handle: str = "", label: bytes = b""
+        self,
+        kind: str,
+        body: bytes | memoryview,
+        *,
+        principal: str,
+        expires_in: float,
+        handle: str = "",
+        label: bytes = b"",
     ) -> str:
         """Keep a value."""
         handle = handle or new_handle()
@@ -148,10 +161,9 @@ class MemoryStore:
 
     # -- how
 
-    async def _packed(self, body: bytes, label: bytes) -> _Value:
-        form, data = (
-            await self._workers.run(pack, body, size=len(body)) if is_worth_packing(body) else (PLAIN, bytes(body))
-        )
+    async def _packed(self, body: bytes | memoryview, label: bytes) -> _Value:
+        is_long = is_worth_packing(body)
+        form, data = await self._workers.run(_pack, body, size=len(body)) if is_long else (PLAIN, bytes(body))
         return _Value(form, data, len(body), bytes(label), 0, 0, 0)
 
     async def _unpacked(self, value: _Value) -> bytes:

@@ -79,7 +79,14 @@ class LazyStore:
         return store
 
     async def put(
-        self, kind: str, body: bytes, *, principal: str, expires_in: float, handle: str = "", label: bytes = b""
+        self,
+        kind: str,
+        body: bytes | memoryview,
+        *,
+        principal: str,
+        expires_in: float,
+        handle: str = "",
+        label: bytes = b"",
     ) -> str:
         """Keep a value: in the file, else in memory."""
         if self._file is not None:

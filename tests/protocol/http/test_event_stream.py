@@ -1,10 +1,13 @@
 """The parser of server-sent events against the rules of the HTML standard, whatever the cuts."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbridge.protocol.http.event_stream import Event, EventStreamParser, EventTooLarge
+from mcpbridge.protocol.reading.framing import LARGE_MESSAGE
 
 
 def parse(*chunks: bytes, limit: int = 1 << 20) -> tuple[list[Event], EventStreamParser]:
@@ -129,3 +132,59 @@ def test_an_event_over_the_limit_is_skipped_wherever_it_is_cut(data: st.DataObje
     assert skipped.data.endswith(b"1}")
     assert len(skipped.data) <= 2 * 4096 + 1
     assert not parser.is_within_event
+
+
+MB = 1 << 20
+LARGE = {"rows": [{"id": number, "name": f"name {number}", "tags": ["a", None, True]} for number in range(60_000)]}
+ANSWER = json.dumps({"jsonrpc": "2.0", "id": 7, "result": LARGE}).encode()
+
+
+def parse_in_slices(stream: bytes, size: int) -> list[Event]:
+    parser = EventStreamParser(8 * MB, slices=True)
+    return [event for start in range(0, len(stream), size) for event in parser.feed(stream[start : start + size])]
+
+
+@pytest.mark.parametrize("size", [5_000, 1 << 16])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("field", [b"data: ", b"data:"])
+def test_a_large_message_is_read_while_it_arrives(field: bytes, end: bytes, size: int) -> None:
+    """Others wait for no more than a slice of it (issue 18)."""
+    small = b'{"jsonrpc":"2.0","id":8,"result":{}}'
+    stream = end.join([b"id: 5", field + ANSWER, b"", field + small, b"", b""])
+    assert len(ANSWER) > 2 * LARGE_MESSAGE
+    large, after = parse_in_slices(stream, size)
+    assert large.frame is not None
+    assert bytes(large.frame.id) == b"7"
+    assert json.loads(bytes(large.frame.result)) == LARGE
+    assert after == Event(small)
+
+
+@pytest.mark.parametrize("size", [7_001, 1 << 16])
+def test_a_large_message_may_have_many_lines_of_data(size: int) -> None:
+    pretty = json.dumps(json.loads(ANSWER), indent=1).encode().split(b"\n")
+    middle = len(pretty) * 2 // 3
+    lines = [b" ".join(pretty[:middle]), *pretty[middle:]]
+    (event,) = parse_in_slices(b"".join(b"data: %b\n" % line for line in lines) + b"\n", size)
+    assert event.frame is not None
+    assert json.loads(bytes(event.frame.result)) == LARGE
+    assert b"\n" not in bytes(event.frame.result)
+
+
+@pytest.mark.parametrize("data", [b"x" * 3 * MB, b"[" + ANSWER + b"]", ANSWER[:-1], b"{" + ANSWER])
+def test_large_data_that_is_no_message_comes_out_as_it_was_sent(data: bytes) -> None:
+    assert parse_in_slices(b"event: odd\ndata: " + data + b"\n\n", 1 << 16) == [Event(data, b"odd")]
+
+
+@pytest.mark.parametrize("skips", [True, False])
+def test_a_large_message_over_the_limit_is_refused_while_it_arrives(skips: bool) -> None:
+    parser = EventStreamParser(2 * MB, slices=True, skips=skips)
+    stream = b"data: " + ANSWER + b"\n\ndata: x\n\n"
+    pieces = [stream[start : start + 50_000] for start in range(0, len(stream), 50_000)]
+    if not skips:
+        with pytest.raises(EventTooLarge):
+            list(map(parser.feed, pieces))
+        return
+    skipped, after = [event for piece in pieces for event in parser.feed(piece)]
+    assert (skipped.is_whole, after) == (False, Event(b"x"))
+    assert skipped.data.startswith(ANSWER[:1000])
+    assert skipped.data.endswith(ANSWER[-1000:])

@@ -45,6 +45,8 @@ class FdReader:
         """The next read of a regular file is on its way."""
         self._count = 0
         self._size = SMALL_READ
+        self.largest = LARGE_READ
+        """Bytes asked for in a read, at most."""
         # epoll takes no regular files (`mcpbridge serve < requests`): those are always readable, so just read.
         self._polls = not stat.S_ISREG(os.fstat(fd).st_mode)
         if self._polls:
@@ -105,7 +107,7 @@ class FdReader:
         if data:
             if len(data) == SMALL_READ:
                 _widen(self._fd)
-            self._size = LARGE_READ if len(data) >= SMALL_READ else SMALL_READ
+            self._size = self.largest if len(data) >= SMALL_READ else SMALL_READ
             self._on_data(data)
             if not self._polls:
                 self._read_on()

@@ -168,7 +168,10 @@ class _Compress:
         is_checked = self._is_guarded and not _says_nothing_in_our_name(result)
         try:
             if (is_rewritten or is_checked) and _REWRITER not in sys.modules:
-                await anyio.to_thread.run_sync(import_module, _REWRITER)  # it takes 40 ms, in which others have turns
+                from mcpbridge.base.short_turns import short_turns
+
+                with short_turns():  # it takes 40 ms, in which others have turns
+                    await anyio.to_thread.run_sync(_load_rewriter)
             if is_rewritten:
                 rewritten = await self._rewriter().rewrite(
                     call, result, self._how, expression=expression, problem=problem, is_app=self._is_app
@@ -191,6 +194,10 @@ class _Compress:
         call.note("result", rewritten.form)
         self._on_rewritten(call, rewritten)
         return rewritten.result
+
+
+def _load_rewriter() -> None:
+    import_module(_REWRITER).warm_up()
 
 
 def _says_nothing_in_our_name(result: Body) -> bool:

@@ -19,6 +19,7 @@ from time import perf_counter
 import httpx2
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from mcpbridge.base.errors import (
     BridgeError,
@@ -32,7 +33,7 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.protocol.batches import Batch
 from mcpbridge.protocol.http.bearer_auth import Unauthorized
 from mcpbridge.protocol.http.connect import connection_failure
-from mcpbridge.protocol.jsonrpc import Frame, decode_arriving_frame, one_line
+from mcpbridge.protocol.jsonrpc import Frame, LargeFrame, decode_arriving_frame, one_line
 from mcpbridge.protocol.reading.repair import Item, Unfinished, salvage
 from mcpbridge.protocol.reading.unreadable import Spoiled
 from mcpbridge.protocol.transport import Receiver
@@ -74,7 +75,7 @@ class Answers:
     def take(self, data: bytes, *, is_whole_body: bool = False) -> None:
         """One message, or a batch of them. `is_whole_body`: nothing else comes, so this must be the answer."""
         try:
-            self._frame(decode_arriving_frame(one_line(data)))
+            self.take_frame(decode_arriving_frame(one_line(data)))
         except (msgspec.DecodeError, RecursionError):
             self._take_salvaged(salvage(one_line(data)), data, is_whole_body)
 
@@ -87,7 +88,8 @@ class Answers:
         """The answer to this request, whatever id it carries."""
         self._answer(frame)
 
-    def _frame(self, frame: Frame) -> None:
+    def take_frame(self, frame: Frame) -> None:
+        """One message that is read already."""
         if frame.method:
             self._receiver.frame(frame, self._via)
             return
@@ -101,7 +103,10 @@ class Answers:
     def _answer(self, frame: Frame) -> None:
         if bytes(frame.id) != self._via:
             # Servers leave the id out of an error that they meet early; on this stream only one request waits.
-            frame = Frame(id=Raw(self._via), result=frame.result, error=frame.error)
+            if isinstance(frame, LargeFrame):
+                frame = replace(frame, id=Raw(self._via))
+            else:
+                frame = Frame(id=Raw(self._via), result=frame.result, error=frame.error)
         self.is_answered = True
         self._receiver.frame(frame, self._via)
 
@@ -109,11 +114,11 @@ class Answers:
         items = salvaged if isinstance(salvaged, list) else [Spoiled([], "cut off in the middle")]
         for item in items:
             if isinstance(item, Frame):
-                self._frame(item)
+                self.take_frame(item)
             elif isinstance(item, Batch):
                 for member in item.members:
                     if isinstance(member, Frame):
-                        self._frame(member)
+                        self.take_frame(member)
                     else:
                         self._spoiled(member.ids, member.reason, is_whole_body, data)
             elif isinstance(item, Spoiled):

@@ -32,8 +32,10 @@ _BACKSLASH = ord("\\")
 _CUT = "Input data was truncated"
 _READ_LEAST = 1 << 16
 """Bytes of a large line for which more is waited, so that a stream in tiny parts is not read part by part."""
-_READ_A_FEED = 1 << 19
-"""Bytes of a large line that are read in one go, though more may wait."""
+_READ_A_FEED = 1 << 18
+"""Bytes of a large line that are read in one go, though more may wait; twice as many as came if that is more."""
+_READ_AT_END = 1 << 19
+"""Bytes that may wait when a large line ends, to be read in one go."""
 _NOISE_A_FEED = 8
 """Lines of noise that are reported in one chunk; a program that prints without end must not cost a look each."""
 
@@ -68,6 +70,11 @@ class LineReader:
         """The lines so far of an object that spans lines: `give_up` ends the wait for the rest. Not to be changed."""
         self._unfinished_bytes = 0
         self._open_brackets = 0
+
+    @property
+    def is_within_large(self) -> bool:
+        """The beginning of a large message has come, and is read in slices."""
+        return self._large is not None
 
     def feed(self, data: bytes) -> list[Item]:
         """Take a chunk; return what it completes."""
@@ -163,7 +170,7 @@ class LineReader:
             self._parts.append(rest)
             self._unread += len(rest)
             if self._held > LARGE_MESSAGE and self._slices:
-                self._read_on()
+                self._read_on(max(_READ_A_FEED, 2 * len(rest)))
             return
         if self._large is not None:
             self._oversized_head = self._large.received(_ENDS_OF_OVERSIZED)
@@ -177,8 +184,8 @@ class LineReader:
             self._oversized_head = rest[:_ENDS_OF_OVERSIZED]
         self._oversized_tail = (self._oversized_tail + rest)[-_ENDS_OF_OVERSIZED:]
 
-    def _read_on(self) -> None:
-        """Read some of the parts of a large line; those that came before it was known to be large bit by bit."""
+    def _read_on(self, most: int) -> None:
+        """Read some parts of a large line, of so many bytes: those that came before it was known to be large wait."""
         if self._large is None:
             if self.unfinished or self._parts[0].lstrip()[:1] != b"{":
                 return  # no object that begins here
@@ -188,7 +195,7 @@ class LineReader:
         if self._unread < _READ_LEAST:
             return
         taken = size = 0
-        while size < _READ_A_FEED and taken < len(self._parts):
+        while size < most and taken < len(self._parts):
             size += len(self._parts[taken])
             taken += 1
         self._large.add(b"".join(self._parts[:taken]))
@@ -211,7 +218,7 @@ class LineReader:
         self._parts.clear()
         if large is None:
             return rest
-        if unread > _READ_A_FEED:  # it is not much larger than what is read in one step
+        if unread > _READ_AT_END:  # it is not much larger than what is read in one step
             return large.received() + rest
         large.add(rest)
         frame = large.finish()

@@ -10,6 +10,8 @@ from msgspec import Struct
 DEEPER = 3
 """So many brackets are open around what is no member of the message or of one of its members."""
 _TOKEN = re.compile(rb'"[^"]*"|[\[\]{}:,]')
+_TO_BRACKET = re.compile(rb'(?:[^"\[\]{}]|"[^"]*")*+[\[\]{}]')
+"""What stands before a bracket, and the bracket."""
 _QUOTE, _COLON, _COMMA = b'":,'
 _OPENING = b"[{"
 
@@ -42,7 +44,23 @@ class MemberReader:
 
         It holds no part of a string. `clean`: the same without escaped quotes.
         """
-        for found in _TOKEN.finditer(clean):
+        at = 0
+        while at >= 0:
+            at, depth = (
+                self._skip(clean, at, depth) if depth >= DEEPER else self._read_members(data, clean, at, base, depth)
+            )
+
+    def _skip(self, clean: bytes, at: int, depth: int) -> tuple[int, int]:
+        """Pass over what lies deeper. The place and depth where that ends; -1: not in this part."""
+        for found in _TO_BRACKET.finditer(clean, at):
+            depth += 1 if clean[found.end() - 1] in _OPENING else -1
+            if depth < DEEPER:
+                return found.end(), depth
+        return -1, depth
+
+    def _read_members(self, data: bytes, clean: bytes, at: int, base: int, depth: int) -> tuple[int, int]:
+        """Read on until it gets deeper; the same answer."""
+        for found in _TOKEN.finditer(clean, at):
             at = found.start()
             token = clean[at]
             if token in _OPENING:
@@ -51,9 +69,8 @@ class MemberReader:
                     is_object = token == 0x7B and self._starts[1] >= 0
                     self._lists[2] = self.inner.setdefault(len(self.outer), []) if is_object else None
                     self._starts[2] = -1
-            elif depth >= DEEPER:
-                if token not in b'":,':
-                    depth -= 1
+                elif depth >= DEEPER:
+                    return found.end(), depth
             elif token == _QUOTE:
                 if self._starts[depth] < 0:
                     self._keys[depth] = data[at : found.end()]
@@ -63,6 +80,7 @@ class MemberReader:
                 self._end_value(depth, base + at)
                 if token != _COMMA:
                     depth = max(0, depth - 1)
+        return -1, depth
 
     def waits_for_name(self, depth: int) -> bool:
         """Whether a string that begins at this depth is the name of a member."""

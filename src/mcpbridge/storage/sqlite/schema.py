@@ -137,7 +137,7 @@ _LIST = f"""
 _LIST_NEWEST = _LIST.replace("created, number", "created DESC, number DESC")
 
 
-def insert(connection: "Connection", row: Row, data: bytes) -> None:
+def insert(connection: "Connection", row: Row, data: bytes | memoryview) -> None:
     """Write a value, in place of what had its name."""
     delete(connection, row.name)
     number = connection.execute(_INSERT, astuple(row)).lastrowid
@@ -255,7 +255,7 @@ def _evict(connection: "Connection", kind: str, surplus: int) -> int:
     return gone
 
 
-def wrap(name: Name, body: bytes, label: bytes, seal: Seal | None) -> tuple[Row, bytes]:
+def wrap(name: Name, body: bytes | memoryview, label: bytes, seal: Seal | None) -> tuple[Row, bytes | memoryview]:
     """The row of a value, without its times, and the bytes to write."""
     form, data = pack(body)
     if seal is not None:

@@ -87,7 +87,9 @@ class Access:
 
         return self.database.run(checked, writes=writes)
 
-    async def wrap(self, name: Name, body: bytes, label: bytes, seal: Seal | None) -> tuple[Row, bytes]:
+    async def wrap(
+        self, name: Name, body: bytes | memoryview, label: bytes, seal: Seal | None
+    ) -> tuple[Row, bytes | memoryview]:
         """See `schema.wrap`; in a thread if it may take long."""
         if seal is None and not is_worth_packing(body):
             return wrap(name, body, label, seal)
@@ -187,7 +189,14 @@ class SqliteStore:
         self._written = Counter[str]()
 
     async def put(
-        self, kind: str, body: bytes, *, principal: str, expires_in: float, handle: str = "", label: bytes = b""
+        self,
+        kind: str,
+        body: bytes | memoryview,
+        *,
+        principal: str,
+        expires_in: float,
+        handle: str = "",
+        label: bytes = b"",
     ) -> str:
         """Keep a value."""
         name = (kind, principal, handle or new_handle())
@@ -342,8 +351,8 @@ class SqliteStore:
     # -- how
 
     async def _wrapped(
-        self, name: Name, body: bytes, label: bytes, expires_in: float, seal: Seal | None
-    ) -> tuple[Row, bytes]:
+        self, name: Name, body: bytes | memoryview, label: bytes, expires_in: float, seal: Seal | None
+    ) -> tuple[Row, bytes | memoryview]:
         row, data = await self._access.wrap(name, body, label, seal)
         limit = min(self._max_bytes, self._bounds.get(name[0], self._max_bytes))
         if row.room > min(limit - limit // SLACK, _LARGEST):
@@ -351,7 +360,7 @@ class SqliteStore:
         now = self._clock()
         return replace(row, created=now, used=now, expires=now + expires_in), data
 
-    async def _put_in_parts(self, row: Row, data: bytes, seal: Seal | None) -> None:
+    async def _put_in_parts(self, row: Row, data: bytes | memoryview, seal: Seal | None) -> None:
         """Write a large value in many small transactions: others want to use the file meanwhile."""
         draft, view = rows.draft_of(row, new_handle()), memoryview(data)
 

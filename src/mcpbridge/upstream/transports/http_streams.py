@@ -6,7 +6,7 @@ purpose: it sends an id and a `retry`, closes, and answers on a later GET (MCP 2
 
 import asyncio
 import random
-from collections.abc import AsyncIterable, Callable
+from collections.abc import AsyncIterable, Callable, Iterator
 from time import perf_counter
 
 import httpx2
@@ -15,8 +15,11 @@ from msgspec import Struct
 from mcpbridge.base.errors import UpstreamGarbled, UpstreamGone
 from mcpbridge.base.log import get_logger
 from mcpbridge.protocol.http.bearer_auth import Send
-from mcpbridge.protocol.http.event_stream import EventStreamParser, EventTooLarge
+from mcpbridge.protocol.http.event_stream import Event, EventStreamParser, EventTooLarge
 from mcpbridge.protocol.http.responses import Answers, Failure, failure_of_exception
+from mcpbridge.protocol.jsonrpc import LargeFrame
+from mcpbridge.protocol.reading.arriving_message import PIECE, ArrivingMessage
+from mcpbridge.protocol.reading.framing import LARGE_MESSAGE
 from mcpbridge.upstream.transports.http_requests import PostMaker
 
 log = get_logger("mcpbridge.http")
@@ -146,24 +149,25 @@ class EventStreams:
 
     async def _read(self, response: httpx2.Response, answers: Answers, place: _Place) -> Failure | None:
         """Hand on what one connection brings. None when it ended in order."""
-        parser = EventStreamParser(self._max_bytes, last_event_id=place.last_event_id)
+        parser = EventStreamParser(self._max_bytes, last_event_id=place.last_event_id, slices=True)
         try:
             async with asyncio.timeout(None) as limit:
                 async for chunk in pieces(response):
-                    began = perf_counter()
-                    for event in parser.feed(chunk):
-                        if event.data and event.type in {b"", b"message"}:
-                            answers.take(event.data)
-                    if parser.count:
-                        place.events += parser.count
-                        parser.count = 0
-                        place.last_event_id = parser.last_event_id
-                    if parser.retry is not None:
-                        place.retry = parser.retry
-                    if answers.is_answered and limit.when() is None:
-                        limit.reschedule(asyncio.get_running_loop().time() + _TAIL_SECONDS)
-                    if pause := answers.pause_after(began):
-                        await asyncio.sleep(pause)
+                    for piece in _parts([chunk]):
+                        began = perf_counter()
+                        self._take(parser.feed(piece), answers)
+                        if parser.count:
+                            place.events += parser.count
+                            parser.count = 0
+                            place.last_event_id = parser.last_event_id
+                        if parser.retry is not None:
+                            place.retry = parser.retry
+                        if answers.is_answered and limit.when() is None:
+                            limit.reschedule(asyncio.get_running_loop().time() + _TAIL_SECONDS)
+                        if pause := answers.pause_after(began):
+                            await asyncio.sleep(pause)
+                        elif len(chunk) > PIECE:
+                            await asyncio.sleep(0)
         except TimeoutError:
             pass  # the answer is there
         except EventTooLarge as error:
@@ -171,6 +175,15 @@ class EventStreams:
         except httpx2.HTTPError as error:
             return failure_of_exception(self._name, error)
         return None
+
+    def _take(self, events: list[Event], answers: Answers) -> None:
+        for event in events:
+            if event.type not in {b"", b"message"}:
+                continue
+            if event.frame is not None:
+                answers.take_frame(event.frame)
+            elif event.data:
+                answers.take(event.data)
 
     def _ended(self, what: str) -> Failure:
         return Failure(UpstreamGone(self._name, what, is_restarted=False), sent=True)
@@ -181,20 +194,37 @@ def content_type(response: httpx2.Response) -> str:
     return response.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-async def read_body(response: httpx2.Response, limit: int) -> bytes | None:
-    """The whole body, decompressed; None as soon as it proves larger than `limit`. The rest is not decompressed.
+async def read_body(response: httpx2.Response, limit: int) -> bytes | LargeFrame | None:
+    """The whole body, decompressed; a large message as it was read in slices while it came.
+
+    None as soon as it proves larger than `limit`. The rest is not decompressed.
 
     Raises:
         httpx2.HTTPError: it broke off, or cannot be decompressed.
     """
     chunks: list[bytes] = []
     size = 0
+    message: ArrivingMessage | None = None
     async for chunk in pieces(response):
         size += len(chunk)
         if size > limit:
             return None
         chunks.append(chunk)
+        if size > LARGE_MESSAGE:
+            message = message or ArrivingMessage(limit)
+            for piece in _parts(chunks):
+                message.add(piece)
+                await asyncio.sleep(0)
+            chunks.clear()
+    if message is not None:
+        return message.finish()
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _parts(chunks: list[bytes]) -> Iterator[bytes]:
+    for chunk in chunks:
+        for start in range(0, len(chunk), PIECE):
+            yield chunk[start : start + PIECE]
 
 
 async def read_beginning(response: httpx2.Response, limit: int) -> bytes:

@@ -17,7 +17,7 @@ import anyio
 from mcpbridge.base.errors import Overloaded, UpstreamGone, UpstreamUnavailable
 from mcpbridge.base.log import get_logger
 from mcpbridge.base.masking.lines import LineMasker
-from mcpbridge.base.process.pipes import FdReader, FdWriter
+from mcpbridge.base.process.pipes import LARGE_READ, SMALL_READ, FdReader, FdWriter
 from mcpbridge.base.process.process import ProcessSpec, ServerProcess
 from mcpbridge.protocol.batches import Batch
 from mcpbridge.protocol.jsonrpc import Frame
@@ -255,6 +255,8 @@ class _StdioChannel:
                 self._receiver.frame(item, b"")
             else:
                 self._deliver([item])
+        if len(data) >= SMALL_READ:  # each read of a large message is work, and others have their turns between two
+            self._stdout.largest = SMALL_READ if self._lines.is_within_large else LARGE_READ
         if self._lines.unfinished:
             if self._pretty_timer is not None:
                 self._pretty_timer.cancel()

@@ -39,7 +39,7 @@ from mcpbridge.protocol.http.responses import (
     is_answer_to,
     is_same_id,
 )
-from mcpbridge.protocol.jsonrpc import Frame, decode_arriving_frame, one_line
+from mcpbridge.protocol.jsonrpc import Frame, LargeFrame, decode_arriving_frame, one_line
 from mcpbridge.protocol.transport import Channel, Outgoing, Receiver, TransportKind
 from mcpbridge.upstream.transports.http_requests import ACCEPTED_ENCODINGS, PostMaker
 from mcpbridge.upstream.transports.http_streams import EventStreams, content_type, read_beginning, read_body
@@ -291,6 +291,9 @@ class _HttpChannel:
         body = await read_body(response, self._max_bytes)
         if body is None:
             return self._garbled(f"its answer is over the limit of {self._max_bytes} bytes")
+        if isinstance(body, LargeFrame):
+            answers.take_frame(body)
+            return None if answers.is_answered else self._garbled("its answer is not to this request")
         if not body.strip():
             return self._garbled("its answer is empty")
         encoding = response.headers.get("content-encoding", "identity").strip().lower()
