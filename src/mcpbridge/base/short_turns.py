@@ -1,4 +1,4 @@
-"""Let the event loop go on while a thread computes: threads change every half millisecond meanwhile.
+"""Keep the event loop responsive while a thread computes: threads change every half millisecond meanwhile.
 
 Python lets a thread run for 5 ms before another that waits has its turn. A call passes the event loop several times,
 and the loop may wait so long at each of its system calls.

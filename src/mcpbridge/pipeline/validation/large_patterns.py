@@ -1,6 +1,6 @@
 """A schema without the patterns that are too large to be compiled: it accepts all that the whole one accepts. Pure.
 
-What stands in place of a pattern accepts every text. Below most keywords that makes a schema accept more, which is
+Without its pattern a text is accepted whatever it is. Below most keywords that makes a schema accept more, which is
 right: a call that the whole schema might accept must not be refused. Below some it can make it accept less: what `not`
 refuses, a second branch of `oneOf`, an `if` that holds, one item too many for `maxContains`. Such a keyword goes with
 the pattern. What counts as evaluated may shrink with it, so `unevaluatedProperties` and `unevaluatedItems` go then.

@@ -11,7 +11,7 @@ DEEPER = 3
 """So many brackets are open around what is no member of the message or of one of its members."""
 _TOKEN = re.compile(rb'"[^"]*"|[\[\]{}:,]')
 _TO_BRACKET = re.compile(rb'(?:[^"\[\]{}]|"[^"]*")*+[\[\]{}]')
-"""What stands before a bracket, and the bracket."""
+"""What is before a bracket, and the bracket."""
 _QUOTE, _COLON, _COMMA = b'":,'
 _OPENING = b"[{"
 
