@@ -10,7 +10,7 @@ from msgspec import Struct
 DEEPER = 3
 """So many brackets are open around what is no member of the message or of one of its members."""
 _TOKEN = re.compile(rb'"[^"]*"|[\[\]{}:,]')
-_TO_BRACKET = re.compile(rb'(?:[^"\[\]{}]|"[^"]*")*+[\[\]{}]')
+_TO_BRACKET = re.compile(rb'(?:[^"\[\]{}]++|"[^"]*+")*+[\[\]{}]')
 """What is before a bracket, and the bracket."""
 _QUOTE, _COLON, _COMMA = b'":,'
 _OPENING = b"[{"
@@ -52,10 +52,12 @@ class MemberReader:
 
     def _skip(self, clean: bytes, at: int, depth: int) -> tuple[int, int]:
         """Pass over what lies deeper. The place and depth where that ends; -1: not in this part."""
-        for found in _TO_BRACKET.finditer(clean, at):
-            depth += 1 if clean[found.end() - 1] in _OPENING else -1
+        # Not searched for: where there is no bracket, a search would begin anew at each byte.
+        while (found := _TO_BRACKET.match(clean, at)) is not None:
+            at = found.end()
+            depth += 1 if clean[at - 1] in _OPENING else -1
             if depth < DEEPER:
-                return found.end(), depth
+                return at, depth
         return -1, depth
 
     def _read_members(self, data: bytes, clean: bytes, at: int, base: int, depth: int) -> tuple[int, int]:
