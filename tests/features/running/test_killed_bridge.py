@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 
-from support.harness import Place, python_server
+from support.harness import Place, eventually, python_server
 from support.programs.daemon_process import connected, daemon, socket_of
 
 GATED = python_server("gated")
@@ -28,7 +28,8 @@ async def test_a_call_during_which_the_daemon_is_killed_is_in_the_log(place: Pla
         assert (await client.call("gated__echo", text="a")).text == "a"
         call = asyncio.create_task(client.call("gated__pass_gate", gate=str(gate), within=60))
         with await asyncio.to_thread(gate.open, "wb"):  # returns when the server waits for it: the call was sent
-            [running] = await log_of(place, "--outcome", "running")
+            # The row of the call before goes with its record, which may come a moment later.
+            [running] = await eventually(lambda: log_of(place, "--outcome", "running"), lambda rows: len(rows) == 1)
             assert "gated/pass_gate" in running
             command.process.send_signal(signal.SIGKILL)
             await command.process.wait()
