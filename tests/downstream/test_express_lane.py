@@ -347,7 +347,7 @@ async def test_an_id_that_is_still_being_answered_is_refused_in_either_lane() ->
         talk.say(talk.call(7))
         refused = await talk.answer(7)
         assert "still being answered" in refused["error"]["message"]
-        bridge.running_calls()  # now it goes on in a task
+        bridge.running_calls()  # now it continues in a task
         await turns()
         talk.say(talk.call(7))
         await turns()

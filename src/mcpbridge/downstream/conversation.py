@@ -147,7 +147,7 @@ class Conversation:
         await asyncio.gather(*listens, return_exceptions=True)
         self._last_words = last_words
         if self._express is not None:
-            self._express.all_go_on(self._client)
+            self._express.continue_all(self._client)
         # One that was cancelled before its first step had no last one.
         self._tasks = {key: task for key, task in self._tasks.items() if not task.done()}
         if self._tasks and grace:
@@ -164,7 +164,7 @@ class Conversation:
     def cancel(self) -> None:
         """Cancel what is under way; nobody is there to hear the answers."""
         if self._express is not None:
-            self._express.all_go_on(self._client)
+            self._express.continue_all(self._client)
         for key, task in list(self._tasks.items()):
             task.cancel()
             task.add_done_callback(lambda _, key=key: self._over(key))
@@ -182,7 +182,7 @@ class Conversation:
         if self._idle is not None and not self._tasks:
             self._idle.set()
 
-    def go_on(self, frame: Frame, sent: ExpressCall) -> asyncio.Task[None]:
+    def continue_in_task(self, frame: Frame, sent: ExpressCall) -> asyncio.Task[None]:
         """Answer a request whose call was sent on the express lane."""
         task = self._tasks[id(frame)] = self._loop.create_task(self._answer(frame, sent))
         return task

@@ -5,8 +5,8 @@ once (`pipeline/plan.py`), its server is up and has a free slot, and nobody can 
 sent in the turn of the loop in which its frame comes, and its answer leaves in the turn in which the server's comes.
 
 All else is the business of the full lane (`Server.answer`), which gives the same answers, counts and logs. A call that
-turns out to be less plain after it was sent goes on there from where it is, in a task: its answer is an error, large or
-late, it is cancelled, its client or its server leaves, or somebody asks which calls are under way.
+turns out to be less plain after it was sent continues there from where it is, in a task: its answer is an error, large
+or late, it is cancelled, its client or its server leaves, or somebody asks which calls are under way.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class Channel(Protocol):
         """Send the answer to this request."""
         ...
 
-    def go_on(self, frame: Frame, sent: "ExpressCall") -> asyncio.Task[Any]:
+    def continue_in_task(self, frame: Frame, sent: "ExpressCall") -> asyncio.Task[Any]:
         """Answer this request in a task (`Server.answer`), with a call that was sent already."""
         ...
 
@@ -82,27 +82,27 @@ class ExpressCall(SentCall, eq=False, kw_only=True):
         call, lane, uris = self.call, self.lane, self.lane.catalog.snapshot.uris
         result = self.requests.plain_result(self, frame)
         if result is None or (call.upstream in uris.searched and uris.may_hold_uris(call.upstream, Body(result))):
-            self._go_on_with(frame)
+            self._continue_with(frame)
             return
         for word in self.news:
             if bytes(result).find(word) >= 0:
-                self._go_on_with(frame)
+                self._continue_with(frame)
                 return
         seconds = perf_counter() - call.began
         for end in self.plan.end:
             if not end(call, result, seconds):
-                self._go_on_with(frame)
+                self._continue_with(frame)
                 return
         self.requests.finish(self)
         del lane.calls[self.client][self.id]
         self.channel.deliver(self.frame, encode_response(self.id, result))
 
-    def _go_on_with(self, frame: Frame) -> None:
-        self.lane.go_on(self).set_result(frame)
+    def _continue_with(self, frame: Frame) -> None:
+        self.lane.continue_in_task(self).set_result(frame)
 
     def failed(self, error: BridgeError) -> None:
         """There will be none."""
-        future = self.lane.go_on(self)
+        future = self.lane.continue_in_task(self)
         future.set_exception(error)
         future.exception()  # the task may be cancelled before it reads it
 
@@ -121,8 +121,8 @@ class ExpressLane:
     ) -> None:
         """`plans` None: no call is plain.
 
-        `running`, `waited_for`: the requests that are answered in tasks, and the calls of these; calls that go on in a
-        task are added.
+        `running`, `waited_for`: the requests that are answered in tasks, and the calls of these. Calls that continue in
+        a task are added.
         """
         self.catalog, self._pool, self._plans, self._around = catalog, pool, plans, around
         self._running, self._waited_for = running, waited_for
@@ -136,11 +136,11 @@ class ExpressLane:
         self._has_profiles = False
 
     def configure(self, listing: Listing, deliver: Callable[..., Awaitable[Payload]]) -> None:
-        """From now on clients are listed so, and calls that go on in a task are delivered so (`Delivery.deliver`)."""
+        """From now on clients are listed so, and calls that continue in a task delivered so (`Delivery.deliver`)."""
         self._has_profiles, self._deliver = bool(listing.exposing.profiles), deliver
 
     def deliver(self, sent: ExpressCall, notify: Notify) -> Awaitable[Payload]:
-        """The result of a call that goes on in a task, in the form of its client."""
+        """The result of a call that continues in a task, in the form of its client."""
         call = sent.call
         return self._deliver(
             sent.client, sent.frame, (call.upstream, call.target), call.params, notify, tool=sent.ref, sent=sent
@@ -214,27 +214,27 @@ class ExpressLane:
             return False
         return True
 
-    def go_on(self, sent: ExpressCall) -> asyncio.Future[Frame]:
-        """Let a call go on in a task, which waits for its answer as any other. Returns what it waits for."""
+    def continue_in_task(self, sent: ExpressCall) -> asyncio.Future[Frame]:
+        """Let a call continue in a task, which waits for its answer as any other. Returns what it waits for."""
         call, client = sent.call, sent.client
         del self.calls[client][sent.id]
         call.upstream_seconds, call.sent = 0.0, sent
         future = sent.wait(self._loop)
-        task = sent.channel.go_on(sent.frame, sent)
+        task = sent.channel.continue_in_task(sent.frame, sent)
         self._running.setdefault(client, {})[sent.id] = task
         self._waited_for[task] = call
         task.add_done_callback(partial(self._ended, sent))
         return future
 
-    def all_go_on(self, client: Client | None = None) -> None:
+    def continue_all(self, client: Client | None = None) -> None:
         """The same for all calls of a client; None: of all clients."""
         for calls in list(self.calls.values()) if client is None else [self.calls.get(client, {})]:
             for sent in list(calls.values()):
-                self.go_on(sent)
+                self.continue_in_task(sent)
 
     def close(self, client: Client) -> None:
         """A client is gone."""
-        self.all_go_on(client)
+        self.continue_all(client)
         self.calls.pop(client, None)
 
     def _ended(self, sent: ExpressCall, task: asyncio.Task[Any]) -> None:

@@ -163,7 +163,7 @@ class Server:
 
     def under_way(self) -> set[asyncio.Task[Any]]:
         """The tasks that answer requests now; not those that only listen."""
-        self.express.all_go_on()
+        self.express.continue_all()
         running = {task for tasks in self._running.values() for task in tasks.values()}
         return (running | self._parking.under_way()) - self._watching.listening
 
@@ -296,7 +296,7 @@ class Server:
 
         `cancel_as` is whose `notifications/cancelled` may name this request: on a channel with one space of ids, the
         channel's client; else `client` itself. An empty answer means that there is nothing to send: the request
-        was cancelled by that notification. `sent`: its call, which goes on from the express lane.
+        was cancelled by that notification. `sent`: its call, which continues from the express lane.
         """
         id_ = bytes(frame.id)
         if id_[:1] not in _ID_STARTS:
@@ -376,7 +376,7 @@ class Server:
     @property
     def running_calls(self) -> Collection[Call]:
         """The calls of tools that are being answered."""
-        self.express.all_go_on()
+        self.express.continue_all()
         return self._timeouts.calls.values()
 
     def stop_call(self, call: Call) -> bool:
@@ -399,7 +399,7 @@ class Server:
 
     def unheard(self, client: Client, frame: Frame) -> None:
         """The answer to this request has no way to its client any more, though the client may still be there."""
-        self.express.all_go_on(client)
+        self.express.continue_all(client)
         task = self._running.get(client, {}).get(bytes(frame.id))
         if task is not None:
             self._timeouts.give_up(client, task)
@@ -483,7 +483,7 @@ class Server:
     # -- withdrawing
 
     def _cancel(self, client: Client, frame: Frame) -> None:
-        self.express.all_go_on(client)
+        self.express.continue_all(client)
         task = self._running.get(client, {}).get(cancelled_id(frame.params))
         if task is None or task in self._withdrawn:
             return

@@ -55,7 +55,7 @@ class Core(Protocol):
         """Answer one request; raises nothing but CancelledError, and cancelling it cancels the call upstream.
 
         `cancel_as` is whose `notifications/cancelled` may name the request, if it is not `client`. `Answer.data` is
-        empty when the client itself cancelled the request: then nothing is sent. `sent`: the call, where it goes on
+        empty when the client itself cancelled the request: then nothing is sent. `sent`: the call, where it continues
         from the express lane.
         """
         ...

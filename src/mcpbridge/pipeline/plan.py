@@ -159,7 +159,7 @@ class ExpressPlan(Struct, frozen=True):
     """The plan of a tool of which every stage can do its part of a plain call without waiting.
 
     `downstream/express_lane.py` sends such calls, and takes their results, without a task. A call that turns out to be
-    less plain goes on through `chain`, which is the plan itself.
+    less plain continues through `chain`, which is the plan itself.
     """
 
     chain: CallHandler

@@ -210,11 +210,7 @@ class Peer:
         return result
 
     def send_request(self, sent: Sent, params: bytes | Raw, timeouts: Timeouts, name: str) -> None:
-        """Send a request whose answer `sent` takes itself. If this raises, nothing was sent.
-
-        Raises:
-            UpstreamGone, Overloaded
-        """
+        """Send a request whose answer `sent` takes itself. Raises UpstreamGone or Overloaded: nothing was sent."""
         channel = self._channel
         if channel is None or self._closed:
             raise UpstreamGone(self._name, self._closed or "not connected")

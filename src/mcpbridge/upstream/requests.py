@@ -219,7 +219,7 @@ class UpstreamRequests:
     def plain_result(self, sent: "SentCall", frame: Frame) -> Raw | None:
         """The result of a call that `send` sent, if nothing is to be done about it: then `finish` ends the call.
 
-        None: it goes on as a request (`SentCall.request`).
+        None: it continues as a request (`SentCall.request`).
         """
         result = frame.result
         if (
@@ -250,7 +250,7 @@ class UpstreamRequests:
             usage.recheck()
 
     def withdraw(self, sent: "SentCall") -> None:
-        """Nobody waits any more for a call that `send` sent, and that did not go on as a request."""
+        """Nobody waits any more for a call that `send` sent, and that did not continue as a request."""
         if sent.session is not None:
             sent.session.withdraw(sent)
         self._judge(self.breaker, asyncio.CancelledError(), sent.call, is_probe=False)
@@ -443,7 +443,7 @@ class SentCall(Sent, eq=False, kw_only=True):
     """Of `time.perf_counter`."""
 
     def request(self, call: Call) -> Awaitable[Body]:
-        """Go on with the call as `UpstreamRequests.request` does with others, from where it has been sent."""
+        """Continue with the call as `UpstreamRequests.request` does with others, from where it has been sent."""
         return self.requests.request(call)
 
 

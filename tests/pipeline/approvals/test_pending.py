@@ -116,7 +116,7 @@ async def test_a_call_that_waits_here_is_approved_though_its_approval_is_cancell
                 await asyncio.sleep(0)
         await cancelled_after(world.desk.decide("request", "once", "me"), count)
         async with asyncio.timeout(60):
-            assert await call == Verdict("once", "me")
+            assert await call == Verdict("once", "me", is_noted=True)
         assert await world.ids() == []
 
 

@@ -85,7 +85,7 @@ class Delivery:
         """Send the call of a request on its way; the result comes back as this client must get it.
 
         `tool`: what is called, if it is one. `as_task`: see `Tasks.task_mode`. `was_text`, `asked`: see `Call`.
-        `sent`: the call itself, which goes on from the express lane.
+        `sent`: the call itself, which continues from the express lane.
         """
         server, name = target
         method = frame.method
