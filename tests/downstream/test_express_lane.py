@@ -237,14 +237,8 @@ async def outcome(steps: Sequence[str], versions: tuple[str, str], *, is_express
         limiter = upstream.requests.limiter
         left = len(upstream.running), limiter.free == limiter.slots, bridge.server.express.count(talk.client)
         # When a list is asked for anew depends on the turns of the loop, of which the lanes take different numbers.
-        requests = [
-            [
-                (one["method"], one.get("params"))
-                for one in up.line.heard
-                if (one.get("method") == "tools/list") is is_list
-            ]
-            for is_list in (False, True)
-        ]
+        sent = [(one.get("method"), one.get("params")) for one in up.line.heard]
+        requests = [[one for one in sent if (one[0] == "tools/list") is is_list] for is_list in (False, True)]
         answers = {json.dumps(one["id"]): stable(one) for one in talk.heard if "method" not in one}
         others = [stable(one) for one in talk.heard if "method" in one]
         return {"answers": answers, "others": others, "requests": requests, "counts": counts, "left": left}
