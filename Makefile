@@ -93,8 +93,8 @@ screenshots: .venv/.ready example ## draw the pictures of the docs anew: a recor
 # The tests of the console drive a real browser; without one they are skipped. The one that has no window at all is of
 # the same version as the other, and takes half its processor time; where there is no such package, the other serves.
 browser: ## install Debian's Chromium, which the tests of the console drive (needs root)
-	command -v chromium-headless-shell > /dev/null \
-	|| { apt-get update --quiet=2 && apt-get install --yes --quiet=2 chromium-headless-shell > /dev/null; } \
+	command -v chromium-headless-shell > /dev/null && command -v chromium > /dev/null \
+	|| { apt-get update --quiet=2 && apt-get install --yes --quiet=2 chromium chromium-headless-shell > /dev/null; } \
 	|| command -v chromium > /dev/null || apt-get install --yes --quiet=2 chromium > /dev/null
 
 format: .venv/.ready ## put the code into its form

@@ -16,7 +16,9 @@ from typing import Any
 
 import tomlkit
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "chromium-browser"))), "")
+WHOLE_CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), "")
+CHROMIUM = shutil.which("chromium-headless-shell") or WHOLE_CHROMIUM
+"""Without windows a page costs half as much; but nobody can let it show notifications."""
 ARGUMENTS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync"),
