@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mcpbridge.catalog.search.index import CatalogRankers
@@ -208,6 +208,7 @@ def test_an_empty_catalog_answers_nothing() -> None:
 
 
 @given(queries, st.integers(1, 12), st.none() | st.sets(st.sampled_from(IDS)))
+@example("MAIL", 1, {"github/create_issue", "github/search_code"})
 @settings(max_examples=200)
 def test_the_points_of_an_explanation_are_the_score(
     ranker: Ranker, query: str, limit: int, among: set[str] | None

@@ -214,6 +214,7 @@ def _shares(
     found = [
         WordShare(words.get(stem) or implied.get(stem, stem), points * factor, stem not in words)
         for stem, points in parts.words.items()
+        if points * factor > 0  # what all tools have that may be shown says nothing
     ]
     return tuple(sorted(found, key=lambda one: -one.points))
 

@@ -32,12 +32,16 @@ async def log_of(place: Place, *args: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in finished.out.splitlines()]
 
 
+def are_both_over(calls: list[dict[str, Any]]) -> bool:
+    return len(calls) == 2 and all(call["outcome"] != "running" for call in calls)
+
+
 async def test_calls_through_a_bridge_are_shown_while_it_runs_and_afterwards(place: Place) -> None:
     async with place.bridge(SERVERS, call_log=ON) as client:
         await client.initialize()
         await client.call("one__echo", text="a text that is nobody's business")
         await client.call("one__raw_result", raw='{"content":[],"isError":true}')
-        calls = await eventually(lambda: log_of(place), lambda calls: len(calls) == 2, within=60)
+        calls = await eventually(lambda: log_of(place), are_both_over, within=60)
     assert await log_of(place) == calls
     echo, failed = calls
     assert (echo["tool"], echo["server"], echo["method"], echo["outcome"]) == ("one/echo", "one", "tools/call", "ok")
