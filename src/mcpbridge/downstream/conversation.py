@@ -107,7 +107,6 @@ class Conversation:
                     if express is not None:
                         if (
                             item.method == "tools/call"
-                            and express.recorded is not None
                             and not express.recorded.is_open
                             and express.take(self._client, item, self)
                         ):

@@ -16,18 +16,17 @@ from time import perf_counter
 from typing import Any, Protocol
 
 import msgspec
-from msgspec import Raw
 
 from mcpbridge.base.errors import BridgeError
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import ToolRef
 from mcpbridge.core.context import BridgeContext
-from mcpbridge.core.model import CURRENT_CALL, Call, Tool
+from mcpbridge.core.model import CURRENT_CALL, Call
 from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.progress import own_log
 from mcpbridge.downstream.requests.lists import Listing
 from mcpbridge.downstream.revisions.downgrade import news_for
-from mcpbridge.pipeline.plan import Choice, ExpressPlan
+from mcpbridge.pipeline.plan import ExpressPlan, Pipelines
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import OBJECT_START, Frame, decode_text, encode_response, first_byte
 from mcpbridge.protocol.payload import Payload
@@ -51,15 +50,6 @@ class Channel(Protocol):
 
     def continue_in_task(self, frame: Frame, sent: "ExpressCall") -> asyncio.Task[Any]:
         """Answer this request in a task (`Server.answer`), with a call that was sent already."""
-        ...
-
-
-class Plans(Protocol):
-    """The plans of calls; see `Pipelines`."""
-
-    recorded: Choice
-
-    def express(self, tool: Tool, arguments: Raw) -> ExpressPlan | None:  # noqa: D102 - as in `Pipelines`
         ...
 
 
@@ -114,24 +104,23 @@ class ExpressLane:
         self,
         catalog: Catalog,
         pool: Pool,
-        plans: Plans | None,
+        plans: Pipelines,
         around: BridgeContext,
         running: dict[Client, dict[bytes, asyncio.Task[Any]]],
         waited_for: dict[asyncio.Task[Any], Call],
     ) -> None:
-        """`plans` None: no call is plain.
+        """`running`, `waited_for`: the requests that are answered in tasks, and the calls of these.
 
-        `running`, `waited_for`: the requests that are answered in tasks, and the calls of these. Calls that continue in
-        a task are added.
+        Calls that continue in a task are added.
         """
         self.catalog, self._pool, self._plans, self._around = catalog, pool, plans, around
         self._running, self._waited_for = running, waited_for
         self._loop = asyncio.get_running_loop()
         self.calls: dict[Client, dict[bytes, ExpressCall]] = {}
         """Those under way, by the id of the client's request."""
-        self.is_open = plans is not None
+        self.is_open = True
         """Plain calls that begin from now on take it."""
-        self.recorded = plans.recorded if plans is not None else None
+        self.recorded = plans.recorded
         """While `is_open` there, calls that begin are recorded, which takes the full lane."""
         self._has_profiles = False
 
@@ -172,7 +161,6 @@ class ExpressLane:
             or upstream.declared.plain_profile is not bystander.capabilities
             or "extensions" in client.declared_capabilities
             or CURRENT_CALL.get() is not None
-            or self._plans is None
             or (plan := self._plans.express(ref, arguments)) is None
         ):
             return False

@@ -22,7 +22,7 @@ from mcpbridge.catalog.listing.tool_lists import Exposed
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.core.context import NOWHERE, BridgeContext, Session
-from mcpbridge.core.model import OWN, Call, CallHandler
+from mcpbridge.core.model import OWN, Call
 from mcpbridge.downstream.client import Answer, Client, Notify
 from mcpbridge.downstream.elicitation.parked_calls import Parking
 from mcpbridge.downstream.elicitation.request_state import Sealer
@@ -77,7 +77,7 @@ class Server:
         service: Service,
         catalog: Catalog,
         pool: Pool,
-        plan: CallHandler,
+        plan: Pipelines,
         startup: Startup,
         abandoned: AbandonedCalls,
         kept_results: KeptResults,
@@ -130,8 +130,7 @@ class Server:
             self._finding, pool, self.listeners, TaskStatusStreams(pool, ids, self._tasks), self._scope_of
         )
         self._is_switching = False
-        plans = plan if isinstance(plan, Pipelines) else None
-        self.express = ExpressLane(catalog, pool, plans, around, self._running, self._timeouts.calls)
+        self.express = ExpressLane(catalog, pool, plan, around, self._running, self._timeouts.calls)
         """Plain calls, which need no task."""
         self._serve(service)
         catalog.on_change(self._changed)

@@ -295,14 +295,15 @@ class _Plans:
             else:
                 always.append((factory, stage))
                 is_same_turn = is_same_turn and isinstance(factory, _SAME_TURN)
+        plain = self._chain(always, deliver)
         plan = _Plan(
             tool.definition,
-            self._chain(stages, deliver),
-            self._chain(always, deliver) if triggers else None,
+            self._chain(stages, deliver) if triggers else plain,
+            plain if triggers else None,
             tuple(sign for trigger in triggers for sign in trigger.arguments),
             frozenset(trigger.meta for trigger in triggers if trigger.meta),
             tuple(trigger.while_any for trigger in triggers if trigger.while_any is not None),
-            None if tool.headers else _express(tool, [stage for _, stage in always], self._chain(always, deliver)),
+            None if tool.headers else _express(tool, [stage for _, stage in always], plain),
         )
         if len(self.known) >= MOST_PLANS:
             self.known.clear()

@@ -241,7 +241,10 @@ class UpstreamRequests:
         """A call that `send` sent is over."""
         usage, questions = self._usage, self._connection.questions
         sent.over()
-        self.limiter.free += 1
+        if self.limiter.queue:
+            self.limiter.leave()
+        else:
+            self.limiter.free += 1
         self._running.pop(sent.call, None)
         if questions is not None and questions.open:
             questions.over(sent.call)
@@ -254,12 +257,7 @@ class UpstreamRequests:
         if sent.session is not None:
             sent.session.withdraw(sent)
         self._judge(self.breaker, asyncio.CancelledError(), sent.call, is_probe=False)
-        self.limiter.leave()
-        self._running.pop(sent.call, None)
-        if (questions := self._connection.questions) is not None and questions.open:
-            questions.over(sent.call)
-        self._usage.touch()
-        self._usage.recheck()
+        self.finish(sent)
 
     async def ready(self) -> None:
         """Return once it is ready and has listed what it offers. Only as many may wait as its queue takes later.

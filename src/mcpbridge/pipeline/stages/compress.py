@@ -136,6 +136,7 @@ class _Compress:
         size = len(result)
         if size > self._smallest or (self._is_guarded and may_hold_header_line(bytes(result))):
             return False
+        # As in `__call__`: to share this would be one function more for every call of either lane.
         if self._is_guarded:
             client = call.caller.name
             line = self._lines.get(client) if self._ledger.day == self._day else None
