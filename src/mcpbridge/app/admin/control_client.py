@@ -6,12 +6,12 @@ The bridges' side is `control_socket.py`. Commands wait for this module: the sta
 import json
 import os
 import socket
-import stat
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import cast
 
+from mcpbridge.app.stdio_proxy.daemon_lock import is_private
 from mcpbridge.base.errors import ConfigError
 
 Document = Mapping[str, object]
@@ -125,7 +125,6 @@ def check_private(directory: Path) -> None:
     Raises:
         ConfigError: somebody can.
     """
-    found = directory.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+    if not is_private(directory):
         hint = "Remove it, or set XDG_RUNTIME_DIR to a directory of your own."
         raise ConfigError("not a directory that only this user can use", file=str(directory), hint=hint)

@@ -9,7 +9,6 @@ file counts, are in `stdio_proxy/snapshot.py`.
 import os
 import re
 import secrets
-import stat
 import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping
@@ -21,6 +20,7 @@ import anyio
 import anyio.to_thread
 from msgspec import Struct
 
+from mcpbridge.app.stdio_proxy.daemon_lock import make_private
 from mcpbridge.app.stdio_proxy.snapshot import (
     LARGEST,
     SUFFIX,
@@ -168,7 +168,7 @@ class Snapshots:
         if not self.are_on:
             return None
         found = list(_snapshots_in(self._folder, self._key))
-        written = [when for one in found if isinstance(when := one.written, float)]
+        written = [one.written for one in found]
         used = [one.changed for one in found if one.changed > one.written + _USED_LATER]
         return {
             "kinds": len(found),
@@ -232,7 +232,7 @@ class Snapshots:
         try:
             inputs = self._inputs() if work.answers else None
             if inputs is not None:
-                _make_private(self._folder)
+                make_private(self._folder)
                 for key, answers in work.answers.items():
                     self._write_kind(key, answers, {**inputs.facts, "listings": work.listings})
             self._remove_outdated(work)
@@ -322,10 +322,3 @@ def _changed_at(path: Path) -> float:
         return path.stat().st_mtime
     except OSError:
         return 0.0
-
-
-def _make_private(folder: Path) -> None:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise OSError(f"{folder} is not a directory that only this user can use")

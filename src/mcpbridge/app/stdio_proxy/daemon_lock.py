@@ -120,9 +120,18 @@ def make_private(directory: "str | os.PathLike[str]") -> None:
         OSError: it cannot be made.
     """
     os.makedirs(directory, mode=0o700, exist_ok=True)
-    found = os.lstat(directory)
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+    if not is_private(directory):
         raise NotPrivate(os.fspath(directory))
+
+
+def is_private(directory: "str | os.PathLike[str]") -> bool:
+    """Whether it is a directory, no link to one, and this user's alone.
+
+    Raises:
+        OSError: it is not there, or cannot be looked at.
+    """
+    found = os.lstat(directory)
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
 
 
 def lock(path: str) -> int | None:

@@ -138,7 +138,7 @@ class EarlyAnswers:
             found = self._snapshots.of(
                 params.get("protocolVersion"), params.get("capabilities"), params.get("clientInfo"), modern=False
             )
-            answer = self._from(found, method, {}, "", id_, line)
+            answer = self._from(found, method, {}, id_, line)
             self._session = found if answer else None
             return answer
         if self._session is None:
@@ -147,9 +147,7 @@ class EarlyAnswers:
             return dump({"jsonrpc": "2.0", "id": id_, "result": {}}) + b"\n"
         if method not in LISTS or not _asks_for_a_page(params) or meta.keys() - _WITHOUT_EFFECT:
             return b""
-        cursor = params.get("cursor")
-        own: dict[str, object] = {"cursor": cursor} if cursor else {}
-        return self._from(self._session, method, own, str(cursor or ""), id_, line)
+        return self._from(self._session, method, _cursor_in(params), id_, line)
 
     def _answer_modern(
         self, method: str, params: dict[str, object], meta: dict[str, object], id_: Id, line: bytes
@@ -162,15 +160,11 @@ class EarlyAnswers:
         ):
             return b""
         found = self._snapshots.of(meta.get(_VERSION), meta.get(_CAPABILITIES), meta.get(_INFO), modern=True)
-        cursor = params.get("cursor")
-        own: dict[str, object] = {"cursor": cursor} if cursor else {}
-        own["_meta"] = {name: meta[name] for name in (_VERSION, _CAPABILITIES, _INFO) if name in meta}
-        return self._from(found, method, own, str(cursor or ""), id_, line)
+        own = {"_meta": {name: meta[name] for name in (_VERSION, _CAPABILITIES, _INFO) if name in meta}}
+        return self._from(found, method, {**_cursor_in(params), **own}, id_, line)
 
-    def _from(
-        self, snapshot: Snapshot | None, method: str, params: dict[str, object], cursor: str, id_: Id, line: bytes
-    ) -> bytes:
-        found = None if snapshot is None else snapshot.find(method, cursor)
+    def _from(self, snapshot: Snapshot | None, method: str, params: dict[str, object], id_: Id, line: bytes) -> bytes:
+        found = None if snapshot is None else snapshot.find(method, str(params.get("cursor", "")))
         if snapshot is None or found is None:
             return b""
         if not self._has_answered:
@@ -183,6 +177,11 @@ class EarlyAnswers:
         if method != "initialize":
             self._memory.confirm_later(method, params, digest)
         return answer
+
+
+def _cursor_in(params: dict[str, object]) -> dict[str, object]:
+    """The cursor of a request for a page, if it has one."""
+    return {"cursor": params["cursor"]} if params.get("cursor") else {}
 
 
 def _asks_for_a_page(params: dict[str, object]) -> bool:

@@ -16,6 +16,7 @@ import json
 import os
 import stat
 
+from mcpbridge.app.stdio_proxy.daemon_lock import is_private
 from mcpbridge.app.stdio_proxy.messages import items, members, parse
 from mcpbridge.base.directories import sha256
 from mcpbridge.base.version import __version__
@@ -126,9 +127,9 @@ class Snapshot:
 
 def open_snapshot(folder: str, name: str) -> Snapshot | None:
     """The file of this name, with what it says of itself; None: there is none that counts."""
-    if not _is_private_folder(folder):
-        return None
     try:
+        if not is_private(folder):
+            return None
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         descriptor = os.open(os.path.join(folder, name), flags)
     except OSError:
@@ -155,14 +156,6 @@ def _read_head(descriptor: int) -> Snapshot | None:
     if data[len(_MAGIC) : begin - 1] != digest(line).encode():
         return None
     return Snapshot(descriptor, members(parse(line)), end + 1)
-
-
-def _is_private_folder(path: str) -> bool:
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
 
 
 def _is_private_file(status: os.stat_result) -> bool:

@@ -7,7 +7,7 @@ A list depends on who asks, the endpoint and the catalog, and on what the client
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-from mcpbridge.catalog.definitions.check import Kind
+from mcpbridge.catalog.definitions.check import KINDS, Kind
 from mcpbridge.catalog.listing.exposure import Exposure
 from mcpbridge.catalog.listing.profiles import Scope
 from mcpbridge.catalog.listing.query_hint import limit_of, request_of
@@ -26,19 +26,13 @@ from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.protocol.meta import QUERY
 from mcpbridge.upstream.pool import Pool
+from mcpbridge.upstream.session.session import LIST_METHODS
 
 Choose = Callable[[str, Client, Exposure, Elicitor], Awaitable[Sequence[str] | None]]
 """Ids of the tools for a request, best first, of those that this client may know of; None: all of them.
 
 The last is whoever can be asked meanwhile.
 """
-
-_METHODS: dict[Kind, str] = {
-    "tools": "tools/list",
-    "prompts": "prompts/list",
-    "resources": "resources/list",
-    "templates": "resources/templates/list",
-}
 
 
 class Listing:
@@ -71,7 +65,7 @@ class Listing:
     @property
     def handlers(self) -> dict[str, Handler]:
         """By method; the same in both eras."""
-        return {method: self._tools if kind == "tools" else self._list(kind) for kind, method in _METHODS.items()}
+        return {LIST_METHODS[kind]: self._tools if kind == "tools" else self._list(kind) for kind in KINDS}
 
     def exposure_of(self, client: Client) -> Exposure:
         """What decides which tools this client is listed."""
@@ -92,9 +86,9 @@ class Listing:
     def answers_now(self, client: Client) -> Iterator[tuple[str, str, bytes]]:
         """What this client would be answered now to the list methods: method, cursor and result, page by page."""
         exposed = self._look(client)
-        for kind, method in _METHODS.items():
+        for kind in KINDS:
             for cursor, result in exposed.listing(kind).pages(client.version):
-                yield method, cursor, result
+                yield LIST_METHODS[kind], cursor, result
 
     def own_name(self, client: Client, name: str) -> str:
         """The catalog's name of a tool that this client may know under a shorter one."""
