@@ -25,7 +25,7 @@ def without_large_patterns(schema: Schema, is_large: Callable[[str], bool]) -> t
     work = _Work(schema, is_large)
     lighter = work.lighter(schema)
     if work.has_lost_evaluated:
-        lighter = _without_unevaluated(lighter)
+        lighter = work.lighter(schema)  # once more, since that may have been noticed in the middle
     return lighter, list(work.patterns)
 
 
@@ -72,7 +72,7 @@ class _Work:
         if isinstance(named, dict) and any(map(self._is_too_large, cast("Schema", named))):
             gone.add("additionalProperties")  # it would refuse the names that the pattern allows
             self.has_lost_evaluated = True
-        return gone
+        return gone.union(_UNEVALUATED) if self.has_lost_evaluated else gone
 
     def _is_too_large(self, pattern: object) -> bool:
         if not isinstance(pattern, str):
@@ -118,20 +118,3 @@ class _Work:
             else:
                 return True
         return self._holds_large(node, followed)
-
-
-def _without_unevaluated(schema: Any) -> Any:
-    if isinstance(schema, list):
-        return [_without_unevaluated(one) for one in cast("list[Any]", schema)]
-    if not isinstance(schema, dict):
-        return schema
-    node = cast("Schema", schema)
-    kept = {key: value for key, value in node.items() if key not in _UNEVALUATED}
-    return {
-        key: value
-        if key in _VALUES
-        else {name: _without_unevaluated(one) for name, one in cast("Schema", value).items()}
-        if key in _NAMED and isinstance(value, dict)
-        else _without_unevaluated(value)
-        for key, value in kept.items()
-    }

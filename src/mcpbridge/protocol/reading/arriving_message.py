@@ -7,17 +7,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from mcpbridge.protocol.jsonrpc import LargeFrame, one_line
-from mcpbridge.protocol.reading.framing import LARGE_MESSAGE
+from mcpbridge.protocol.reading.framing import LARGE_MESSAGE, READ_A_FEED, READ_AT_END, take_first
 
 if TYPE_CHECKING:
     from mcpbridge.protocol.reading.large_messages import LargeMessage
 
 PIECE = 1 << 16
 """Bytes that are added at once, at most: others have their turns between two pieces."""
-_READ_AT_ONCE = 1 << 18
-"""Bytes that are read in one step, of those that came before the message was known to be large."""
-_READ_AT_END = 1 << 19
-"""Bytes of them that are read in the last step."""
 
 
 class ArrivingMessage:
@@ -45,13 +41,9 @@ class ArrivingMessage:
             from mcpbridge.protocol.reading.large_messages import LargeMessage  # loaded with the first one
 
             self._large = LargeMessage(self._most)
-        taken = size = 0
-        while size < _READ_AT_ONCE and taken < len(self._parts):
-            size += len(self._parts[taken])
-            taken += 1
-        self._large.add(one_line(b"".join(self._parts[:taken])))
-        del self._parts[:taken]
-        self._unread -= size
+        first = take_first(self._parts, READ_A_FEED)
+        self._large.add(one_line(first))
+        self._unread -= len(first)
 
     def finish(self) -> bytes | LargeFrame:
         """All of it has come: the bytes, or the frame if it was read in slices and is in order."""
@@ -60,7 +52,7 @@ class ArrivingMessage:
         large, self._large = self._large, None
         if large is None:
             return rest
-        if self._unread > _READ_AT_END:  # it is not much larger than what is read in one step
+        if self._unread > READ_AT_END:  # it is not much larger than what is read in one step
             return large.received() + rest
         large.add(one_line(rest))
         frame = large.finish()

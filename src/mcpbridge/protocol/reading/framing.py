@@ -32,10 +32,10 @@ _BACKSLASH = ord("\\")
 _CUT = "Input data was truncated"
 _READ_LEAST = 1 << 16
 """Bytes of a large line for which more is waited, so that a stream in tiny parts is not read part by part."""
-_READ_A_FEED = 1 << 18
+READ_A_FEED = 1 << 18
 """Bytes of a large line that are read in one go, though more may wait; twice as many as came if that is more."""
-_READ_AT_END = 1 << 19
-"""Bytes that may wait when a large line ends, to be read in one go."""
+READ_AT_END = 1 << 19
+"""Bytes of a large message that may wait when it ends, to be read in one go."""
 _NOISE_A_FEED = 8
 """Lines of noise that are reported in one chunk; a program that prints without end must not cost a look each."""
 
@@ -170,7 +170,7 @@ class LineReader:
             self._parts.append(rest)
             self._unread += len(rest)
             if self._held > LARGE_MESSAGE and self._slices:
-                self._read_on(max(_READ_A_FEED, 2 * len(rest)))
+                self._read_on(max(READ_A_FEED, 2 * len(rest)))
             return
         if self._large is not None:
             self._oversized_head = self._large.received(_ENDS_OF_OVERSIZED)
@@ -194,13 +194,9 @@ class LineReader:
             self._large = LargeMessage(self._max_bytes)
         if self._unread < _READ_LEAST:
             return
-        taken = size = 0
-        while size < most and taken < len(self._parts):
-            size += len(self._parts[taken])
-            taken += 1
-        self._large.add(b"".join(self._parts[:taken]))
-        del self._parts[:taken]
-        self._unread -= size
+        first = take_first(self._parts, most)
+        self._large.add(first)
+        self._unread -= len(first)
 
     def _finish(self, last: bytes, items: list[Item]) -> bytes:
         """Close the held line with its last part. One that is reported or read already becomes an empty line."""
@@ -218,7 +214,7 @@ class LineReader:
         self._parts.clear()
         if large is None:
             return rest
-        if unread > _READ_AT_END:  # it is not much larger than what is read in one step
+        if unread > READ_AT_END:  # it is not much larger than what is read in one step
             return large.received() + rest
         large.add(rest)
         frame = large.finish()
@@ -230,6 +226,17 @@ class LineReader:
     def _too_long(self, ids: list[bytes]) -> Spoiled:
         text = f"larger than the limit of {self._max_bytes / 2**20:g} MiB for one message"
         return Spoiled(ids, text, INVALID_REQUEST)
+
+
+def take_first(parts: list[bytes], least: int) -> bytes:
+    """Take the first parts off the list: so many that they have so many bytes together, or all. Returns them joined."""
+    taken = size = 0
+    while size < least and taken < len(parts):
+        size += len(parts[taken])
+        taken += 1
+    first = b"".join(parts[:taken])
+    del parts[:taken]
+    return first
 
 
 def _whole_message(line: bytes) -> Frame | None:
