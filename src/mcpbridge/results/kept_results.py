@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from mcpbridge.base.masking.known_values import known_only
-from mcpbridge.storage.store import Entry, Store
+from mcpbridge.storage.store import BytesLike, Entry, Store
 
 
 class ResultSummary(Struct, frozen=True, omit_defaults=True):
@@ -93,7 +93,7 @@ class KeptResults:
         """Seconds that a result is kept after it was last used."""
         self._secret = b""
 
-    async def handle_of(self, data: bytes | memoryview, *, principal: str) -> str:
+    async def handle_of(self, data: BytesLike, *, principal: str) -> str:
         """The handle that `keep` gives these bytes; `[a-z2-7]{26}`, 128 bits.
 
         Raises:
@@ -111,7 +111,7 @@ class KeptResults:
             return await anyio.to_thread.run_sync(_handle, self._secret, principal, data, abandon_on_cancel=True)
         return _handle(self._secret, principal, data)
 
-    async def keep(self, data: bytes | memoryview, summary: ResultSummary, *, principal: str) -> None:
+    async def keep(self, data: BytesLike, summary: ResultSummary, *, principal: str) -> None:
         """Keep the bytes of a result under `summary.handle` (of `handle_of`). Kept again, it starts a new lifetime.
 
         `data` may be a view of bytes that do not change. A summary without a time gets the present one. Its names and
@@ -193,7 +193,7 @@ def searched_words(search: str) -> list[str]:
     return list(dict.fromkeys(word[:_LONGEST_WORD] for word in text.split()))[:_MOST_WORDS]
 
 
-def _handle(secret: bytes, principal: str, data: bytes | memoryview) -> str:
+def _handle(secret: bytes, principal: str, data: BytesLike) -> str:
     name = principal.encode("utf-8", "surrogatepass")
     digest = hashlib.blake2b(len(name).to_bytes(8, "big") + name, key=secret[:64], digest_size=_HANDLE_BYTES)
     digest.update(data)

@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 import anyio
 import anyio.to_thread
 
+from mcpbridge.storage.store import BytesLike
+
 PLAIN, _ZLIB, _ZSTD = 0, 1, 2
 """The forms; numbers that are in files."""
 
@@ -54,7 +56,7 @@ class Workers:
         return await anyio.to_thread.run_sync(partial(function, *args), limiter=limiter, abandon_on_cancel=True)
 
 
-def pack(body: bytes | memoryview) -> tuple[int, bytes | memoryview]:
+def pack(body: BytesLike) -> tuple[int, BytesLike]:
     """The form and the bytes to write. Takes long for large values: for a worker thread."""
     if not is_worth_packing(body):
         return PLAIN, body
@@ -73,7 +75,7 @@ def pack(body: bytes | memoryview) -> tuple[int, bytes | memoryview]:
     return (form, data) if len(data) < len(body) * _GAIN else (PLAIN, body)
 
 
-def is_worth_packing(body: bytes | memoryview) -> bool:
+def is_worth_packing(body: BytesLike) -> bool:
     """Whether it is long enough to be compressed."""
     return len(body) >= _WORTHWHILE
 
@@ -97,7 +99,7 @@ def unpack(form: int, data: bytes, size: int) -> bytes:
     return body
 
 
-def _chunks(body: bytes | memoryview) -> Iterator[memoryview]:
+def _chunks(body: BytesLike) -> Iterator[memoryview]:
     view, at, step = memoryview(body), 0, _SAMPLE
     while at < len(view):
         yield view[at : at + step]

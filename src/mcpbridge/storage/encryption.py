@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mcpbridge.storage.compression import Unreadable
+from mcpbridge.storage.store import BytesLike
 
 
 class OtherKey(Unreadable):
@@ -40,7 +41,7 @@ class Seal:
     """Distinguishes keys: a number from 1 to 2^32, kept beside what is sealed. `NOT_SEALED` stands for what is not."""
     _cipher: Any = field(repr=False)
 
-    def close(self, data: bytes | memoryview, *name: str) -> bytes:
+    def close(self, data: BytesLike, *name: str) -> bytes:
         """The bytes to write. `name`: all that has to be the same when it is opened."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
         return nonce + self._cipher.encrypt(nonce, data, _bound(name))

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from mcpbridge.base.errors import ValueTooLarge
 from mcpbridge.storage.compression import PLAIN, Workers, is_worth_packing, pack, unpack
 from mcpbridge.storage.eviction import next_to_shrink
-from mcpbridge.storage.store import MAX_COUNTS, DailyCounts, Entry, add, new_handle, oldest_day
+from mcpbridge.storage.store import MAX_COUNTS, BytesLike, DailyCounts, Entry, add, new_handle, oldest_day
 
 _MAX_BYTES = 64 * 1024**2
 _ROOM = 512
@@ -37,7 +37,7 @@ _Names = dict[_Name, _Value]
 """Values of one kind by principal and handle, least recently used first."""
 
 
-def _pack(body: bytes | memoryview) -> tuple[int, bytes]:
+def _pack(body: BytesLike) -> tuple[int, bytes]:
     """As `pack`, and what is kept holds nothing but itself."""
     form, data = pack(body)
     return form, bytes(data)
@@ -58,14 +58,7 @@ class MemoryStore:
         self._sweep_at = 0.0
 
     async def put(
-        self,
-        kind: str,
-        body: bytes | memoryview,
-        *,
-        principal: str,
-        expires_in: float,
-        handle: str = "",
-        label: bytes = b"",
+        self, kind: str, body: BytesLike, *, principal: str, expires_in: float, handle: str = "", label: bytes = b""
     ) -> str:
         """Keep a value."""
         handle = handle or new_handle()
@@ -161,7 +154,7 @@ class MemoryStore:
 
     # -- how
 
-    async def _packed(self, body: bytes | memoryview, label: bytes) -> _Value:
+    async def _packed(self, body: BytesLike, label: bytes) -> _Value:
         is_long = is_worth_packing(body)
         form, data = await self._workers.run(_pack, body, size=len(body)) if is_long else (PLAIN, bytes(body))
         return _Value(form, data, len(body), bytes(label), 0, 0, 0)

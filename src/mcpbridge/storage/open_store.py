@@ -16,7 +16,7 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.storage.disk import disk_problems
 from mcpbridge.storage.settings import StoreSettings, store_path
 from mcpbridge.storage.sqlite.database import may_exist
-from mcpbridge.storage.store import DailyCounts, Entry, Store, add
+from mcpbridge.storage.store import BytesLike, DailyCounts, Entry, Store, add
 
 log = get_logger("mcpbridge.storage")
 
@@ -79,14 +79,7 @@ class LazyStore:
         return store
 
     async def put(
-        self,
-        kind: str,
-        body: bytes | memoryview,
-        *,
-        principal: str,
-        expires_in: float,
-        handle: str = "",
-        label: bytes = b"",
+        self, kind: str, body: BytesLike, *, principal: str, expires_in: float, handle: str = "", label: bytes = b""
     ) -> str:
         """Keep a value: in the file, else in memory."""
         if self._file is not None:

@@ -43,20 +43,17 @@ class Entry(Struct, frozen=True):
     """What was given with it."""
 
 
+BytesLike = bytes | memoryview
+"""Bytes, or a view of bytes that do not change."""
+
+
 class Store(Protocol):
     """Values by kind (`result`, `grant`, `approval`, …) and handle. Handles given by the store are `[a-z2-7]{26}`."""
 
     async def put(
-        self,
-        kind: str,
-        body: bytes | memoryview,
-        *,
-        principal: str,
-        expires_in: float,
-        handle: str = "",
-        label: bytes = b"",
+        self, kind: str, body: BytesLike, *, principal: str, expires_in: float, handle: str = "", label: bytes = b""
     ) -> str:
-        """Keep a value for so many seconds; returns its handle. `body` may be a view of bytes that do not change.
+        """Keep a value for so many seconds; returns its handle.
 
         A given handle replaces what it named before for this principal. `label`: a few kilobytes that `entries`
         returns. The store is bounded: beyond that those values go that were not used for longest, which is the oldest

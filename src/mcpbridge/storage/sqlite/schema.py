@@ -13,7 +13,7 @@ from mcpbridge.storage.compression import PLAIN, Unreadable, pack, unpack
 from mcpbridge.storage.encryption import NOT_SEALED, Seal, body_binding, label_binding, number_of, seal_for
 from mcpbridge.storage.eviction import next_to_shrink
 from mcpbridge.storage.sqlite.database import Schema, give_back_room
-from mcpbridge.storage.store import forget_rows, oldest_day
+from mcpbridge.storage.store import BytesLike, forget_rows, oldest_day
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -137,7 +137,7 @@ _LIST = f"""
 _LIST_NEWEST = _LIST.replace("created, number", "created DESC, number DESC")
 
 
-def insert(connection: "Connection", row: Row, data: bytes | memoryview) -> None:
+def insert(connection: "Connection", row: Row, data: BytesLike) -> None:
     """Write a value, in place of what had its name."""
     delete(connection, row.name)
     number = connection.execute(_INSERT, astuple(row)).lastrowid
@@ -255,7 +255,7 @@ def _evict(connection: "Connection", kind: str, surplus: int) -> int:
     return gone
 
 
-def wrap(name: Name, body: bytes | memoryview, label: bytes, seal: Seal | None) -> tuple[Row, bytes | memoryview]:
+def wrap(name: Name, body: BytesLike, label: bytes, seal: Seal | None) -> tuple[Row, BytesLike]:
     """The row of a value, without its times, and the bytes to write."""
     form, data = pack(body)
     if seal is not None:

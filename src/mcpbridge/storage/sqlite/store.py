@@ -35,7 +35,7 @@ from mcpbridge.storage.sqlite.schema import (
     wrap,
     wrap_label,
 )
-from mcpbridge.storage.store import DailyCounts, Entry, add_rows, new_handle, read_rows
+from mcpbridge.storage.store import BytesLike, DailyCounts, Entry, add_rows, new_handle, read_rows
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -87,9 +87,7 @@ class Access:
 
         return self.database.run(checked, writes=writes)
 
-    async def wrap(
-        self, name: Name, body: bytes | memoryview, label: bytes, seal: Seal | None
-    ) -> tuple[Row, bytes | memoryview]:
+    async def wrap(self, name: Name, body: BytesLike, label: bytes, seal: Seal | None) -> tuple[Row, BytesLike]:
         """See `schema.wrap`; in a thread if it may take long."""
         if seal is None and not is_worth_packing(body):
             return wrap(name, body, label, seal)
@@ -189,14 +187,7 @@ class SqliteStore:
         self._written = Counter[str]()
 
     async def put(
-        self,
-        kind: str,
-        body: bytes | memoryview,
-        *,
-        principal: str,
-        expires_in: float,
-        handle: str = "",
-        label: bytes = b"",
+        self, kind: str, body: BytesLike, *, principal: str, expires_in: float, handle: str = "", label: bytes = b""
     ) -> str:
         """Keep a value."""
         name = (kind, principal, handle or new_handle())
@@ -351,8 +342,8 @@ class SqliteStore:
     # -- how
 
     async def _wrapped(
-        self, name: Name, body: bytes | memoryview, label: bytes, expires_in: float, seal: Seal | None
-    ) -> tuple[Row, bytes | memoryview]:
+        self, name: Name, body: BytesLike, label: bytes, expires_in: float, seal: Seal | None
+    ) -> tuple[Row, BytesLike]:
         row, data = await self._access.wrap(name, body, label, seal)
         limit = min(self._max_bytes, self._bounds.get(name[0], self._max_bytes))
         if row.room > min(limit - limit // SLACK, _LARGEST):
@@ -360,7 +351,7 @@ class SqliteStore:
         now = self._clock()
         return replace(row, created=now, used=now, expires=now + expires_in), data
 
-    async def _put_in_parts(self, row: Row, data: bytes | memoryview, seal: Seal | None) -> None:
+    async def _put_in_parts(self, row: Row, data: BytesLike, seal: Seal | None) -> None:
         """Write a large value in many small transactions: others want to use the file meanwhile."""
         draft, view = rows.draft_of(row, new_handle()), memoryview(data)
 
