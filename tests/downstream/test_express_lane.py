@@ -285,7 +285,7 @@ async def test_each_kind_of_result_is_the_same_in_both_lanes(what: str) -> None:
 )
 @pytest.mark.parametrize("spelled", [int, str, float])
 async def test_each_shape_of_answer_is_the_same_in_both_lanes(answer: Message, spelled: Callable[[Any], Any]) -> None:
-    async def said(*, is_express: bool) -> Message:
+    async def answer_in(*, is_express: bool) -> Message:
         up = server()
         async with bridged({"up": up}) as bridge:
             bridge.server.express.is_open = is_express
@@ -303,7 +303,7 @@ async def test_each_shape_of_answer_is_the_same_in_both_lanes(answer: Message, s
             assert len(up.lines) == 1
             return found
 
-    assert await said(is_express=True) == await said(is_express=False)
+    assert await answer_in(is_express=True) == await answer_in(is_express=False)
 
 
 # -- the lane itself

@@ -75,13 +75,13 @@ def disk(place: Place, daemon: Daemon) -> Disk:
     return Disk(place, daemon.config)
 
 
-async def taken_over(line: Line, *, answer: object = TOOLS, lists: int = 1) -> None:
+async def taken_over(line: Line, *, answer: Any = TOOLS, lists: int = 1) -> None:
     """The part of a daemon that hears of what a snapshot has answered: the handshake, and the lists."""
     await line.introduced(**CAPABILITIES)
     for _ in range(lists):
         confirming = await line.heard()
         assert str(confirming["id"]).startswith("mcpbridge-again-")
-        line.answer(confirming, answer if confirming["method"] == "tools/list" else LISTS[confirming["method"]])  # type: ignore[arg-type]
+        line.answer(confirming, answer if confirming["method"] == "tools/list" else LISTS[confirming["method"]])
 
 
 async def ask(client: StdioClient, method: str, **params: Any) -> asyncio.Task[Any]:

@@ -20,7 +20,7 @@ TEXTS = st.tuples(SECRET, st.sampled_from(["", *HALVES, *ORDINARY.values()]), st
 @settings(deadline=None)
 def test_a_secret_is_masked_whatever_stands_beside_it(records: list[list[tuple[tuple[str, str], str, bool]]]) -> None:
     texts = [[f"{more}\n{text}" if first else f"{text}\n{more}" for (text, _), more, first in one] for one in records]
-    found = kept([tuple(text.encode() for text in one) for one in texts])
+    found = masked_contents([tuple(text.encode() for text in one) for one in texts])
     for parts, sent, masked in zip(records, texts, found, strict=True):
         for ((_, secret), _, _), text, shown in zip(parts, sent, masked, strict=True):
             if secret not in REDACT(text):
@@ -31,10 +31,10 @@ def test_a_secret_is_masked_whatever_stands_beside_it(records: list[list[tuple[t
 @settings(deadline=None)
 def test_what_is_no_secret_stays(texts: list[str]) -> None:
     records = [tuple(text.encode() for text in texts[at : at + 3]) for at in range(0, len(texts) - 2, 3)]
-    assert kept(records) == records
+    assert masked_contents(records) == records
 
 
-def kept(records: Sequence[tuple[bytes, ...]]) -> list[tuple[bytes, ...]]:
+def masked_contents(records: Sequence[tuple[bytes, ...]]) -> list[tuple[bytes, ...]]:
     """What is kept of the arguments, the result and the arguments as sent of each record."""
     made = [record(arguments=one[0], result=one[1], asked=one[2] or b"-") for one in records]
     found = CallRows(REDACT, 64 * 1024).contents(made)
