@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 
 from msgspec import Struct, field
 
+from mcpbridge.base.hidden_text import without_hidden
 from mcpbridge.catalog.definitions.cache import ServerDefinitions
 from mcpbridge.catalog.definitions.check import KINDS, Changes, Definition, Kind, Unusable, check
 from mcpbridge.core.source_settings import NameFilter, OfferSettings
@@ -151,10 +152,13 @@ class _Reading:
 
     def _configured(self, definition: Definition) -> Item:
         tool = self.settings.tool.get(definition.key) if self.settings and definition.kind == "tools" else None
+        name = definition.key
+        if definition.kind in ("tools", "prompts"):
+            name = without_hidden(name) or name
         if tool is None:
-            return Item(definition.key, definition, _NO_CHANGES)
+            return Item(name, definition, _NO_CHANGES)
         changes = _NO_CHANGES if tool.description is None else {"description": encode(tool.description)}
-        return Item(tool.rename or definition.key, definition, changes)
+        return Item(tool.rename or name, definition, changes)
 
     def _first_of_each(self, kind: Kind, items: Iterable[Item]) -> Iterator[Item]:
         last: str | None = None

@@ -1,5 +1,7 @@
 """Mask secrets in what says that something failed: errors of servers, results with `isError`, their log messages.
 
+Models read errors as they read definitions, so hidden characters are taken out of them too.
+
 Results of calls that succeed pass as they came. So do errors whose `data` is to be used: a page that the user must
 visit first has an address that would lead nowhere. Bytes in which nothing is masked stay the same.
 """
@@ -12,6 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from mcpbridge.base.errors import UpstreamAnswered
+from mcpbridge.base.hidden_json import without_hidden_in
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.error_codes import URL_ELICITATION_REQUIRED
 from mcpbridge.protocol.jsonrpc import encode
@@ -64,7 +67,9 @@ def masked_result(data: bytes | Raw, redact: Redact) -> bytes | Raw:
             return encode({"content": [{"type": "text", "text": _beginning(data, redact)}], "isError": True})
         result = cast("dict[str, object]", _exact(data))
         masked = {name: _masked_member(name, value, redact) for name, value in result.items()}
-        return data if all(masked[name] is result[name] for name in result) else encode(masked)
+        safe = data if all(masked[name] is result[name] for name in result) else encode(masked)
+        cleaned = without_hidden_in(bytes(safe))
+        return safe if cleaned == bytes(safe) else cleaned
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return data  # it cannot be read, which whoever reads it says
 
@@ -94,6 +99,7 @@ def masked_error(error: UpstreamAnswered, redact: Redact) -> UpstreamAnswered:
         masked = bytes(_masked_json(error.error, redact))
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         masked = redact(error.error.decode("utf-8", "replace")).encode()
+    masked = without_hidden_in(masked)
     if masked == error.error:
         return error
     again = UpstreamAnswered(error.upstream, masked)

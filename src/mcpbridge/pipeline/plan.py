@@ -35,6 +35,7 @@ from mcpbridge.pipeline.stages.concurrency_limit import ConcurrencyLimit, Slots
 from mcpbridge.pipeline.stages.deadline import Deadline
 from mcpbridge.pipeline.stages.hooks import Hooks
 from mcpbridge.pipeline.stages.observe import Observe, Record, Recording
+from mcpbridge.pipeline.stages.original_names import OriginalNames
 from mcpbridge.pipeline.stages.permission import DecideByArguments, DenyByTool
 from mcpbridge.pipeline.stages.rate_limit import Buckets, RateLimit
 from mcpbridge.pipeline.stages.record_running import RecordRunning, RunningLog
@@ -99,6 +100,7 @@ def call_stages(parts: StageParts, *, is_recorded: bool = False) -> list[StageFa
         parts.compress,  # above all that runs or repeats a call: the cache and late results hold whole results
         DenyByTool(parts.policy),  # what is denied whatever its arguments are ends before it costs time
         parts.references,  # all below see what a handle among the arguments stands for, and decide about that
+        OriginalNames(),  # models know parameters by their cleaned names; hooks and checks see the server's own
         parts.hooks,  # they see calls as clients make them and may change arguments: before those are checked
         ValidateArguments(),  # nobody is asked about a call that cannot work; rules see what the tool gets
         DecideByArguments(parts.policy, parts.asks),  # rules with conditions on the arguments
@@ -119,6 +121,7 @@ STAGE_NAMES: Mapping[type, str] = {
     Compress: "shorten the result",
     DenyByTool: "permission",
     References: "kept results",
+    OriginalNames: "original names",
     Hooks: "hooks",
     ValidateArguments: "check arguments",
     DecideByArguments: "permission by arguments",

@@ -35,6 +35,7 @@ from mcpbridge.pipeline.stages.concurrency_limit import ConcurrencyLimit
 from mcpbridge.pipeline.stages.deadline import Deadline
 from mcpbridge.pipeline.stages.hooks import Hooks
 from mcpbridge.pipeline.stages.observe import Observe
+from mcpbridge.pipeline.stages.original_names import OriginalNames
 from mcpbridge.pipeline.stages.permission import DecideByArguments, DenyByTool
 from mcpbridge.pipeline.stages.rate_limit import RateLimit
 from mcpbridge.pipeline.stages.retry import Retry
@@ -46,7 +47,7 @@ from mcpbridge.storage.memory_store import MemoryStore
 
 SCHEMA = {
     "type": "object",
-    "properties": {"text": {"type": "string"}, "times": {"type": "integer", "default": 1}},
+    "properties": {"text": {"type": "string"}, "hid\u200bden": {}, "times": {"type": "integer", "default": 1}},
     "required": ["text"],
 }
 DEFINITION = encode({"name": "echo", "inputSchema": SCHEMA})
@@ -111,6 +112,7 @@ CONCERNS: dict[str, Callable[[], StageFactory]] = {
     "trace received": lambda: traced(TraceReceived),
     "observe": lambda: Observe(Metrics(), EventBus(), lambda record: None),
     "guard": lambda: DenyByTool(policy()),
+    "original names": OriginalNames,
     "hooks": hooks,
     "arguments": ValidateArguments,
     "permit": lambda: DecideByArguments(policy()),

@@ -11,7 +11,10 @@ from typing import Any, Literal, cast
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
+from mcpbridge.base.hidden_json import may_hide, without_hidden_in
+from mcpbridge.base.hidden_text import without_hidden
 from mcpbridge.catalog.definitions.schemas import (
     HEADER_MARK,
     OPTIONAL_FIELDS,
@@ -108,7 +111,41 @@ def check(kind: Kind, raw: bytes, *, over_http: bool = False) -> Definition | Un
         return Unusable(known_as, f"its {_KEY[kind]!r} is missing or no text")
     if _is_too_deep(raw, members):
         return Unusable(known_as, f"nested deeper than {DEEPEST} levels")
-    return _Check(kind, key, raw, members, over_http).run()
+    found = _Check(kind, key, raw, members, over_http).run()
+    if isinstance(found, Definition) and may_hide(raw):
+        return _clean(kind, key, raw, found, over_http=over_http)
+    return found
+
+
+_NOT_READ = frozenset({"_meta", "icons", "uri", "uriTemplate", "name"})
+"""Members that no model reads, or by which a server knows its things; names that the catalog replaces."""
+
+
+def _clean(kind: Kind, key: str, raw: bytes, usable: Definition, *, over_http: bool) -> Definition:
+    """The same definition, whose texts have no hidden characters. Never refuses what was usable."""
+    fields = decode_fields(raw)
+    is_named = kind in ("tools", "prompts")
+    cleaned = {
+        member: clean
+        for member, value in fields.items()
+        if (member not in _NOT_READ or (member == "name" and not is_named))
+        and (clean := without_hidden_in(bytes(value))) != bytes(value)
+    }
+    faults = [*usable.faults, *((member, _HIDDEN) for member in cleaned)]
+    if is_named and without_hidden(key) != key:
+        faults.append(("name", _HIDDEN))
+    if not cleaned:
+        return replace(usable, faults=tuple(faults))
+    tidy = encode_fields({**fields, **{member: Raw(clean) for member, clean in cleaned.items()}})
+    again = _Check(kind, key, tidy, msgspec.json.decode(tidy), over_http).run()
+    if not isinstance(again, Definition):  # two parameters may have the same name now
+        again, cleaned = usable, {member: clean for member, clean in cleaned.items() if member == "description"}
+    changes = {**cleaned, **again.changes}
+    name = again.name if is_named else without_hidden(again.name)
+    return replace(again, raw=raw, name=name, changes=changes, faults=tuple(faults))
+
+
+_HIDDEN = "hidden characters taken out"
 
 
 def form_for_legacy(definition: Definition, changes: Changes) -> bytes:

@@ -12,6 +12,7 @@ from typing import TypeVar
 from msgspec import Raw, ValidationError
 
 from mcpbridge.base.errors import ArgumentsRefused, BadRequest, UnknownName, UpstreamAnswered
+from mcpbridge.base.hidden_json import without_hidden_in
 from mcpbridge.catalog.listing.profiles import Scope
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.resolve import ResolvedCall, resolve
@@ -190,7 +191,10 @@ class Calls:
         ref = await self._find(client, name, lambda snapshot: snapshot.prompt(name))
         self._require(client, "prompt", name, lambda scope: scope.has_server(ref.server))
         params.put("name", ref.name)
-        return await self._deliver(client, frame, (ref.server, ref.name), params, notify)
+        answer = await self._deliver(client, frame, (ref.server, ref.name), params, notify)
+        shown = bytes(answer)
+        cleaned = without_hidden_in(shown)
+        return answer if cleaned is shown else cleaned
 
     async def read_resource(self, client: Client, frame: Frame, notify: Notify) -> Payload:
         """`resources/read`: listed ones, expansions of templates, and links out of results."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 from msgspec import Raw
 
+from mcpbridge.base.hidden_text import without_hidden
 from mcpbridge.base.log import get_logger
 from mcpbridge.catalog.listing.tool_lists import Exposing
 from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities
@@ -50,11 +51,15 @@ class Introduction:
     def of_server(self, view: str) -> str:
         """For clients of one server: its own, whole."""
         upstream = self._pool.upstreams.get(view)
-        return upstream.instructions if upstream is not None else ""
+        return without_hidden(upstream.instructions) if upstream is not None else ""
 
     def instructions(self, shows: Callable[[str], bool], more: str = "") -> str:
         """For clients of several servers, those that `shows` names. `more`: what the bridge says to this client."""
-        said = {name: upstream.instructions for name, upstream in self._pool.upstreams.items() if shows(name)}
+        said = {
+            name: without_hidden(upstream.instructions)
+            for name, upstream in self._pool.upstreams.items()
+            if shows(name)
+        }
         return compose(" ".join(part for part in (self._own, more) if part), said, self._budget)
 
     def capabilities(self, version: str, shows: Callable[[str], bool]) -> dict[str, object]:
