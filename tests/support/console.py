@@ -12,9 +12,12 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tomlkit
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 WHOLE_CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), "")
 CHROMIUM = shutil.which("chromium-headless-shell") or WHOLE_CHROMIUM
@@ -25,6 +28,9 @@ ARGUMENTS = [
 ]
 PATIENCE = 30_000
 """Milliseconds that a page may take for anything, on a busy machine."""
+
+NARROW: Any = {"viewport": {"width": 390, "height": 800}, "bypass_csp": True, "reduced_motion": "reduce"}
+"""A telephone. Axe is put into its pages; colours change at once with the theme."""
 
 
 class Home:
@@ -146,3 +152,17 @@ def desk_of(home: Home) -> Iterator[Desk]:
             assert process.stdin
             process.stdin.close()
             process.wait(30)
+
+
+def violations(page: "Page") -> list[str]:
+    """What axe-core finds in both themes, and whether the page fits; with where."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    page.get_by_role("heading", level=1).wait_for()
+    found: list[Any] = []
+    axe: Any = Axe()
+    for scheme, options in (("dark", None), ("light", {"runOnly": ["color-contrast"]})):  # a theme changes colours only
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type] - a Literal
+        found += axe.run(page, options=options).response["violations"]
+    wide = [] if page.evaluate("document.documentElement.scrollWidth <= window.innerWidth") else ["it is too wide"]
+    return [f"{page.url}: {one['id']}: {one['nodes'][0]['html'][:200]}" for one in found] + wide

@@ -26,7 +26,7 @@ _TAGS = [
     "<link rel=stylesheet href='http://evil.invalid/x.css'>",
     "<form action='http://evil.invalid/'><button>Approve</button></form>",
     f"<div hx-get='/console/sign-out' hx-trigger='load' hx-on::load='{_RUN}'>x</div>",
-    f"<button hx-post='/console/servers/file' hx-vals='js:{{x:{_RUN}}}'>x</button>",
+    f"<button hx-post='/console/configuration/file' hx-vals='js:{{x:{_RUN}}}'>x</button>",
 ]
 _BREAKS = ["", '"', "'", "`", "-->", "]]>", "</textarea>", "</title>", "</pre></code>", "</script>", '"}]}', "{{", "{%"]
 _TEMPLATES = [

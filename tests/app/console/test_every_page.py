@@ -1,16 +1,21 @@
 """What holds of every page: nothing that a server says runs or moves anything, and axe-core finds nothing to mend."""
 
+import json
 import re
-from collections.abc import Iterator
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from mcpbridge.app.console.shown_text import inert_text, pretty_json
+from mcpbridge.base.directories import daemon_key
 from support.console import PATIENCE, Home
 from support.console import home as running
 from support.harness import python_server
-from support.hostile_texts import HOSTILE, MARK, UNSEEN
+from support.hostile_texts import HOSTILE, MARK, SHORT, UNSEEN
+from support.programs.daemon_process import hello
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -18,7 +23,7 @@ if TYPE_CHECKING:
 TOOLS = (len(HOSTILE) + 9) // 10
 PAGES = (
     *("", "calls", "sessions", "timeline", "catalog", "approvals", "results"),
-    *("servers", "servers/markup", "servers/new", "servers/file"),
+    *("servers", "servers/markup", "configuration/new", "configuration/file"),
     *("savings", "settings", "settings?only=all", "nonesuch"),
 )
 
@@ -28,7 +33,36 @@ def home() -> Iterator[Home]:
     with running({"servers": {"markup": python_server("markup")}}) as one:
         for at in range(0, TOOLS, 4):
             one.call(f"markup/t{at}", "say=<script>window.pwned=1</script>", code=None)
-        yield one
+        with connected(one, CLIENTS):
+            yield one
+
+
+CLIENTS = [SHORT[at : at + 3] for at in range(0, len(SHORT), 3)]
+"""Name, title and version that a client declares."""
+
+
+@contextmanager
+def connected(home: Home, declared: Sequence[Sequence[str]]) -> Iterator[None]:
+    """Clients that are there for the time of the block and have made a call each, on the socket of the daemon."""
+    path = home.folder / "run" / "mcpbridge" / f"daemon-{daemon_key(home.config)}.sock"
+    with ExitStack() as open_ones:
+        for texts in declared:
+            info = dict(zip(("name", "title", "version"), texts, strict=False))
+            start = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"version": "1", **info}}
+            messages = [
+                {"id": 1, "method": "initialize", "params": start},
+                {"method": "notifications/initialized"},
+                {"id": 2, "method": "tools/call", "params": {"name": "markup__t0", "arguments": {"say": "hello"}}},
+            ]
+            client = open_ones.enter_context(socket.socket(socket.AF_UNIX))
+            client.settimeout(PATIENCE / 1000)
+            client.connect(str(path))
+            client.sendall(
+                hello() + b"".join(json.dumps({"jsonrpc": "2.0", **one}).encode() + b"\n" for one in messages)
+            )
+            answers = map(json.loads, open_ones.enter_context(client.makefile("rb")))
+            assert "result" in next(answer for answer in answers if answer.get("id") == 2)
+        yield
 
 
 def test_there_are_enough_hostile_texts() -> None:
@@ -46,8 +80,6 @@ def test_a_text_is_shown_without_what_hides(text: str) -> None:
 
 @pytest.mark.parametrize("text", UNSEEN, ids=range(len(UNSEEN)))
 def test_what_is_shown_in_a_form_is_sent_back_unchanged(text: str) -> None:
-    import json
-
     assert json.loads(pretty_json({"text": text})) == {"text": text}
 
 
@@ -90,7 +122,7 @@ def test_no_text_of_a_server_runs_or_leaves_the_page(browser: "Browser", home: H
 def _found(page: "Page", start: str) -> list[str]:
     """Pages of single calls, tools and results that the lists lead to; a few of each."""
     found: list[str] = []
-    for path in ("calls", "catalog", "results"):
+    for path in ("calls", "sessions", "catalog", "results"):
         visit(page, start, path)
         links: list[str] = page.evaluate("[...document.querySelectorAll('main a[href]')].map(a => a.href)")
         inside = [link.removeprefix(f"{start}/") for link in links if link.startswith(f"{start}/{path}/")]

@@ -238,7 +238,7 @@ def test_servers(page: "Page", start: str, home: Home) -> None:
     expect(state).to_contain_text("idle")
     press(page, state.get_by_role("button", name="Start"))
     expect(state).to_contain_text("ready")
-    open_at(page, f"{start}/servers/file")
+    open_at(page, f"{start}/configuration/file")
     tab_to(page, page.locator("textarea"))
     page.keyboard.press("Tab")
     expect(page.get_by_role("button", name="Show the change")).to_be_focused()

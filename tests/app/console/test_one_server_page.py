@@ -142,7 +142,7 @@ def test_a_server_that_was_taken_out_of_the_clients_file_meanwhile(page: "Page",
     windsurf = home.folder / ".codeium" / "windsurf" / "mcp_config.json"
     windsurf.parent.mkdir(parents=True)
     windsurf.write_text(json.dumps({"mcpServers": {"soon-gone": {"command": "a-program"}}}))
-    page.goto(f"{page.url.rstrip('/')}/servers/new")
+    page.goto(f"{page.url.rstrip('/')}/configuration/new")
     windsurf.write_text("{}")
     page.get_by_role("button", name="Take over soon-gone").click()
     page.get_by_text("has no server called 'soon-gone' any more").wait_for()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support.console import PATIENCE, Home, desk_of
+from support.console import NARROW, PATIENCE, Home, desk_of, violations
 from support.console import home as running
 from support.harness import python_server
 from support.hostile_texts import HOSTILE, MARK
@@ -32,10 +32,6 @@ EMPTY = {
 """By page: what it says while there is nothing. Empty: something is there from the beginning."""
 
 
-NARROW: Any = {"viewport": {"width": 390, "height": 800}, "bypass_csp": True, "reduced_motion": "reduce"}
-"""A telephone. Axe is put into its pages; colours change at once with the theme."""
-
-
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
     with running({"servers": {}}) as one:
@@ -54,20 +50,6 @@ def narrow(browser: "Browser", home: Home) -> "Iterator[Page]":
     context.close()
 
 
-def violations(page: "Page") -> list[str]:
-    """What axe-core finds in both themes, and whether the page fits; with where."""
-    from axe_playwright_python.sync_playwright import Axe
-
-    page.get_by_role("heading", level=1).wait_for()
-    found: list[Any] = []
-    axe: Any = Axe()
-    for scheme, options in (("dark", None), ("light", {"runOnly": ["color-contrast"]})):  # a theme changes colours only
-        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type] - a Literal
-        found += axe.run(page, options=options).response["violations"]
-    wide = [] if page.evaluate("document.documentElement.scrollWidth <= window.innerWidth") else ["it is too wide"]
-    return [f"{page.url}: {one['id']}: {one['nodes'][0]['html'][:200]}" for one in found] + wide
-
-
 def test_empty_pages_say_what_to_do_and_have_nothing_to_mend(narrow: "Page") -> None:
     """Issue 20: an empty state that says what to do first; axe-core, both themes, 390 px."""
     start, found = narrow.url.rstrip("/"), list[str]()
@@ -82,7 +64,7 @@ def test_empty_pages_say_what_to_do_and_have_nothing_to_mend(narrow: "Page") -> 
 def test_rare_pages_have_nothing_to_mend(narrow: "Page", browser: "Browser", home: Home) -> None:
     """Issue 20: axe-core, both themes, 390 px: drafts, a session, errors, the way in."""
     start, found = narrow.url.rstrip("/"), list[str]()
-    narrow.goto(f"{start}/servers/new")
+    narrow.goto(f"{start}/configuration/new")
     narrow.get_by_label("Name", exact=True).fill("gated")
     narrow.get_by_label("A program that the bridge starts").check()
     narrow.get_by_role("button", name="Show the change").click()

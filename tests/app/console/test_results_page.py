@@ -13,6 +13,7 @@ import pytest
 from mcpbridge.app.console.pages.result_view import view_of
 from support.console import Home
 from support.console import home as running
+from support.harness import python_server
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -22,7 +23,8 @@ SHOP = {"command": sys.executable, "args": ["-m", "mcpbridge.app.demo.servers.sh
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
-    with running({"servers": {"shop": SHOP}}) as one:
+    camera = python_server("camera", results={"media_limit": 1000})  # a larger one is kept, and a link is sent
+    with running({"servers": {"shop": SHOP, "camera": camera}}) as one:
         call_as_client(one, "shop__list_orders")
         yield one
 
@@ -75,6 +77,25 @@ def test_a_person_finds_a_result_sorts_and_questions_it(page: "Page") -> None:
     page.get_by_label("where").fill("nothing ==")
     page.get_by_role("button", name="Ask").click()
     assert "where" in page.get_by_role("alert").filter(has_text="where").inner_text()
+
+
+DRAWN = "[...document.querySelectorAll('main img')].map(one => one.complete && one.naturalWidth)"
+
+
+def test_a_person_sees_the_image_that_a_tool_answered_with(page: "Page", home: Home) -> None:
+    """Issue 20, item 5: images shown; on the page of the result and on that of the call."""
+    call_as_client(home, "camera__photograph")
+    page.get_by_role("link", name="Results").click()
+    page.get_by_role("link", name="camera/photograph").click()
+    page.get_by_role("img", name="Image of the result").wait_for()
+    page.wait_for_function(f"{DRAWN}.every(Boolean)")
+    assert page.evaluate(DRAWN) == [160]
+    page.get_by_text("the harbour").first.wait_for()
+    page.get_by_role("link", name="Calls", exact=True).click()
+    page.get_by_role("link", name="camera/photograph").first.click()
+    page.get_by_role("img", name="Image of the result").first.wait_for()
+    page.wait_for_function(f"{DRAWN}.every(Boolean)")
+    assert set(page.evaluate(DRAWN)) == {160}
 
 
 def test_a_person_downloads_and_deletes_a_result(page: "Page", home: Home) -> None:

@@ -8,12 +8,12 @@ import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from mcp.server.auth.provider import AuthorizeError
 
-from support.console import PATIENCE, Home
+from support.console import NARROW, PATIENCE, Home, violations
 from support.console import home as running
 from support.upstreams.oauth_server import OAuthWorld, oauth_world
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
 expect: Any = pytest.importorskip("playwright.sync_api").expect
 expect.set_options(timeout=PATIENCE)
@@ -136,3 +136,30 @@ def test_a_server_that_says_not_where_to_sign_in(page: "Page", world: OAuthWorld
         expect(page.locator("#sign-in .banner.bad")).to_contain_text("guarded")
     page.get_by_role("link", name="To guarded").click()
     expect(page.locator("#state .banner.bad")).to_be_visible()
+
+
+def test_the_page_of_signing_in_has_nothing_to_mend(browser: "Browser", home: Home, world: OAuthWorld) -> None:
+    """Issue 20: axe-core, both themes, 390 px: before, while the bridge waits for the person, and after a failure."""
+    context = browser.new_context(**NARROW)
+    context.set_default_timeout(PATIENCE)
+    page = context.new_page()
+    page.goto(home.link())
+    open_server(page)
+    found = violations(page)
+    begin(page)
+    page.get_by_text("The browser ended at an address").click()
+    found += violations(page)
+    page.get_by_label("Paste the address here").fill("http://127.0.0.1/callback?code=x&state=y")
+    page.get_by_role("button", name="Take it").click()
+    page.get_by_text("This is not").wait_for()
+    found += violations(page)
+    page.go_back()
+    page.get_by_role("button", name="Give up").click()
+    page.get_by_text("The sign-in was given up.").wait_for()
+    with pytest.MonkeyPatch.context() as bent:
+        bent.setattr(world, "bend_metadata", nothing)
+        page.locator("#state").get_by_role("button", name="Sign in to it").click()
+        page.locator("#sign-in .banner.bad").wait_for()
+        found += violations(page)
+    context.close()
+    assert found == []

@@ -100,24 +100,24 @@ def test_who_signed_in_with_a_token_adds_nothing_that_runs_here() -> None:
         assert (
             client.post(f"{start}/enter", data={"token": "an admin token of a test"}, headers=origin).status_code == 303
         )
-        page = client.get(f"{start}/servers/new").text
+        page = client.get(f"{start}/configuration/new").text
         found = re.search(r'name="form_token" value="([0-9a-f]{64})"', page)
         assert found
         form = {"form_token": found[1], "name": "x"}
         program = {**form, "kind": "command", "command": sys.executable}
-        refused = client.post(f"{start}/servers/new", data=program, headers=origin)
+        refused = client.post(f"{start}/configuration/new", data=program, headers=origin)
         assert refused.status_code == 422
         assert "mcpbridge ui" in refused.text
         for value in ({"url": "https://e.example/mcp", "headers": "A=${HOME}"}, {"url": "file:///etc/passwd"}):
-            answer = client.post(f"{start}/servers/new", data={**form, "kind": "url", **value}, headers=origin)
+            answer = client.post(f"{start}/configuration/new", data={**form, "kind": "url", **value}, headers=origin)
             assert answer.status_code == 422
-        assert client.post(f"{start}/servers/file", data={**form, "text": ""}, headers=origin).status_code == 422
-        assert client.get(f"{start}/servers/file").status_code == 422
+        assert client.post(f"{start}/configuration/file", data={**form, "text": ""}, headers=origin).status_code == 422
+        assert client.get(f"{start}/configuration/file").status_code == 422
         off = client.post(f"{start}/servers/off/enable", data=form, headers=origin)
         assert off.status_code == 422
         assert "disabled = true" in home.config.read_text()
         fine = {**form, "kind": "url", "url": "https://e.example/mcp"}
-        answer = client.post(f"{start}/servers/new", data=fine, headers=origin, follow_redirects=True)
+        answer = client.post(f"{start}/configuration/new", data=fine, headers=origin, follow_redirects=True)
         assert "Write it" in answer.text
     with running(config) as home, httpx2.Client() as client:
         start = home.link().partition("/enter")[0]
@@ -130,5 +130,24 @@ def test_who_signed_in_with_a_token_adds_nothing_that_runs_here() -> None:
         assert "Add a server" not in page
         token = re.search(r'name="form_token" value="([0-9a-f]{64})"', page)
         assert token
-        answer = client.post(f"{start}/servers/new", data={"form_token": token[1], "name": "x"}, headers=origin)
+        answer = client.post(f"{start}/configuration/new", data={"form_token": token[1], "name": "x"}, headers=origin)
         assert answer.status_code == 403
+
+
+def test_a_server_may_be_called_as_a_page_is() -> None:
+    """Its page is there whatever its name is, and so are the pages that add and change servers."""
+    names = ("new", "file", "import", "drafts", "configuration", "servers")
+    server = {**python_server("gated"), "disabled": True}
+    with running({"servers": dict.fromkeys(names, server)}) as home, httpx2.Client(follow_redirects=True) as client:
+        link = home.link()
+        client.get(link)
+        start = link.partition("/enter")[0]
+        listed = client.get(f"{start}/servers").text
+        for name in names:
+            assert f'href="/console/servers/{name}"' in listed
+            shown = client.get(f"{start}/servers/{name}")
+            assert shown.status_code == 200
+            assert f"<h1>{name}</h1>" in shown.text
+            assert client.get(f"{start}/servers/{name}/state").status_code == 200
+        assert "Add a server" in client.get(f"{start}/configuration/new").text
+        assert "[servers.new]" in client.get(f"{start}/configuration/file").text

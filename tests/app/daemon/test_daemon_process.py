@@ -146,6 +146,28 @@ async def test_it_ends_when_nobody_was_there_for_long_enough(place: Place) -> No
     assert not socket_of(place, config).exists()
 
 
+async def test_it_stays_while_a_page_of_the_console_is_open(place: Place) -> None:
+    """Issue 20: an open page counts as a client for the idle exit."""
+    config = place.config(SERVERS, daemon={"idle_exit": 15})  # its first client must come before that is over
+
+    async def idle_time() -> float | None:
+        [status] = json.loads((await place.run("status", "--json")).out)["bridges"]
+        assert status["daemon"]["clients"] == []
+        return status["daemon"]["idle_s"]
+
+    async with daemon(place, config, "--idle-exit") as command, httpx2.AsyncClient(timeout=60) as browser:
+        link = json.loads((await place.run("ui", "--json", "--config", str(config))).out)["url"]
+        assert await idle_time() is not None, "nobody looks at a page yet"
+        assert (await browser.get(link)).status_code == 303
+        async with browser.stream("GET", f"{link.partition('/enter')[0]}/events") as page:
+            events = page.aiter_bytes()  # forgotten, it would close the page
+            await anext(events)
+            await eventually(idle_time, lambda seconds: seconds is None)
+        async with asyncio.timeout(60):
+            assert await command.process.wait() == 0
+        await command.logged("no client for long enough")
+
+
 async def test_a_socket_of_the_service_manager_is_served_and_left_to_it(place: Place) -> None:
     """sd_listen_fds(3)."""
     config = place.config(SERVERS, daemon={"idle_exit": 5})  # its first client must come before that is over

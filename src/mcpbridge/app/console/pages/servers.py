@@ -42,14 +42,14 @@ def routes(console: ConsoleContext) -> Sequence[BaseRoute]:
     pages = _Pages(console, sign_ins)
     return [
         Route("/servers", pages.listed, methods=["GET"]),
-        Route("/servers/new", pages.new, methods=["GET"]),
-        Route("/servers/new", pages.add, methods=["POST"]),
-        Route("/servers/import", pages.take_over, methods=["POST"]),
-        Route("/servers/file", pages.file, methods=["GET"]),
-        Route("/servers/file", pages.edit_file, methods=["POST"]),
-        Route("/servers/drafts/{draft}", pages.draft, methods=["GET"]),
-        Route("/servers/drafts/{draft}/write", pages.write, methods=["POST"]),
-        Route("/servers/drafts/{draft}/undo", pages.undo, methods=["POST"]),
+        Route("/configuration/new", pages.new, methods=["GET"]),
+        Route("/configuration/new", pages.add, methods=["POST"]),
+        Route("/configuration/import", pages.take_over, methods=["POST"]),
+        Route("/configuration/file", pages.file, methods=["GET"]),
+        Route("/configuration/file", pages.edit_file, methods=["POST"]),
+        Route("/configuration/drafts/{draft}", pages.draft, methods=["GET"]),
+        Route("/configuration/drafts/{draft}/write", pages.write, methods=["POST"]),
+        Route("/configuration/drafts/{draft}/undo", pages.undo, methods=["POST"]),
         Route("/servers/{name}", pages.one, methods=["GET"]),
         Route("/servers/{name}/state", pages.state, methods=["GET"]),
         Route("/servers/{name}/output", pages.output, methods=["GET"]),
@@ -237,7 +237,7 @@ class _Pages:
         return self._to_draft(draft)
 
     def _to_draft(self, draft: Draft) -> Response:
-        return RedirectResponse(f"{PREFIX}/servers/drafts/{draft.id}", 303)
+        return RedirectResponse(f"{PREFIX}/configuration/drafts/{draft.id}", 303)
 
     async def draft(self, request: Request) -> Response:
         """What a draft changes; once it is written, that it is."""
