@@ -13,6 +13,7 @@ DOCUMENTED = {
     "shortened": ["Compress"],
     "denied": ["DenyByTool"],
     "references": ["References"],
+    "original names": ["OriginalNames"],
     "hooks": ["Hooks"],
     "arguments": ["ValidateArguments"],
     "permitted": ["DecideByArguments"],

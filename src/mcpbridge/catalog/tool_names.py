@@ -117,8 +117,8 @@ def look_of(name: str) -> str:
         import unicodedata  # loaded with the first name that is not of ASCII
 
         # Drawn letters first: compatibility makes some of them others, as `ϲ` a sigma.
-        apart = unicodedata.normalize("NFKD", name.casefold().translate(_DRAWN_ALIKE)).casefold()
-        name = apart.translate(_DRAWN_ALIKE).encode("ascii", "ignore").decode()
+        apart = unicodedata.normalize("NFKD", name.casefold().translate(DRAWN_ALIKE)).casefold()
+        name = apart.translate(DRAWN_ALIKE).encode("ascii", "ignore").decode()
     return name.translate(_PLAIN).replace("rn", "m").replace("vv", "w")
 
 
@@ -135,7 +135,7 @@ _LIKE_LATIN = {
     "y": "уγʏꓬ", "z": "ᴢꓜᏃ",
 }  # fmt: skip
 """Letters of other scripts, folded, that are drawn like Latin ones and that Unicode does not take apart."""
-_DRAWN_ALIKE = str.maketrans({char: letter for letter, chars in _LIKE_LATIN.items() for char in chars})
+DRAWN_ALIKE = str.maketrans({char: letter for letter, chars in _LIKE_LATIN.items() for char in chars})
 
 
 def _prefix_of(owner: _Owner, prefix: Prefix, reserved: _Reserved | None) -> Prefix:

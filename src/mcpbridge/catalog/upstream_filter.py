@@ -3,8 +3,9 @@
 One server at a time: that names of several servers clash is for `snapshot.py` to see.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
@@ -14,6 +15,9 @@ from mcpbridge.catalog.definitions.check import KINDS, Changes, Definition, Kind
 from mcpbridge.core.source_settings import NameFilter, OfferSettings
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.upstream.settings import ServerSettings
+
+if TYPE_CHECKING:  # most catalogs are built without a scan
+    from mcpbridge.catalog.definitions.scanner.scan import Finding
 
 MOST = 5_000
 """Definitions of one kind that one server may list; the rest is left out."""
@@ -71,6 +75,27 @@ class Accepted(Struct, frozen=True):
     dropped: tuple[Dropped, ...]
     checked: Mapping[tuple[Kind, bytes], Definition | Unusable]
     """What `check` said of each definition, for the next time: lists mostly repeat themselves."""
+
+
+HELD = "held for suspicious text"
+"""How the reason begins for which a definition of a server with `trust = "low"` is left out."""
+
+
+def advice(server: str, name: str) -> str:
+    """How a finding is looked at and accepted."""
+    return (
+        f"look at it with `mcpbridge scan {server}`, then accept it with "
+        f'`accept_findings = ["{name[:_LONGEST_NAME_SHOWN]}"]` in [servers.{server}]'
+    )
+
+
+def not_accepted(name: str, findings: Sequence["Finding"], accepted: Sequence[str]) -> list["Finding"]:
+    """The findings that nobody has accepted; `accepted`: see `accept_findings`."""
+    return [
+        one
+        for one in findings
+        if not any(fnmatchcase(name, glob) or fnmatchcase(f"{name}:{one.rule}", glob) for glob in accepted)
+    ]
 
 
 def lets_through(names: NameFilter, *spellings: str) -> bool:
@@ -134,9 +159,22 @@ class _Reading:
             if self._is_hidden(found):
                 self.hidden[kind].add(found.key)
                 continue
+            if self.settings is not None and self.settings.trust == "low" and (reason := self._held(found)):
+                self.hidden[kind].add(found.key)
+                self._drop(kind, found.key, reason)
+                continue
             for member, fault in found.faults:
                 self._drop(kind, found.key, fault, member)
             yield found
+
+    def _held(self, definition: Definition) -> str:
+        """Why a definition of a server that is not trusted is held; empty: it is not."""
+        from mcpbridge.catalog.definitions.scanner.scan import scan  # loaded with the first such server
+
+        assert self.settings is not None
+        findings = not_accepted(definition.key, scan(definition.raw), self.settings.accept_findings)
+        rules = ", ".join(sorted({one.rule for one in findings}))
+        return f"{HELD}: {rules}; {advice(self.server, definition.key)}" if findings else ""
 
     def _is_hidden(self, definition: Definition) -> bool:
         if self.settings is None:

@@ -1,5 +1,7 @@
 """What can be set for a source of tools: a server, or tools that are not behind one."""
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from mcpbridge.base.units import RateText
@@ -79,6 +81,13 @@ class OfferSettings(CallSettings, BaseModel):
     trusted: bool = False
     """Whether to believe the annotations of its tools (`readOnlyHint`, `destructiveHint`, `idempotentHint`).
     Annotations that make a tool look more dangerous are always believed."""
+
+    trust: Literal["high", "normal", "low"] = "normal"
+    """What becomes of tools with suspicious texts. `high`: nothing. `normal`: `mcpbridge scan` and `mcpbridge doctor`
+    warn of them. `low`: they are held: neither listed nor called until `accept_findings` names them."""
+
+    accept_findings: list[str] = []
+    """Findings that somebody has looked at: globs on the tool's own name, or `TOOL:RULE` for one rule alone."""
 
     @property
     def is_over_http(self) -> bool:

@@ -237,6 +237,21 @@ async def _query(bridge: Bridge, request: Document) -> Document:
     return {**told, "tools": [one.as_json() for one in found if one.server not in others]}
 
 
+async def _scan(bridge: Bridge, request: Document) -> Document:
+    """`server`: suspicious texts of it alone."""
+    from mcpbridge.app.doctor.suspicious_texts import suspicious_texts
+
+    server = _text(request, "server")
+    await settled(bridge, server)
+    told = absent(bridge, only_servers=bool(server), server=server)
+    if "failure" in told:
+        return told
+    await bridge.startup.settled()
+    said = {name: one.instructions for name, one in bridge.pool.upstreams.items()}
+    found = suspicious_texts(bridge.catalog.snapshot, bridge.settings.servers, said, server)
+    return {**told, "findings": [msgspec.to_builtins(one) for one in found]}
+
+
 async def _search(bridge: Bridge, request: Document) -> Document:
     """`query`, `limit`, `detail`, `server`, `profile`: as `find_tools` has them. `text` is its answer.
 
@@ -335,6 +350,7 @@ def is_ambiguous(bridge: Bridge, name: str) -> bool:
 _ANSWERS: Mapping[str, Callable[[Bridge, Document], Awaitable[Document]]] = {
     "list": _list,
     "query": _query,
+    "scan": _scan,
     "search": _search,
     "tokens": _tokens,
     "tool": _tool,

@@ -48,6 +48,7 @@ JOBS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "cache": ("calls.cache", "Show or clear cached results."),
     },
     "Trust": {
+        "scan": ("tools.scan", "Look for texts of servers that try to steer a model."),
         "approvals": ("calls.approvals", "List the calls that wait for approval."),
         "approve": ("calls.approvals", "Approve a call."),
         "deny": ("calls.approvals", "Refuse a call."),

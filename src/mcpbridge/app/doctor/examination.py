@@ -20,6 +20,7 @@ from mcpbridge.app.doctor.report import Report, ServerReport, ToolReport
 from mcpbridge.app.doctor.sandbox import about_sandboxes, look_at_sandboxes
 from mcpbridge.app.doctor.server_tools import about_offers
 from mcpbridge.app.doctor.start_servers import Boot, catalog_of, look_at_all, reach, report_of, tokens_of
+from mcpbridge.app.doctor.suspicious_texts import about_texts, suspicious_texts
 from mcpbridge.base.background_tasks import TaskGroup
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.catalog.unmatched_names import UnmatchedNames
@@ -92,6 +93,8 @@ class Examiner:
         tokens = tokens_of(loaded.settings, snapshot)
         findings = list(self._of_servers(loaded.settings, boots, source))
         findings += about_offers(snapshot, boots, {name: sum(of.values()) for name, of in tokens.items()}, source)
+        said = {name: boot.instructions for name, boot in boots.items() if boot.is_ready}
+        findings += about_texts(suspicious_texts(snapshot, loaded.settings.servers, said), loaded.settings.source or "")
         if is_whole:
             findings += about_clients(loaded.settings, {k: v for of in tokens.values() for k, v in of.items()}, source)
             findings += about_unmatched(loaded.settings, boots)

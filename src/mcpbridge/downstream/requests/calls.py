@@ -11,12 +11,13 @@ from typing import TypeVar
 
 from msgspec import Raw, ValidationError
 
-from mcpbridge.base.errors import ArgumentsRefused, BadRequest, UnknownName, UpstreamAnswered
+from mcpbridge.base.errors import ArgumentsRefused, BadRequest, NotPermitted, UnknownName, UpstreamAnswered
 from mcpbridge.base.hidden_json import without_hidden_in
 from mcpbridge.catalog.listing.profiles import Scope
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.resolve import ResolvedCall, resolve
 from mcpbridge.catalog.snapshot import Snapshot, ToolRef
+from mcpbridge.catalog.upstream_filter import HELD
 from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.handler import Handler, NameLookup, decode_text, text
 from mcpbridge.downstream.requests.delivery import Delivery
@@ -172,9 +173,19 @@ class Calls:
         try:
             return await self._finding.find(client.view, name, look, seen_by=client if suggests else None)
         except UnknownName as error:
+            self._refuse_held(client, name)
             if self._scope_of is None or self._scope_of(client) is None:
                 raise
             raise UnknownName(error.kind, error.name) from None
+
+    def _refuse_held(self, client: Client, name: str) -> None:
+        """Raises NotPermitted for a tool that is held: who called it can see that it is there, and what accepts it."""
+        if self._scope_of is not None and self._scope_of(client) is not None:
+            return
+        for lost in self._catalog.view(client.view).dropped:
+            is_held = lost.kind == "tools" and lost.reason.startswith(HELD)
+            if is_held and name in (lost.name, f"{lost.server}/{lost.name}", f"{lost.server}__{lost.name}"):
+                raise NotPermitted(f"The tool {name} is {lost.reason}")
 
     def _require(self, client: Client, kind: str, name: str, belongs: Callable[[Scope], bool]) -> None:
         """Raises UnknownName where the profile of this client has no such thing."""

@@ -38,6 +38,7 @@ FORMATS: Mapping[str, type] = {
     "list/1": tools.List,
     "list-query/1": tools.ListQuery,
     "search/1": tools.Search,
+    "scan/1": tools.Scan,
     "call/1": tools.Call,
     "read/1": tools.Read,
     "check/1": servers.Check,

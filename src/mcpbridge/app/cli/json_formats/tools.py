@@ -90,6 +90,30 @@ class Search(TypedDict):
     """If none fits: the nearest."""
 
 
+class ScanFinding(TypedDict):
+    """A suspicious text of a server."""
+
+    server: str
+    kind: str
+    """`tool`, `prompt`, `resource` or `instructions`."""
+    name: str
+    """What the server calls it."""
+    rule: str
+    """The rule that found it."""
+    where: str
+    """The member with the text, such as `description`; empty for what is held."""
+    text: str
+    """The words, shortened; for what is held: how to accept it."""
+    verdict: str
+    """`ignore`, `warn`, `hold` or `accepted`."""
+
+
+class Scan(TypedDict):
+    """What the scanner found."""
+
+    findings: list[ScanFinding]
+
+
 class Call(TypedDict):
     """The result of a call."""
 

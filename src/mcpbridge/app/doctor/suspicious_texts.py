@@ -1,0 +1,87 @@
+"""What the scanner finds in the definitions of a running catalog: for `mcpbridge scan`, the doctor and the console."""
+
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+from msgspec import Struct
+
+from mcpbridge.app.doctor.finding import Finding
+from mcpbridge.catalog.definitions.scanner.scan import scan
+from mcpbridge.catalog.snapshot import Snapshot
+from mcpbridge.catalog.upstream_filter import HELD, advice, not_accepted
+from mcpbridge.core.model import OWN
+from mcpbridge.core.source_settings import OfferSettings
+
+Verdict = Literal["ignore", "warn", "hold", "accepted"]
+
+
+class Suspicious(Struct, frozen=True):
+    """A suspicious text of a server."""
+
+    server: str
+    kind: str
+    """`tool`, `prompt`, `resource` or `instructions`."""
+    name: str
+    """The server's own."""
+    rule: str
+    where: str
+    text: str
+    verdict: Verdict
+
+
+def suspicious_texts(
+    snapshot: Snapshot, servers: Mapping[str, OfferSettings], instructions: Mapping[str, str], server: str = ""
+) -> Iterator[Suspicious]:
+    """All of it, server by server. What is held already has no definition here: it comes with its rules alone."""
+    of_server: dict[str, set[str]] = {}
+    for ref in snapshot.tools.values():
+        of_server.setdefault(ref.server, set()).add(ref.name)
+    refs = [
+        *(("tool", ref.server, ref.name, ref.definition) for ref in snapshot.tools.values()),
+        *(("prompt", ref.server, ref.name, ref.definition) for ref in snapshot.prompts.values()),
+        *(("resource", ref.server, ref.uri, ref.definition) for ref in snapshot.resources.values()),
+    ]
+    for kind, owner, name, definition in refs:
+        if owner in OWN or (server and owner != server):
+            continue
+        own = of_server.get(owner, set[str]())
+        others = {
+            one for other, tools in of_server.items() if other not in OWN and other != owner for one in tools - own
+        }
+        settings = servers.get(owner)
+        findings = scan(definition, others)
+        open_ones = not_accepted(name, findings, settings.accept_findings if settings is not None else ())
+        for one in findings:
+            verdict = _verdict(settings) if one in open_ones else "accepted"
+            yield Suspicious(owner, kind, name, one.rule, one.where, one.text, verdict)
+    for owner, text in instructions.items():
+        if not server or owner == server:
+            for one in scan({"instructions": text}):
+                yield Suspicious(owner, "instructions", "", one.rule, one.where, one.text, _warned(servers.get(owner)))
+    for lost in snapshot.dropped:
+        if lost.reason.startswith(HELD) and (not server or lost.server == server):
+            for rule in lost.reason[len(HELD) + 2 :].partition(";")[0].split(", "):
+                yield Suspicious(lost.server, lost.kind[:-1], lost.name, rule, "", lost.reason, "hold")
+
+
+def _verdict(settings: OfferSettings | None) -> Verdict:
+    trust = settings.trust if settings is not None else "normal"
+    return "ignore" if trust == "high" else "warn" if trust == "normal" else "hold"
+
+
+def _warned(settings: OfferSettings | None) -> Verdict:
+    """Instructions are not held, since a server works without them being read."""
+    return "ignore" if settings is not None and settings.trust == "high" else "warn"
+
+
+def about_texts(texts: Iterator[Suspicious], where: str) -> Iterator[Finding]:
+    """The same for the doctor: one finding a server and rule."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for one in texts:
+        if one.verdict in ("warn", "hold"):
+            groups.setdefault((one.server, one.rule), []).append(one.name or one.kind)
+    for (server, rule), names in groups.items():
+        shown = ", ".join(dict.fromkeys(name[:80] for name in names[:3]))
+        what = f"suspicious text ({rule}) in {shown}{f' and {len(names) - 3} more' if len(names) > 3 else ''}"
+        why = "A description is an instruction to the model."
+        yield Finding("suspicious-text", "warn", what, server, where, why, advice(server, names[0]))
