@@ -24,6 +24,7 @@ DOCUMENTED = {
     "timed": ["Deadline"],
     "tried again": ["Retry"],
     "in its place": ["ConcurrencyLimit"],
+    "redacted": ["Redact"],
 }
 """What the page calls each stage."""
 UNDOCUMENTED = {"RecordRunning"}

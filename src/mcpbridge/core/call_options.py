@@ -73,5 +73,7 @@ class CallOptions(Struct, frozen=True):
     """The same, of all tools of its server together."""
     log_content: bool | None = None
     """Whether the call log keeps arguments and results; None: as it does by default."""
+    redact: tuple[str, ...] = ()
+    """What of results is replaced by placeholders: `secrets`, `pii`."""
     results: ResultOptions = DEFAULT_RESULTS
     """What becomes of large results."""

@@ -103,6 +103,10 @@ class CallSettings(BaseModel):
     """Whether tools that change something run one at a time for each server and client (`serial`, default) or
     concurrently (`parallel`)."""
 
+    redact: list[Literal["secrets", "pii"]] | None = None
+    """What a model does not get to see of results: `secrets`, `pii` (mail, phone, IBAN, card and social security
+    numbers). Placeholders take their place; a model may pass these to tools of the same server. Default: none."""
+
     log_content: bool | None = None
     """Whether the call log keeps the arguments and results, not only their size and digest. Default: yes in the history
     of a user's own daemon (or `serve` on stdio), for that user's calls; no for `serve --http`, for users who come with

@@ -99,6 +99,7 @@ def resolve(
         max_concurrent=limits[0],
         rate_limit=limits[1],
         server_rate_limit=limits[2],
+        redact=tuple(nearest("redact", ())),
         log_content=nearest("log_content", None),
         results=results,
     )

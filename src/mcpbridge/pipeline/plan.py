@@ -39,6 +39,7 @@ from mcpbridge.pipeline.stages.original_names import OriginalNames
 from mcpbridge.pipeline.stages.permission import DecideByArguments, DenyByTool
 from mcpbridge.pipeline.stages.rate_limit import Buckets, RateLimit
 from mcpbridge.pipeline.stages.record_running import RecordRunning, RunningLog
+from mcpbridge.pipeline.stages.redact import Redact
 from mcpbridge.pipeline.stages.references import References
 from mcpbridge.pipeline.stages.retry import Retry
 from mcpbridge.pipeline.stages.validate_arguments import ValidateArguments
@@ -81,6 +82,7 @@ class StageParts(Struct, frozen=True):
     approval: Approval
     abandoned: AbandonedCalls
     cache: Cache
+    redact: Redact
     budgets: BudgetState
     buckets: Buckets
     slots: Slots
@@ -113,6 +115,7 @@ def call_stages(parts: StageParts, *, is_recorded: bool = False) -> list[StageFa
         Retry(),  # above the limits: a call that waits for its next try holds no slot
         ConcurrencyLimit(calls, parts.idle_timeout, slots=parts.slots),  # the last that a call waits for
         RecordRunning(parts.running if is_recorded else None),  # a row in the log says that the server gets it now
+        parts.redact,  # innermost: all above, and all that is kept, has placeholders
         *sent,  # one span for each try, without the waiting
     ]
 
@@ -133,6 +136,7 @@ STAGE_NAMES: Mapping[type, str] = {
     Deadline: "deadline",
     Retry: "retry",
     ConcurrencyLimit: "wait for a slot",
+    Redact: "redact",
     RecordRunning: "write to the call log",
 }
 """What people see the stages named, by their factories; the time in others is part of the stage around them."""

@@ -38,6 +38,7 @@ from mcpbridge.pipeline.stages.observe import Observe
 from mcpbridge.pipeline.stages.original_names import OriginalNames
 from mcpbridge.pipeline.stages.permission import DecideByArguments, DenyByTool
 from mcpbridge.pipeline.stages.rate_limit import RateLimit
+from mcpbridge.pipeline.stages.redact import Redact
 from mcpbridge.pipeline.stages.retry import Retry
 from mcpbridge.pipeline.stages.validate_arguments import ValidateArguments
 from mcpbridge.protocol.body import Body
@@ -59,6 +60,7 @@ OPTIONS = CallOptions(
     retry=RetrySettings(tries=2, backoff=0),
     max_concurrent=2,
     rate_limit=Rate(1000, 1),
+    redact=("secrets", "pii"),
 )
 """Something to do for every stage."""
 
@@ -124,6 +126,7 @@ CONCERNS: dict[str, Callable[[], StageFactory]] = {
     "deadline": lambda: Deadline(lambda server: 60),
     "retry": Retry,
     "limits": lambda: ConcurrencyLimit(CallDefaults(max_per_client=3), lambda server: 60),
+    "redact": Redact,
     "trace sent": lambda: traced(TraceSent),
 }
 

@@ -40,6 +40,7 @@ from mcpbridge.pipeline.stages.concurrency_limit import Slots
 from mcpbridge.pipeline.stages.hooks import Hooks
 from mcpbridge.pipeline.stages.observe import Record
 from mcpbridge.pipeline.stages.rate_limit import Buckets
+from mcpbridge.pipeline.stages.redact import Redact
 from mcpbridge.pipeline.stages.validate_arguments import ValidateArguments
 from mcpbridge.storage.call_log.format import CallRecord
 from mcpbridge.storage.call_log.log import CallLog
@@ -160,6 +161,7 @@ class CallState:
         recent = RecentApprovals(recording(context.audit))
         self.audit = recent.write
         self.cache = Cache(settings.cache, {}, settings.calls)
+        self.redact = Redact()
         self.abandoned = AbandonedCalls(context.store, {}, lambda tool: CallOptions(), settings.calls.late_lifetime)
         self.grants = Grants(
             context.store,
@@ -222,6 +224,7 @@ class CallPipeline:
             approval=self._approval(),
             abandoned=state.abandoned,
             cache=state.cache,
+            redact=state.redact,
             budgets=state.budgets,
             buckets=state.buckets,
             slots=state.slots,
