@@ -5,6 +5,8 @@ import itertools
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
@@ -17,6 +19,8 @@ from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.conversation import Conversation
 from mcpbridge.protocol.reading.client_messages import find_client_ids, refuse_client_line
 from mcpbridge.protocol.reading.framing import LineReader
+from mcpbridge.storage.call_log.reader import Filter, read_call, read_calls
+from mcpbridge.storage.settings import RunMode
 from support.in_process_bridge import BridgeToScripts, bridged
 from support.upstreams.scripted_upstream import LEGACY_SERVER, SILENCE, Refusal, ScriptedTransport
 
@@ -215,16 +219,20 @@ STEPS: Mapping[str, Step] = {
 }
 
 
-async def outcome(steps: Sequence[str], versions: tuple[str, str], *, is_express: bool, **sections: Any) -> Message:
+async def outcome(
+    steps: Sequence[str], versions: tuple[str, str], *, is_express: bool, mode: RunMode = "embedded", **sections: Any
+) -> Message:
     """What a client, the server and the counts say after these steps."""
     up = server(versions[1])
     sections = {"results": {"threshold": 2000}, "store": {"kind": "memory"}, **sections}
-    async with bridged({"up": up}, servers={"up": {"call_timeout": 60}}, **sections) as bridge:
+    async with bridged({"up": up}, servers={"up": {"call_timeout": 60}}, mode=mode, **sections) as bridge:
         bridge.server.express.is_open = is_express
+        bridge.catalog.settle()  # else the client may hear of the first list, or not
         talk = Talk(bridge)
         await talk.begin(versions[0])
         for name in steps:
             await STEPS[name](talk, up, bridge)
+            bridge.catalog.settle()  # a tool that gave much is listed with a hint about that, some time later
         with anyio.move_on_after(0.05):
             await talk.conversation.finish(0.02)
         talk.conversation.close()
@@ -238,7 +246,10 @@ async def outcome(steps: Sequence[str], versions: tuple[str, str], *, is_express
         left = len(upstream.running), limiter.free == limiter.slots, bridge.server.express.count(talk.client)
         # When a list is asked for anew depends on the turns of the loop, of which the lanes take different numbers.
         sent = [(one.get("method"), one.get("params")) for one in up.line.heard]
-        requests = [[one for one in sent if (one[0] == "tools/list") is is_list] for is_list in (False, True)]
+        apart = ("tools/list", "notifications/cancelled")
+        requests = [[one for one in sent if one[0] not in apart], [one for one in sent if one[0] == "tools/list"]]
+        # Who leaves withdraws all calls in one turn; which of them the server hears of first is left to the loop.
+        requests.append(sorted((one for one in sent if one[0] == "notifications/cancelled"), key=str))
         answers = {json.dumps(one["id"]): stable(one) for one in talk.heard if "method" not in one}
         others = [stable(one) for one in talk.heard if "method" in one]
         return {"answers": answers, "others": others, "requests": requests, "counts": counts, "left": left}
@@ -259,6 +270,51 @@ def test_both_lanes_give_the_same(steps: list[str], versions: tuple[str, str]) -
     full = asyncio.run(outcome(steps, versions, is_express=False))
     assert express["answers"] == full["answers"]
     assert express == full
+
+
+async def recorded(steps: Sequence[str], versions: tuple[str, str], folder: Path, *, is_express: bool) -> Message:
+    """The same of a user's own bridge, which records calls, and its records."""
+    files = {"store": {"path": str(folder / "store.db")}, "call_log": {"path": str(folder / "calls.db")}}
+    found = await outcome(steps, versions, is_express=is_express, mode="own", **files)
+    file = folder / "calls.db"
+    rows = [read_call(file, row["uid"]) for row in read_calls(file, Filter(), limit=1000)]
+    return {**found, "records": sorted(json.dumps(record(row or {}), sort_keys=True) for row in rows)}
+
+
+def record(row: Mapping[str, Any]) -> Message:
+    """A record without times and what is random. Its stages lie within the call, and each within those around it."""
+    assert row["uid"]
+    came, left = 0.0, float("inf")
+    for _, began, ended in row["stages"]:  # in milliseconds, outermost first
+        assert came <= began <= ended <= left, row["stages"]
+        came, left = began, ended
+    stages = [name for name, _, _ in row["stages"]]
+    chance = ("at", "seconds", "uid", "stages", "session", "handle", "id", "running")
+    kept = {name: value for name, value in row.items() if name not in chance}
+    kept["result"] = {name: value for name, value in row.get("result", {}).items() if name != "sha256"}
+    kept["facts"] = {name: value for name, value in row.get("facts", {}).items() if name != "waited"}
+    return json.loads(stable({**kept, "stages": stages}))
+
+
+@given(steps=st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=6), versions=VERSIONS)
+@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+def test_both_lanes_record_the_same(steps: list[str], versions: tuple[str, str]) -> None:
+    """Issue 20: each call's arguments, stages, results and outcome; recorded calls take the express lane too."""
+    with TemporaryDirectory() as one, TemporaryDirectory() as other:
+        express = asyncio.run(recorded(steps, versions, Path(one), is_express=True))
+        full = asyncio.run(recorded(steps, versions, Path(other), is_express=False))
+    assert express["records"] == full["records"]
+    assert express == full
+
+
+@pytest.mark.parametrize("what", RESULTS)
+async def test_each_kind_of_result_is_recorded_the_same(what: str, tmp_path: Path) -> None:
+    steps, versions = [what, "answer late", "cancel", "plain"], ("2025-06-18", "2025-11-25")
+    for name in ("express", "full"):
+        (tmp_path / name).mkdir()
+    express = await recorded(steps, versions, tmp_path / "express", is_express=True)
+    assert express == await recorded(steps, versions, tmp_path / "full", is_express=False)
+    assert len(express["records"]) >= 4
 
 
 @pytest.mark.parametrize("what", RESULTS)
@@ -324,6 +380,29 @@ async def test_a_plain_call_takes_it_and_needs_no_task() -> None:
         assert talk.heard[-1] == {"jsonrpc": "2.0", "id": 1, "result": TEXT}
         assert talk.conversation.running == 0
         talk.conversation.close()
+
+
+async def test_a_recorded_call_takes_it_too(tmp_path: Path) -> None:
+    files = {"store": {"path": str(tmp_path / "store.db")}, "call_log": {"path": str(tmp_path / "calls.db")}}
+    up = server()
+    async with bridged({"up": up}, mode="own", **files) as bridge:
+        talk = Talk(bridge)
+        await talk.begin()
+        before = asyncio.all_tasks()
+        talk.say(talk.call(1, "later"))
+        assert [*bridge.server.express.calls[talk.client]] == [b"1"]
+        assert asyncio.all_tasks() == before
+        [call] = bridge.recorder.running()
+        assert call.recorded is not None
+        assert (call.recorded.stage, call.recorded.sent_at >= call.recorded.began) == ("server", True)
+        up.line.gives({"jsonrpc": "2.0", "id": up.asked("tools/call")[-1]["id"], "result": TEXT})
+        assert talk.heard[-1]["result"] == TEXT
+        assert not bridge.recorder.running()
+        talk.conversation.close()
+    [newest] = read_calls(tmp_path / "calls.db", Filter(), limit=1)
+    whole = read_call(tmp_path / "calls.db", newest["uid"])
+    assert whole
+    assert whole["stages"][-1][0] == "server"
 
 
 async def test_it_is_not_overtaken_by_what_came_later() -> None:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.model import Call, CallHandler, Tool
-from mcpbridge.core.recording import MOST_STAGES, Recording, new_uid
-from mcpbridge.pipeline.plan import SERVER, STAGE_NAMES, Pipelines
+from mcpbridge.core.recording import MOST_STAGES, SERVER, Recording, new_uid
+from mcpbridge.pipeline.plan import STAGE_NAMES, Pipelines
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.pipeline.stages.retry import Retry
 from mcpbridge.pipeline.stages.validate_arguments import ValidateArguments

@@ -11,6 +11,9 @@ UID_BITS = 12
 MOST_STAGES = 32
 """Times of stages that are noted of one call: retries repeat some."""
 
+SERVER = "server"
+"""How people see the server or tool that does the work named, among the stages of a call."""
+
 _numbers = count(randbits(UID_BITS))
 
 

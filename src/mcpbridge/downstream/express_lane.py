@@ -121,7 +121,7 @@ class ExpressLane:
         self.is_open = True
         """Plain calls that begin from now on take it."""
         self.recorded = plans.recorded
-        """While `is_open` there, calls that begin are recorded, which takes the full lane."""
+        """While `writes_first` there, every call takes the full lane."""
         self._has_profiles = False
 
     def configure(self, listing: Listing, deliver: Callable[..., Awaitable[Payload]]) -> None:
@@ -200,6 +200,8 @@ class ExpressLane:
         if not requests.send(sent):
             del calls[id_]
             return False
+        if plan.recording is not None:
+            plan.recording.express_sent(call, sent.sent_at)
         return True
 
     def continue_in_task(self, sent: ExpressCall) -> asyncio.Future[Frame]:
@@ -231,6 +233,8 @@ class ExpressLane:
         # It was cancelled before its first step, so nobody took the call up.
         sent.call.sent = None
         sent.requests.withdraw(sent)
+        if (recording := sent.plan.recording) is not None:
+            recording.express_withdrawn(sent.call)
         self._waited_for.pop(task, None)
         if (running := self._running.get(sent.client)) is not None:
             running.pop(sent.id, None)

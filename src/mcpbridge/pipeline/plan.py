@@ -12,7 +12,7 @@ What a stage does lies in `stages/`, what the parts are made of in `engine/wirin
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from msgspec import Raw, Struct
 
@@ -21,11 +21,19 @@ from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.call_settings import CallDefaults
 from mcpbridge.core.events import EventBus
 from mcpbridge.core.model import Asks, Call, CallHandler, Tool
-from mcpbridge.core.recording import MOST_STAGES
+from mcpbridge.core.recording import MOST_STAGES, SERVER
 from mcpbridge.pipeline.deliver import mirroring
 from mcpbridge.pipeline.observability.metrics import Metrics
 from mcpbridge.pipeline.permissions.policy import Policy
-from mcpbridge.pipeline.stage import ExpressBegin, ExpressEnd, Stage, StageFactory, Trigger, chain
+from mcpbridge.pipeline.stage import (
+    ExpressBegin,
+    ExpressEnd,
+    ExpressRecording,
+    Stage,
+    StageFactory,
+    Trigger,
+    chain,
+)
 from mcpbridge.pipeline.stages.abandoned_calls import AbandonedCalls
 from mcpbridge.pipeline.stages.approval import Approval
 from mcpbridge.pipeline.stages.cache import Cache
@@ -141,9 +149,6 @@ STAGE_NAMES: Mapping[type, str] = {
 }
 """What people see the stages named, by their factories; the time in others is part of the stage around them."""
 
-SERVER = "server"
-"""The same of the server or tool that does the work."""
-
 
 def _tracing(tracing: "Tracing | None") -> tuple[list[StageFactory], list[StageFactory]]:
     """The outermost stage and the innermost, if calls are traced."""
@@ -176,6 +181,8 @@ class ExpressPlan(Struct, frozen=True):
     """Innermost first."""
     name: Raw | None
     """The name that the server knows the tool by, encoded; None: clients know it by the same."""
+    recording: ExpressRecording | None
+    """Gets to know of each call that was sent; None: calls of this plan are not recorded."""
 
 
 class _Plan(Struct, frozen=True):
@@ -202,9 +209,14 @@ class Choice(Protocol):
         """The call that begins now is."""
         ...
 
+    @property
+    def writes_first(self) -> bool:
+        """All are, and have a row in the call log before they are sent."""
+        ...
+
 
 class _Nothing:
-    is_open = False
+    is_open = writes_first = False
 
 
 class Pipelines:
@@ -240,9 +252,9 @@ class Pipelines:
     def express(self, tool: Tool, arguments: Raw) -> ExpressPlan | None:
         """The plan of a call without `_meta` that begins now, if every stage can do its part without waiting.
 
-        None: it cannot, or the tool was not called yet. Not for calls that are to be recorded.
+        None: it cannot, or the tool was not called yet.
         """
-        plan = self._plain.known.get(tool.id)
+        plan = (self._timed if self.recorded.is_open else self._plain).known.get(tool.id)
         if plan is None or plan.definition is not tool.definition or plan.express is None:
             return None
         for known in plan.while_any:
@@ -310,7 +322,7 @@ class _Plans:
             tuple(sign for trigger in triggers for sign in trigger.arguments),
             frozenset(trigger.meta for trigger in triggers if trigger.meta),
             tuple(trigger.while_any for trigger in triggers if trigger.while_any is not None),
-            None if tool.headers else _express(tool, [stage for _, stage in always], plain),
+            None if tool.headers else _express(tool, always, plain),
         )
         if len(self.known) >= MOST_PLANS:
             self.known.clear()
@@ -322,10 +334,12 @@ class _Plans:
         return [(factory, stage) for factory, stage in stages if stage is not None]
 
 
-def _express(tool: Tool, stages: Sequence[Stage], whole: CallHandler) -> ExpressPlan | None:
+def _express(tool: Tool, stages: Sequence[tuple[StageFactory, Stage]], whole: CallHandler) -> ExpressPlan | None:
     begin: list[ExpressBegin] = []
     end: list[ExpressEnd] = []
-    for stage in stages:
+    passed: list[tuple[str, bool]] = []
+    recording: ExpressRecording | None = None
+    for factory, stage in stages:
         begins: ExpressBegin | None = getattr(stage, "express_begin", None)
         ends: ExpressEnd | None = getattr(stage, "express_end", None)
         if begins is None and ends is None:
@@ -334,8 +348,14 @@ def _express(tool: Tool, stages: Sequence[Stage], whole: CallHandler) -> Express
             begin.append(begins)
         if ends is not None:
             end.insert(0, ends)
-    name = None if tool.name == tool.wire else Raw(encode(tool.name))
-    return ExpressPlan(whole, tuple(begin), tuple(end), name)
+        if hasattr(stage, "express_sent"):
+            recording = cast("ExpressRecording", stage)
+        elif (name := STAGE_NAMES.get(type(factory))) is not None:
+            passed.insert(0, (name, ends is not None))
+    if recording is not None:
+        end.insert(-1, partial(_note_times, tuple(passed)))  # who records is outermost, and gets to know them so
+    wire = None if tool.name == tool.wire else Raw(encode(tool.name))
+    return ExpressPlan(whole, tuple(begin), tuple(end), wire, recording)
 
 
 def _plain_chain(stages: Sequence[tuple[StageFactory, Stage]], deliver: CallHandler) -> CallHandler:
@@ -351,12 +371,30 @@ def _timed_chain(stages: Sequence[tuple[StageFactory, Stage]], deliver: CallHand
     return chain([stage if name is None else partial(_timed, stage, name) for stage, name in named], last=deliver)
 
 
+def _note_times(passed: Sequence[tuple[str, bool]], call: Call, _: Raw, _seconds: float) -> bool:
+    """Note the same of a call that ends on the express lane.
+
+    `passed`: the stages, innermost first, and whether they had anything to do with the result.
+    """
+    recorded = call.recorded
+    if recorded is not None:
+        sent, over = recorded.sent_at - recorded.began, perf_counter() - recorded.began
+        answered = sent + call.upstream_seconds
+        recorded.stages += [
+            (SERVER, sent, answered),
+            *[(name, 0.0, over if is_last else answered) for name, is_last in passed],
+        ]
+    return True
+
+
 async def _timed(stage: Stage, name: str, call: Call, proceed: CallHandler) -> Body:
     recorded = call.recorded
     if recorded is None:
         return await stage(call, proceed)
-    recorded.stage = name
-    came = perf_counter()
+    # One that continues from the express lane has passed it on its way to the server.
+    came = perf_counter() if call.sent is None else recorded.began
+    if call.sent is None:
+        recorded.stage = name
     try:
         return await stage(call, proceed)
     finally:
@@ -371,7 +409,7 @@ def _timed_delivery(deliver: CallHandler) -> CallHandler:
         if recorded is None:
             return await deliver(call)
         recorded.stage = SERVER
-        came = perf_counter()
+        came = perf_counter() if call.sent is None else recorded.sent_at
         recorded.sent_at = recorded.sent_at or came
         try:
             return await deliver(call)

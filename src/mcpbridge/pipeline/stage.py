@@ -29,6 +29,18 @@ ExpressEnd = Callable[[Call, Raw, float], bool]
 """The same with the result, as `express_end`: it came, is an object, and no error. Last the seconds that it took."""
 
 
+class ExpressRecording(Protocol):
+    """A stage that records calls, beside `express_end`: the call that begins on the express lane is recorded."""
+
+    def express_sent(self, call: Call, at: float) -> None:
+        """The call was sent, at this time of `time.perf_counter`."""
+        ...
+
+    def express_withdrawn(self, call: Call) -> None:
+        """It was cancelled, and did not continue in the full lane."""
+        ...
+
+
 class Trigger(Struct, frozen=True):
     """What a call must have for a stage to do anything: any of these. A stage that has one says so in `trigger`.
 

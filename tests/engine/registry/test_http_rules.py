@@ -19,13 +19,13 @@ ENDPOINT = {"endpoint": "https://x.example/{city}"}
 
 REFUSED = {
     "url": "command args env inherit_env cwd image container tls proxy roots memory_limit sandbox unavailable "
-    "project_texts",
-    "endpoint": "tls proxy unavailable",
-    "openapi": "tls proxy unavailable",
-    "grpc": "descriptor unavailable",
-    "agent": "tls proxy unavailable",
+    "project_texts trust accept_findings",
+    "endpoint": "tls proxy unavailable trust accept_findings",
+    "openapi": "tls proxy unavailable trust accept_findings",
+    "grpc": "descriptor unavailable trust accept_findings",
+    "agent": "tls proxy unavailable trust accept_findings",
 }
-"""What somebody judged to be nothing for HTTP, by kind."""
+"""What somebody judged to be nothing for HTTP, by kind. Whoever adds a server from afar does not accept its texts."""
 
 INNER_REFUSED = {
     ("servers", "auth"): "private_key redirect_uri interactive",
@@ -41,7 +41,7 @@ HARMLESS = {
     "RetrySettings": "tries backoff max_backoff",
     "ToolSettings": "rename description disabled max_concurrent rate_limit results tags permission risk read_only "
     "destructive idempotent arguments inject_defaults call_timeout max_call_timeout late retry cache cache_scope "
-    "side_effects log_content trusted",
+    "side_effects log_content trusted redact",
 }
 """Tables within tables, of which everything may be said."""
 

@@ -25,7 +25,7 @@ def _keys(names: str) -> frozenset[str]:
 _OFFER = _keys(
     "disabled rate_limit tools results title tags tool trusted permission risk read_only destructive idempotent "
     "arguments inject_defaults call_timeout max_call_timeout late retry cache cache_scope side_effects log_content "
-    "max_concurrent"
+    "redact max_concurrent"
 )
 _SERVER = _keys(
     "url headers auth transport era questions share isolation max_instances instance_idle start idle_stop "

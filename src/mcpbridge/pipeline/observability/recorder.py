@@ -11,7 +11,7 @@ from time import perf_counter, time
 
 from mcpbridge.core.events import EventBus
 from mcpbridge.core.model import Call
-from mcpbridge.core.recording import Recording, new_uid
+from mcpbridge.core.recording import SERVER, Recording, new_uid
 from mcpbridge.pipeline.observability.call_records import record_of, running_call
 from mcpbridge.storage.call_log.budget import Budget
 from mcpbridge.storage.call_log.format import CallRecord
@@ -35,6 +35,8 @@ class Recorder:
     def __init__(self, log: CallLog, events: EventBus, recorded: Recorded) -> None:
         self.is_open = False
         """The call that begins now is recorded."""
+        self.writes_first = False
+        """All are, and have a row in the call log before they are sent (`stages/record_running.py`)."""
         self.calls = 0
         """Calls that were recorded."""
         self._log, self._events = log, events
@@ -54,6 +56,7 @@ class Recorder:
         else:
             self._budget = None
         self._log.budget = self._budget
+        self.writes_first = recorded.grade == "all"
         self.is_open = recorded.grade != "off"
 
     def keeps_content(self, call: Call, asked: bool | None) -> bool:
@@ -77,6 +80,12 @@ class Recorder:
                 self._timer = asyncio.get_running_loop().call_later(_TICK, self._look)
         if self._events.subscribers and (started := running_call(call, noted.began)) is not None:
             self._events.publish(STARTED, started, session=started.session, tool=started.tool)
+
+    def sent(self, call: Call, asked: bool | None, at: float) -> None:
+        """The same of a call that was sent already, at this time of `time.perf_counter`."""
+        self.begin(call, asked)
+        if (noted := call.recorded) is not None:
+            noted.began, noted.sent_at, noted.stage = call.began, at, SERVER
 
     def ended(self, record: CallRecord) -> None:
         """A call that had begun is over."""

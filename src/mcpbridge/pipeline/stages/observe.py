@@ -5,6 +5,7 @@ left out: polling says nothing of the work. There are two of each stage: one for
 those that are only counted unless they fail (`observability/recorder.py`).
 """
 
+import asyncio
 import time
 from collections.abc import Callable
 from time import perf_counter
@@ -50,6 +51,7 @@ class Recording(Protocol):
         ...
 
     def begin(self, call: Call, asked: bool | None) -> None: ...  # noqa: D102 - as in `Recorder`
+    def sent(self, call: Call, asked: bool | None, at: float) -> None: ...  # noqa: D102 - as in `Recorder`
     def ended(self, record: CallRecord) -> None: ...  # noqa: D102 - as in `Recorder`
     def failed(self, record: CallRecord) -> None: ...  # noqa: D102 - as in `Recorder`
 
@@ -109,6 +111,9 @@ class _Observe:
         outcome: Outcome = "ok"
         if any(map(bytes(result).__contains__, _TELLS_OUTCOME)):
             outcome = outcome_of_result(Body(result))
+        if self._is_recorded:
+            self._ended(call, seconds, outcome, result, None)
+            return True
         series = self._series.get(call.caller.name)
         if series is None or self._record is not None or self._events.subscribers or outcome == "tool_error":
             self._ended(call, seconds, outcome, result, None)
@@ -217,9 +222,9 @@ class _Recorded(_Observe):
     _is_recorded = True
 
     async def __call__(self, call: Call, proceed: CallHandler) -> Body:
-        if self._recorder is not None:
+        began = call.began or perf_counter()
+        if self._recorder is not None and call.sent is None:  # else `express_sent` did that
             self._recorder.begin(call, self._keeps_content)
-        began = perf_counter()
         try:
             result = await proceed(call)
         except BaseException as error:
@@ -227,6 +232,15 @@ class _Recorded(_Observe):
             raise
         self._ended(call, perf_counter() - began, outcome_of_result(result), result.data, None)
         return result
+
+    def express_sent(self, call: Call, at: float) -> None:
+        """See `ExpressRecording`."""
+        if self._recorder is not None:
+            self._recorder.sent(call, self._keeps_content, at)
+
+    def express_withdrawn(self, call: Call) -> None:
+        """See `ExpressRecording`."""
+        self._ended(call, perf_counter() - call.began, "cancelled", b"", asyncio.CancelledError())
 
 
 class _ObserveRest(_Observe):
