@@ -11,8 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mcpbridge.catalog.definitions.check import KINDS, Kind
+from mcpbridge.catalog.listing.pagination import Entry, Listing
 from mcpbridge.catalog.name_index import NameIndex
-from mcpbridge.catalog.pagination import Entry, Listing
 from mcpbridge.catalog.upstream_filter import Dropped
 from mcpbridge.catalog.uris import UriIndex
 from mcpbridge.core.call_options import NO_HINTS, Hints

@@ -24,8 +24,8 @@ from mcpbridge.catalog.definitions.check import (
 from mcpbridge.catalog.definitions.format import ListedDefinition
 from mcpbridge.catalog.listed_definitions import Rewriting
 from mcpbridge.catalog.listing.exposure import UNLISTED
+from mcpbridge.catalog.listing.pagination import Entry, Listing
 from mcpbridge.catalog.name_index import Listed, NameIndex
-from mcpbridge.catalog.pagination import Entry, Listing
 from mcpbridge.catalog.slim.levels import Level
 from mcpbridge.catalog.slim.slim import slimmed
 from mcpbridge.catalog.snapshot import PromptRef, ResourceRef, Snapshot, TemplateRef, ToolRef, digest_of

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from mcpbridge.catalog.definitions.check import Kind
 from mcpbridge.catalog.listing.exposure import Exposure, Shown, exposure_of, is_hidden, is_listed, mode_for
+from mcpbridge.catalog.listing.pagination import Entry, Listing
 from mcpbridge.catalog.listing.profiles import Scope, scopes_of
-from mcpbridge.catalog.pagination import Entry, Listing
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.settings import ExposeSettings, ProfileSettings
 from mcpbridge.catalog.slim.levels import LEVELS, Level

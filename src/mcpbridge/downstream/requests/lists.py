@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from mcpbridge.catalog.definitions.check import KINDS, Kind
 from mcpbridge.catalog.listing.exposure import Exposure
+from mcpbridge.catalog.listing.pagination import Listing as Pages
 from mcpbridge.catalog.listing.profiles import Scope
 from mcpbridge.catalog.listing.query_hint import limit_of, request_of
 from mcpbridge.catalog.listing.tool_lists import Exposed, Exposing
-from mcpbridge.catalog.pagination import Listing as Pages
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import ToolRef
 from mcpbridge.core.elicitation import NOBODY, Elicitor

@@ -16,7 +16,7 @@ from msgspec import Struct
 from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.base.errors import UnknownName
 from mcpbridge.base.log import get_logger
-from mcpbridge.catalog.pagination import Listing
+from mcpbridge.catalog.listing.pagination import Listing
 from mcpbridge.catalog.snapshot import Snapshot, ToolRef
 from mcpbridge.catalog.snapshot_builder import SnapshotBuilder
 from mcpbridge.catalog.upstream_filter import Offer

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbridge.base.errors import BadRequest
-from mcpbridge.catalog.pagination import Entry, Listing
+from mcpbridge.catalog.listing.pagination import Entry, Listing
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 MODERN_MEMBERS = b'"resultType":"complete"'
