@@ -1,19 +1,40 @@
 """Models work with placeholders of secrets, and servers get the values back (issue 22)."""
 
+import base64
 import json
 import re
+from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.pipeline.stages.redact import Placeholders, redacted, redacted_json
+from mcpbridge.base.masking.known_values import Redactor
+from mcpbridge.pipeline.redaction import OVERLAP, SLICE, redacted, redacted_json
+from mcpbridge.pipeline.stages.redact import Placeholders
 from support.in_process_bridge import Ear, bridged
 from support.upstreams.scripted_upstream import LEGACY_SERVER, ScriptedTransport
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" * 2
 KINDS = ("secrets", "pii")
+
+
+class EchoServer:
+    """Its tool returns one text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def transport(self) -> ScriptedTransport:
+        result = {"content": [{"type": "text", "text": self._text}]}
+
+        def answer(params: Any) -> Any:
+            return result
+
+        return ScriptedTransport({**LEGACY_SERVER, "tools/call": answer})
 
 
 class Server:
@@ -100,3 +121,101 @@ def test_redaction_and_restoration_is_the_identity(text: str) -> None:
     placeholders = Placeholders()
     hidden = redacted(text, KINDS, lambda kind, value: placeholders.placeholder(kind, "a", value))
     assert placeholders.restored("a", hidden) == text
+
+
+def hidden_and_back(text: str, known: Callable[[str], str] = lambda text: text) -> str:
+    """The text as models see it, which servers get back as it was."""
+    placeholders = Placeholders()
+    hidden = redacted(text, KINDS, lambda kind, value: placeholders.placeholder(kind, "a", value), known)
+    assert placeholders.restored("a", hidden) == text
+    return hidden
+
+
+@pytest.mark.parametrize("filler", ["word \n", "word ", "w,", "w"])
+@pytest.mark.parametrize("secret", [f"token {TOKEN} ", " ada@example.org ", " 4111 1111 1111 1111 ", " 123-45-6789 "])
+def test_what_lies_across_the_border_of_two_slices_is_found(secret: str, filler: str) -> None:
+    value = secret.removeprefix("token").strip()
+    for place in (SLICE, 2 * SLICE - OVERLAP):
+        for shift in range(-len(secret), 2, 7):
+            text = (filler * SLICE)[: place + shift] + secret + filler * 9000
+            assert value not in hidden_and_back(text)
+
+
+def test_a_private_key_longer_than_what_slices_share_goes_whole() -> None:
+    kind = "RSA PRIVATE KEY-----"
+    lines = [f"{line:064x}" for line in range(400)]
+    text = "line\n" * 6000 + "\n".join([f"-----BEGIN {kind}", *lines, f"-----END {kind}"]) + "\nafter"
+    hidden = hidden_and_back(text)
+    assert not any(line in hidden for line in lines)
+    assert hidden.endswith("\nafter")
+
+
+def test_values_of_the_configuration_go_in_all_their_spellings() -> None:
+    value = "correct horse battery"
+    known = Redactor([value]).known
+    for spelled in (value, quote(value), base64.b64encode(value.encode()).decode().rstrip("=")):
+        assert spelled[:-2] not in hidden_and_back(f"It was {spelled}.", known)
+
+
+async def test_a_value_that_the_configuration_brought_in_does_not_reach_the_model() -> None:
+    value = "correct horse battery"
+    async with bridged(
+        {"a": EchoServer(value).transport()}, servers={"a": {"redact": ["secrets"]}}, redact=Redactor([value])
+    ) as bridge:
+        ear = Ear(bridge.server)
+        await ear.initialize()
+        answer = json.dumps(await ear.ask("tools/call", {"name": "a__echo", "arguments": {}}), ensure_ascii=False)
+        assert value not in answer
+        assert re.search("‹secret:[0-9a-f]{16}›", answer)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"data": f"{TOKEN} " + "x" * 5000},
+        {"type": "text", "mimeType": "image/png", "data": f"{TOKEN}" + "x" * 5000},
+        {"type": "image", "data": TOKEN},
+        {"type": "image", "mimeType": "image/png", "data": f"no base64: {TOKEN}"},
+        {"uri": "a:b", "mimeType": "text/plain", "text": TOKEN},
+        {TOKEN: 1},
+        {"a": [{f"of {TOKEN}": {"b": 1}}]},
+    ],
+)
+def test_only_the_data_of_media_is_not_read(block: Any) -> None:
+    raw = json.dumps({"content": [block]}).encode()
+    placeholders = Placeholders()
+    hidden = redacted_json(raw, KINDS, lambda kind, value: placeholders.placeholder(kind, "a", value))
+    assert TOKEN.encode() not in hidden
+    assert json.loads(placeholders.restored("a", hidden.decode())) == json.loads(raw)
+
+
+@pytest.mark.parametrize("kinds", [("secrets",), ("pii",), KINDS])
+def test_the_data_of_media_stays_byte_for_byte(kinds: tuple[str, ...]) -> None:
+    data = base64.b64encode(bytes(range(256)) * 40).decode()
+    image = {"type": "image", "mimeType": "image/png", "data": data}
+    blob = {"type": "resource", "resource": {"uri": "a:b", "mimeType": "image/png", "blob": data}}
+    raw = json.dumps({"content": [image, blob, {"type": "text", "text": f"{TOKEN} ada@example.org"}]}).encode()
+    hidden = json.loads(redacted_json(raw, kinds, lambda kind, value: "x"))
+    assert hidden["content"][:2] == [image, blob]
+
+
+async def test_others_have_their_turn_while_a_large_result_is_redacted() -> None:
+    """Counted in turns of the event loop, of which a result that is redacted on it would leave none."""
+    turns = 0
+    text = f"{TOKEN} for ada@example.org\n" + "2026-11-29 INFO key value of some line of a log\n" * 20_000
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await anyio.sleep(0.001)
+            turns += 1
+
+    async with bridged({"a": EchoServer(text).transport()}, servers={"a": {"redact": ["secrets"]}}) as bridge:
+        ear = Ear(bridge.server)
+        await ear.initialize()
+        await ear.ask("tools/call", {"name": "a__echo", "arguments": {}})
+        async with anyio.create_task_group() as group:
+            group.start_soon(count)
+            await ear.ask("tools/call", {"name": "a__echo", "arguments": {}})
+            group.cancel_scope.cancel()
+    assert turns >= 20

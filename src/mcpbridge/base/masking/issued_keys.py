@@ -72,7 +72,10 @@ def without_keys(text: str, mask: str) -> str:
 
 
 def _without_keys(run: str, mask: str) -> str:
-    return _SHORT_KEYS.sub(lambda one: _masked(one, mask), _KEYS.sub(lambda one: _masked(one, mask), run))
+    run = _KEYS.sub(lambda one: _masked(one, mask), run)
+    if "sk-" in run or "gh" in run or "git" in run or "xox" in run or "eyJ" in run:
+        run = _SHORT_KEYS.sub(lambda one: _masked(one, mask), run)
+    return run
 
 
 def _masked(match: re.Match[str], mask: str) -> str:

@@ -141,3 +141,49 @@ def is_about(name: str) -> bool:
 
 def _singular(word: str) -> str:
     return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
+
+
+SAID = ("password", "passwd", "passphrase", "passcode", "secret", "token", "key", "credential", "pin", "otp")
+"""The words for secrets in sentences."""
+_IN_WORD = re.compile(r"\w")
+
+
+def words_for_secrets(lower: str) -> list[tuple[int, int]]:
+    """Where sentences in small letters may name a secret: from where to where."""
+    places: list[tuple[int, int]] = []
+    for word in SAID:
+        at = lower.find(word)
+        while at >= 0:
+            end = at + len(word)
+            if not _IN_WORD.match(lower, end) or word == "credential":
+                places.append((at, end))
+            at = lower.find(word, end)
+    return places
+
+
+_COUNTED_WORDS = re.compile(r"(?:[a-z]*[\d.,]+(?:st|nd|rd|th|k|m|s|ms|b|kb|mb|px|x)?|[a-z]+\d{1,2})", re.IGNORECASE)
+"""Numbers, and words with a number at their end (`sha256`, `v2`, `user1`) are named after such a word in sentences."""
+
+
+def looks_random(bare: str) -> bool:
+    """Whether a word of a sentence is none, but a generated key or code."""
+    if _LONG_KEY.fullmatch(bare) or (len(bare) >= 20 and bare.isalnum() and is_mixed(bare)):
+        return True
+    digits = sum(map(str.isdigit, bare))
+    return len(bare) >= 8 and digits >= 2 and digits < len(bare) and not _COUNTED_WORDS.fullmatch(bare)
+
+
+_LONG_KEY = re.compile(r"(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?=[^0-9]*[0-9])[A-Za-z0-9+/]{32,128}+={0,2}")
+"""A key may have slashes, as those of AWS have, but no path is so long without a sign between its words."""
+
+
+def is_place(bare: str) -> bool:
+    """A path, a file and its line, an address, a time."""
+    if _LONG_KEY.fullmatch(bare):
+        return False
+    return (
+        "/" in bare
+        or "\\" in bare
+        or "::" in bare
+        or bool(re.search(r"\.[A-Za-z]{1,5}(?::\d+)*$|^\d[\d:.TZ+-]*$|^0x", bare))
+    )

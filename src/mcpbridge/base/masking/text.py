@@ -14,7 +14,17 @@ from collections.abc import Callable
 
 from mcpbridge.base.masking.issued_keys import PRIVATE_KEYS, without_keys
 from mcpbridge.base.masking.mask import MASK
-from mcpbridge.base.masking.names import IN_SECRET_NAMES, LIKELY, SURE, Secret, is_mixed, secret_of
+from mcpbridge.base.masking.names import (
+    IN_SECRET_NAMES,
+    LIKELY,
+    SAID,
+    SURE,
+    Secret,
+    is_place,
+    looks_random,
+    secret_of,
+    words_for_secrets,
+)
 
 PASSES = 8
 """More than any text needs that was not made for it: what is masked may let something else be seen."""
@@ -141,11 +151,16 @@ _NO_VALUES = frozenset({"", "true", "false", "yes", "no", "on", "off", "none", "
 
 def without_secrets(text: str, known: Callable[[str], str] = lambda text: text) -> str:
     """The same text with its secrets masked. `known` masks values that are known to be secrets."""
-    if "\x1b" in text and (plain := _COLOURS.sub("", text)) != text:  # they may stand between a name and its value
-        plain = plain.replace("\x1b", "") if _COLOURS.search(plain) else plain
+    if "\x1b" in text and (plain := without_colours(text)) != text:  # they may stand between a name and its value
         masked = _until_stable(plain, known)
         return text if masked == plain else masked
     return _until_stable(text, known)
+
+
+def without_colours(text: str) -> str:
+    """The same text without what colours it on a terminal."""
+    plain = _COLOURS.sub("", text)
+    return plain.replace("\x1b", "") if _COLOURS.search(plain) else plain
 
 
 def _until_stable(text: str, known: Callable[[str], str]) -> str:
@@ -157,7 +172,6 @@ def _until_stable(text: str, known: Callable[[str], str]) -> str:
 
 
 _HOSTS = ("hooks.slack.com", "discord", "office.com/", "zapier.com", "api.telegram.org", "infura.io", "alchemy.com")
-_SAID = ("password", "passwd", "passphrase", "passcode", "secret", "token", "key", "credential", "pin", "otp")
 
 
 def _pass(text: str) -> str:
@@ -210,8 +224,8 @@ def _pass(text: str) -> str:
         text = _DIRECTIVE.sub(_of_directive, text)
     if ("=" in text or ":" in text) and any(map(has, IN_SECRET_NAMES)):
         text = _of_settings(text)
-    if any(map(has, _SAID)):
-        text = _SENTENCE.sub(_of_sentence, text)
+    if any(map(has, SAID)):
+        text = _of_sentences(text, lower)
     if "bearer" in lower or "basic" in lower:
         text = _SCHEME.sub(_of_scheme, text)
     return without_keys(text, MASK)
@@ -322,8 +336,30 @@ def _of_directive(match: re.Match[str]) -> str:
     return f"{match[1]}{MASK}" if is_one else match[0]
 
 
-_COUNTED_WORDS = re.compile(r"(?:[a-z]*[\d.,]+(?:st|nd|rd|th|k|m|s|ms|b|kb|mb|px|x)?|[a-z]+\d{1,2})", re.IGNORECASE)
-"""Numbers, and words with a number at their end (`sha256`, `v2`, `user1`) are named after such a word in sentences."""
+def _of_sentences(text: str, lower: str) -> str:
+    """As `_SENTENCE.sub` would: it is tried only where a word for a secret is."""
+    if len(lower) != len(text):
+        return _SENTENCE.sub(_of_sentence, text)
+    parts: list[str] = []
+    done = at = 0
+    for start, end in sorted(words_for_secrets(lower)):
+        if start < at:
+            continue
+        before = _BEFORE_WORD.search(text, max(at, start - 13), start)
+        match = _SENTENCE.match(text, before.start()) if before is not None else None
+        if match is None or match.end(1) < end:
+            match = _SENTENCE.match(text, start)
+        if match is not None:
+            parts += [text[done : match.start()], _of_sentence(match)]
+            done = at = match.end()
+    return "".join([*parts, text[done:]])
+
+
+_BEFORE_WORD = re.compile(
+    r"(?<![\w-])(?:(?:api|access|secret|private|client|auth|bearer|bot|refresh|signing|encryption|license|service)"
+    r"[ _-]?|[ _-])\Z",
+    re.IGNORECASE,
+)
 
 
 def _of_sentence(match: re.Match[str]) -> str:
@@ -336,37 +372,14 @@ def _of_sentence(match: re.Match[str]) -> str:
     if (is_key and len(words) == 1 and secret_of(name) is None) or says_nothing(bare):
         return match[0]
     is_said = between.strip().lower() not in ("", ":", "=")
-    is_unlike = _is_unlike_words(bare) and not _is_place(bare)
+    is_unlike = _is_unlike_words(bare) and not is_place(bare)
     if quote:
         is_one = is_unlike or (is_said and "password" in name.lower())
     elif is_said and "pass" in name.lower():
         is_one = is_unlike
     else:
-        is_one = is_unlike and _looks_random(bare)
+        is_one = is_unlike and looks_random(bare)
     return f"{name}{between}{quote}{MASK}{quote or value[len(bare) :]}" if is_one else match[0]
-
-
-def _looks_random(bare: str) -> bool:
-    if _LONG_KEY.fullmatch(bare) or (len(bare) >= 20 and bare.isalnum() and is_mixed(bare)):
-        return True
-    digits = sum(map(str.isdigit, bare))
-    return len(bare) >= 8 and digits >= 2 and digits < len(bare) and not _COUNTED_WORDS.fullmatch(bare)
-
-
-_LONG_KEY = re.compile(r"(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?=[^0-9]*[0-9])[A-Za-z0-9+/]{32,128}+={0,2}")
-"""A key may have slashes, as those of AWS have, but no path is so long without a sign between its words."""
-
-
-def _is_place(bare: str) -> bool:
-    """A path, a file and its line, an address, a time."""
-    if _LONG_KEY.fullmatch(bare):
-        return False
-    return (
-        "/" in bare
-        or "\\" in bare
-        or "::" in bare
-        or bool(re.search(r"\.[A-Za-z]{1,5}(?::\d+)*$|^\d[\d:.TZ+-]*$|^0x", bare))
-    )
 
 
 def _of_scheme(match: re.Match[str]) -> str:
@@ -381,7 +394,8 @@ def _of_settings(text: str) -> str:
     done = at = 0
     while (match := _NAME.search(text, at)) is not None:
         at = match.end()
-        secret = secret_of(match[1]) or _spaced_secret(text, match)
+        name = match[1]
+        secret = secret_of(name) or (_spaced_secret(text, match) if len(name) <= len("key") else None)
         if secret is None:
             continue
         start = at

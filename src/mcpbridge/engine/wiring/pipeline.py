@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from mcpbridge.base.masking.known_values import known_only
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.call_options import CallOptions, Hints
 from mcpbridge.core.call_settings import CALL_SECONDS, CallDefaults
@@ -161,7 +162,7 @@ class CallState:
         recent = RecentApprovals(recording(context.audit))
         self.audit = recent.write
         self.cache = Cache(settings.cache, {}, settings.calls)
-        self.redact = Redact()
+        self.redact = Redact(known_only(context.redact))
         self.abandoned = AbandonedCalls(context.store, {}, lambda tool: CallOptions(), settings.calls.late_lifetime)
         self.grants = Grants(
             context.store,

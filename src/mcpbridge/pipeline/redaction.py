@@ -1,0 +1,253 @@
+"""Puts placeholders in the place of secrets and personal data of JSON values. Pure, so that it may run in a thread.
+
+A long text is looked at in slices, so that no search holds the interpreter for long. Slices overlap, and what is found
+in two of them is one: a secret across their border is found as a whole.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
+
+import msgspec
+from msgspec import Raw
+
+from mcpbridge.base.masking.mask import MASK
+from mcpbridge.protocol.jsonrpc import encode
+
+SLICE = 32 * 1024
+"""Characters of a text that are searched at once."""
+OVERLAP = 4 * 1024
+"""Characters that two slices share: more than any secret has but private keys, which are found before."""
+
+Placeholder = Callable[[str, str], str]
+"""The placeholder for a kind (`secret`, `pii`) and a value."""
+Known = Callable[[str], str]
+"""Masks the secrets that the configuration brought in."""
+
+
+def nothing_known(text: str) -> str:
+    """No secret is known."""
+    return text
+
+
+def redacted_json(raw: bytes, kinds: tuple[str, ...], placeholder: Placeholder, known: Known = nothing_known) -> bytes:
+    """The JSON value with redacted texts and names, also where only the name says that a value is a secret."""
+
+    def redact(text: str) -> str:
+        return redacted(text, kinds, placeholder, known)
+
+    try:
+        value: object = _exact(raw)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return encode(redact(raw.decode(errors="replace")))
+    _set_media_aside(value)
+    if "secrets" in kinds:
+        from mcpbridge.base.masking.values import without_secrets_in
+
+        changed = without_secrets_in(value, redact, mask=lambda text: placeholder("secret", text))
+    else:
+        changed = each_text(value, redact)
+    return raw if changed is value else encode(changed)
+
+
+def each_text(value: object, change: Callable[[str], str]) -> object:
+    """The value with changed texts and names; the very same object if nothing in it changes."""
+    if isinstance(value, str):
+        new = change(value)
+        return value if new == value else new
+    if isinstance(value, Mapping):
+        members = cast("Mapping[str, object]", value)
+        changed = {change(name): each_text(inner, change) for name, inner in members.items()}
+        is_same = changed.keys() == members.keys() and all(changed[name] is members[name] for name in members)
+        return members if is_same else changed
+    if isinstance(value, list):
+        items = cast("list[object]", value)
+        new_items = [each_text(inner, change) for inner in items]
+        return items if all(new is old for new, old in zip(new_items, items, strict=True)) else new_items
+    return value
+
+
+def redacted(text: str, kinds: tuple[str, ...], placeholder: Placeholder, known: Known = nothing_known) -> str:
+    """The text with placeholders for values of these kinds. What only looks like a placeholder is escaped."""
+    if len(text) < _SHORTEST:
+        return text
+    if "‹" in text:
+        text = _LOOKS_ALIKE.sub("‹\\\\", text)
+    spans: list[tuple[int, int, str]] = []
+    if "secrets" in kinds:
+        found = secret_spans(text, known)
+        if "\x1b" in text:
+            from mcpbridge.base.masking.text import without_colours
+
+            plain = without_colours(text)  # colours may stand between a name and its value
+            if in_plain := secret_spans(plain, known):
+                text, found = plain, in_plain
+        spans += [(start, end, "secret") for start, end in found]
+    if "pii" in kinds:
+        spans += [(start, end, "pii") for start, end in personal_spans(text)]
+    if not spans:
+        return text
+    parts: list[str] = []
+    at = 0
+    for start, end, kind in _apart(spans):
+        parts += [text[at:start], placeholder(kind, text[start:end])]
+        at = end
+    return "".join([*parts, text[at:]])
+
+
+_SHORTEST = 6
+_LOOKS_ALIKE = re.compile(r"‹(?=(?:secret|pii):)")
+
+
+def _apart(spans: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    """In order; those that overlap are one, and of the first kind."""
+    united: list[tuple[int, int, str]] = []
+    for start, end, kind in sorted(spans):
+        if united and start < united[-1][1]:
+            first, last, its_kind = united[-1]
+            united[-1] = (first, max(last, end), "secret" if "secret" in (kind, its_kind) else kind)
+        else:
+            united.append((start, end, kind))
+    return united
+
+
+# -- slices
+
+
+def slices(text: str) -> Iterator[tuple[int, int]]:
+    """Where each slice begins and ends: at blanks if there are any, so that no word is cut."""
+    at = 0
+    while (end := _cut(text, at + SLICE)) < len(text):
+        yield at, end
+        blank = _LAST_BLANK.search(text, max(at + 1, end - 2 * OVERLAP), end - OVERLAP)
+        at = blank.end() if blank is not None else end - OVERLAP
+    yield at, len(text)
+
+
+def _cut(text: str, wanted: int) -> int:
+    if wanted >= len(text):
+        return len(text)
+    for blank in ("\n", " "):
+        if (at := text.rfind(blank, wanted - OVERLAP, wanted)) >= 0:
+            return at + 1
+    following = _BREAK.search(text, wanted)
+    return following.end() if following is not None else len(text)
+
+
+_LAST_BLANK = re.compile(r"\s(?=\S*\Z)")
+_BREAK = re.compile(r"[\s\",;<>{}]")
+
+
+# -- secrets
+
+
+def secret_spans(text: str, known: Known = nothing_known) -> list[tuple[int, int]]:
+    """Where secrets are: those that are known, and what looks like one."""
+    text = text.replace(MASK, _STAND_IN)  # of the same length, and no secret either
+    spans = _private_keys(text)
+    for start, end in slices(text) if len(text) > SLICE else ((0, len(text)),):
+        spans += [(start + first, start + last) for first, last in _spans_of_slice(text[start:end], known)]
+    return [(start, end) for start, end, _ in _apart([(*span, "secret") for span in spans])]
+
+
+_STAND_IN = "<redacted>"
+_KEY_BEGINS = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_ENDS = re.compile(r"-----END [A-Z0-9 ]{0,40}(?:-----)?")
+
+
+def _private_keys(text: str) -> list[tuple[int, int]]:
+    """They may be longer than what slices share."""
+    spans: list[tuple[int, int]] = []
+    at = 0
+    while (begins := _KEY_BEGINS.search(text, at)) is not None:
+        ends = _KEY_ENDS.search(text, begins.end())
+        at = ends.end() if ends is not None else len(text)
+        spans.append((begins.start(), at))
+    return spans
+
+
+def _spans_of_slice(text: str, known: Known) -> list[tuple[int, int]]:
+    from mcpbridge.base.masking.known_values import without_secrets
+
+    masked = without_secrets(text, known)
+    if masked == text:
+        return []
+    first, *others = masked.split(MASK)
+    spans: list[tuple[int, int]] = []
+    at = len(first)
+    for number, part in enumerate(others):
+        end = len(text) - len(part) if number == len(others) - 1 else text.find(part, at + 1)
+        if end < at:
+            return [(0, len(text))]
+        spans.append((at, end))
+        at = end + len(part)
+    return spans
+
+
+# -- personal data
+
+
+def personal_spans(text: str) -> list[tuple[int, int]]:
+    """Where mail addresses, and numbers of phones, accounts, cards and social security are."""
+    spans: list[tuple[int, int]] = []
+    for start, end in slices(text) if len(text) > SLICE else ((0, len(text)),):
+        if "@" in text:
+            spans += _mails(text, start, end)
+        spans += [(one.start() - 3, one.end()) for one in _SOCIAL_SECURITY.finditer(text, start, end)]
+        spans += [one.span() for one in _PHONE.finditer(text, start, end)]
+        for one in _ACCOUNT_OR_CARD.finditer(text, start, end):
+            if _is_personal(one[0]):
+                spans.append(one.span())
+    return spans
+
+
+_SOCIAL_SECURITY = re.compile(
+    r"-(?<=\d{3}-)(?<![\w-]\d{3}-)(?<!000-)(?<!666-)(?<!9\d\d-)(?!00)\d{2}-(?!0000)\d{4}(?![\w-])"
+)
+"""From its first hyphen on, which three digits are before."""
+_MAIL_HOST = re.compile(r"@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w-])")
+_MAIL_USER = re.compile(r"[\w.+-]{1,64}\Z")
+_PHONE = re.compile(r"\+(?<![\w+]\+)\d{1,3}(?:[ .()/-]{0,2}\d){6,13}(?!\w)")
+_ACCOUNT_OR_CARD = re.compile(
+    r"[A-Z0-9](?:(?<=[A-Z])(?<!\w[A-Z])[A-Z]\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?!\w)"
+    r"|(?<=\d)(?<![\w-]\d)(?:[ -]?\d){12,18}(?![\w-]))"
+)
+"""Patterns begin with a sign or a class of signs, and look at the sign before afterwards: most places cost nothing."""
+
+
+def _mails(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    for host in _MAIL_HOST.finditer(text, start, end):
+        user = _MAIL_USER.search(text, max(0, host.start() - 64), host.start())
+        if user is not None:
+            yield user.start(), host.end()
+
+
+def _is_personal(text: str) -> bool:
+    plain = re.sub(r"[ -]", "", text)
+    if plain.isdecimal():
+        doubled = [int(one) * (1 + place % 2) for place, one in enumerate(reversed(plain))]
+        return sum(one - 9 if one > 9 else one for one in doubled) % 10 == 0  # Luhn
+    return int("".join(str(int(one, 36)) for one in plain[4:] + plain[:4])) % 97 == 1  # ISO 13616
+
+
+# -- media
+
+
+def _set_media_aside(value: object) -> None:
+    """What is no text: the data of images, sounds and files. It is written as it came."""
+    if isinstance(value, list):
+        for inner in cast("list[object]", value):
+            _set_media_aside(inner)
+    elif isinstance(value, dict):
+        members = cast("dict[str, object]", value)
+        if isinstance(members.get("mimeType"), str):
+            name = "data" if members.get("type") in ("image", "audio") else "blob" if "uri" in members else ""
+            data = members.get(name)
+            if isinstance(data, str) and _BASE64.fullmatch(data):
+                members[name] = Raw(encode(data))
+        for inner in members.values():
+            _set_media_aside(inner)
+
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/\r\n]*+={0,2}\s*")
+_exact = cast("Callable[[bytes], Any]", msgspec.json.Decoder(float_hook=lambda text: Raw(text.encode())).decode)
