@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mcpbridge.base.errors import Overloaded, UpstreamGone
+from mcpbridge.core.elicitation import ClientCapabilities
 from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.conversation import Conversation
 from mcpbridge.protocol.reading.client_messages import find_client_ids, refuse_client_line
@@ -178,6 +179,14 @@ async def log(talk: Talk, up: ScriptedTransport, bridge: BridgeToScripts) -> Non
 
 ODD: Sequence[Message] = (
     {"name": "up__echo", "arguments": {"what": "plain"}, "_meta": {"progressToken": 5, "x": 1}},
+    {"_meta": {}, "name": "up__echo", "arguments": {"what": "plain"}},
+    {"_meta": {"vendor/x": [1.50, {"a": None}]}, "arguments": {"what": "more"}, "name": "up__echo"},
+    {"name": "up__echo", "arguments": {"what": "tool error"}, "_meta": {"progressToken": None, "traceparent": "00-x"}},
+    {"name": "up__echo", "arguments": {}, "_meta": {"mcpbridge/run": "r", "mcpbridge/results": "whole"}},
+    {"name": "up__echo", "arguments": {}, "_meta": {"io.modelcontextprotocol/related-task": {"taskId": "t"}}},
+    {"name": "up__echo", "arguments": {}, "_meta": 5},
+    {"name": "up__echo", "arguments": {}, "task": {}},
+    {"name": "up__echo", "arguments": {}, "inputResponses": {}},
     {"name": "up__echo", "arguments": '{"what": "plain"}'},
     {"name": "up__echo", "arguments": {"n": "7"}},
     {"name": "up__echo", "arguments": {"n": "seven"}},
@@ -194,6 +203,44 @@ async def strange(talk: Talk, up: ScriptedTransport, bridge: BridgeToScripts) ->
         id_ = f"strange {number} {next(talk.numbers)}"
         talk.say({"id": id_, "method": "tools/call", "params": params})
         await talk.answer(id_)
+
+
+def with_meta(call: Message, **meta: object) -> Message:
+    """The message of a call that has a progress token, and keys of others."""
+    params = {**call["params"], "_meta": {"progressToken": f"of {call['id']}", "vendor/x": [1.5], **meta}}
+    return {**call, "params": params}
+
+
+async def progress(talk: Talk, up: ScriptedTransport, bridge: BridgeToScripts) -> None:
+    """A call whose server reports more progress than the client hears at once."""
+    id_ = next(talk.numbers)
+    talk.say(with_meta(talk.call(id_, "later"), traceparent=f"00-{'1' * 32}-{'2' * 16}-01"))
+    await turns()
+    asked = up.asked("tools/call")[-1]
+    token = asked["params"].get("_meta", {}).get("progressToken")
+    if token is not None and up.line.is_open:
+        for number in range(21):
+            up.line.says("notifications/progress", progressToken=token, progress=number, message="on the way")
+        up.line.gives({"jsonrpc": "2.0", "id": asked["id"], "result": TEXT})
+    await turns()
+
+
+async def ask(talk: Talk, up: ScriptedTransport, bridge: BridgeToScripts) -> None:
+    """The server asks during a call; a client that can be asked answers."""
+    id_ = next(talk.numbers)
+    talk.say(talk.call(id_, "later"))
+    await turns()
+    before = len(talk.heard)
+    if up.line.is_open:
+        up.line.gives({"jsonrpc": "2.0", "id": f"ask {id_}", "method": "elicitation/create", "params": QUESTION})
+    await turns()
+    for message in talk.heard[before:]:
+        if message.get("method") == "elicitation/create":
+            talk.say({"id": message["id"], "result": {"action": "accept", "content": {"n": id_}}})
+    await turns()
+
+
+QUESTION = {"message": "How many?", "requestedSchema": {"type": "object", "properties": {"n": {"type": "integer"}}}}
 
 
 async def relist(talk: Talk, up: ScriptedTransport, bridge: BridgeToScripts) -> None:
@@ -216,20 +263,45 @@ STEPS: Mapping[str, Step] = {
     "log": log,
     "strange": strange,
     "relist": relist,
+    "progress": progress,
+    "ask": ask,
 }
 
 
+FORM = ClientCapabilities.declared({"elicitation": {}}, "2025-11-25")
+
+
+def becomes_quiet(bridge: BridgeToScripts) -> None:
+    """From now on the server is one that never asked, so that calls of clients that can be asked take no turns."""
+    history = bridge.pool.upstreams["up"].declared.history
+    history.quiet = FORM
+    for follower in history.followers:
+        follower.history_changed()
+
+
 async def outcome(
-    steps: Sequence[str], versions: tuple[str, str], *, is_express: bool, mode: RunMode = "embedded", **sections: Any
+    steps: Sequence[str],
+    versions: tuple[str, str],
+    *,
+    is_express: bool,
+    asking: str = "",
+    mode: RunMode = "embedded",
+    **sections: Any,
 ) -> Message:
-    """What a client, the server and the counts say after these steps."""
+    """What a client, the server and the counts say after these steps.
+
+    `asking`: the client can be asked, by a server over HTTP (`http`), or one that never did so far (`quiet`).
+    """
     up = server(versions[1])
+    up.kind = "streamable-http" if asking == "http" else "stdio"
     sections = {"results": {"threshold": 2000}, "store": {"kind": "memory"}, **sections}
     async with bridged({"up": up}, servers={"up": {"call_timeout": 60}}, mode=mode, **sections) as bridge:
         bridge.server.express.is_open = is_express
         bridge.catalog.settle()  # else the client may hear of the first list, or not
         talk = Talk(bridge)
-        await talk.begin(versions[0])
+        await talk.begin(versions[0], {"elicitation": {}} if asking else {})
+        if asking == "quiet":
+            becomes_quiet(bridge)
         for name in steps:
             await STEPS[name](talk, up, bridge)
             bridge.catalog.settle()  # a tool that gave much is listed with a hint about that, some time later
@@ -245,7 +317,8 @@ async def outcome(
         limiter = upstream.requests.limiter
         left = len(upstream.running), limiter.free == limiter.slots, bridge.server.express.count(talk.client)
         # When a list is asked for anew depends on the turns of the loop, of which the lanes take different numbers.
-        sent = [(one.get("method"), one.get("params")) for one in up.line.heard]
+        # So do the ids of requests to the server, which name their progress.
+        sent = [(one.get("method"), without_token(one.get("params")), one.get("result")) for one in up.line.heard]
         apart = ("tools/list", "notifications/cancelled")
         requests = [[one for one in sent if one[0] not in apart], [one for one in sent if one[0] == "tools/list"]]
         # Who leaves withdraws all calls in one turn; which of them the server hears of first is left to the loop.
@@ -255,19 +328,28 @@ async def outcome(
         return {"answers": answers, "others": others, "requests": requests, "counts": counts, "left": left}
 
 
+def without_token(params: Message | None) -> str:
+    """Params without the value of their progress token."""
+    return re.sub(r'("progressToken": )[^,}]+', r"\1TOKEN", json.dumps(params))
+
+
 def stable(message: Message) -> str:
-    """A message without the handles of kept results, which are random."""
+    """A message without what is random: the handles of kept results, and the ids of questions."""
+    message = {**message, "id": "ID"} if "method" in message and "id" in message else message
     return re.sub(r"[a-zA-Z2-7]{26}", "HANDLE", json.dumps(message))
 
 
 VERSIONS = st.sampled_from([("2025-11-25", "2025-11-25"), ("2025-06-18", "2025-11-25"), ("2024-11-05", "2025-06-18")])
 
 
-@given(steps=st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=8), versions=VERSIONS)
+ASKING = st.sampled_from(["", "http", "quiet"])
+
+
+@given(steps=st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=8), versions=VERSIONS, asking=ASKING)
 @settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
-def test_both_lanes_give_the_same(steps: list[str], versions: tuple[str, str]) -> None:
-    express = asyncio.run(outcome(steps, versions, is_express=True))
-    full = asyncio.run(outcome(steps, versions, is_express=False))
+def test_both_lanes_give_the_same(steps: list[str], versions: tuple[str, str], asking: str) -> None:
+    express = asyncio.run(outcome(steps, versions, is_express=True, asking=asking))
+    full = asyncio.run(outcome(steps, versions, is_express=False, asking=asking))
     assert express["answers"] == full["answers"]
     assert express == full
 
@@ -405,6 +487,84 @@ async def test_a_recorded_call_takes_it_too(tmp_path: Path) -> None:
     assert whole["stages"][-1][0] == "server"
 
 
+async def test_progress_of_a_call_on_it_comes_before_the_answer() -> None:
+    up = server()
+    async with bridged({"up": up}) as bridge:
+        talk = Talk(bridge)
+        await talk.begin()
+        talk.say(with_meta(talk.call(1, "later")))
+        assert [*bridge.server.express.calls[talk.client]] == [b"1"]
+        asked = up.asked("tools/call")[-1]
+        assert asked["params"]["_meta"] == {"progressToken": asked["id"], "vendor/x": [1.5]}
+        heard = len(talk.heard)
+        for number in range(40):
+            up.line.says("notifications/progress", progressToken=asked["id"], progress=number)
+        assert bridge.server.express.count(talk.client) == 1
+        up.line.gives({"jsonrpc": "2.0", "id": asked["id"], "result": TEXT})
+        *news, answer = talk.heard[heard:]
+        assert answer == {"jsonrpc": "2.0", "id": 1, "result": TEXT}
+        assert {one["params"]["progressToken"] for one in news} == {"of 1"}
+        assert [one["params"]["progress"] for one in news][-1] == 39, "the last word is not held back"
+        talk.conversation.close()
+
+
+@pytest.mark.parametrize("way", ["http", "quiet"])
+@pytest.mark.parametrize("end", ["answer", "cancel", "close"])
+async def test_a_client_that_can_be_asked_has_it_and_is_asked_during_a_call(way: str, end: str) -> None:
+    up = server()
+    up.kind = "streamable-http" if way == "http" else "stdio"
+    async with bridged({"up": up}) as bridge:
+        talk = Talk(bridge)
+        await talk.begin(capabilities={"elicitation": {}})
+        if way == "quiet":
+            becomes_quiet(bridge)
+        talk.say(talk.call(1, "later"), talk.call(2, "later"))
+        assert [*bridge.server.express.calls[talk.client]] == [b"1", b"2"]
+        first, second = up.asked("tools/call")[-2:]
+        up.line.gives({"jsonrpc": "2.0", "id": second["id"], "result": TEXT})
+        up.line.gives({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": QUESTION})
+        await turns()
+        assert talk.heard[-2]["id"] == 2
+        asked = talk.heard[-1]
+        assert (asked["method"], asked["params"]["message"]) == ("elicitation/create", "[up] How many?")
+        if end == "answer":
+            talk.say({"id": asked["id"], "result": {"action": "accept", "content": {"n": 3}}})
+            assert (await up.answer("q"))["result"] == {"action": "accept", "content": {"n": 3}}
+            up.line.gives({"jsonrpc": "2.0", "id": first["id"], "result": TEXT})
+            assert (await talk.answer(1))["result"] == TEXT
+        elif end == "cancel":
+            talk.say({"method": "notifications/cancelled", "params": {"requestId": 1}})
+            assert "over" in (await up.answer("q"))["error"]["message"]
+            await up.hears("notifications/cancelled")
+        else:
+            talk.conversation.close()
+            assert "error" in await up.answer("q")
+        await turns()
+        upstream = bridge.pool.upstreams["up"]
+        assert not upstream.running
+        assert upstream.requests.limiter.free == upstream.requests.limiter.slots
+        talk.conversation.close()
+
+
+async def test_a_call_that_waits_for_an_answer_of_its_client_has_its_time_stopped() -> None:
+    up = server()
+    up.kind = "streamable-http"
+    async with bridged({"up": up}, servers={"up": {"call_timeout": 0.3}}) as bridge:
+        talk = Talk(bridge)
+        await talk.begin(capabilities={"elicitation": {}})
+        talk.say(talk.call(1, "later"))
+        assert bridge.server.express.count(talk.client) == 1
+        up.line.gives({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": QUESTION})
+        await turns()
+        with anyio.move_on_after(0.6):
+            await talk.answer(1)
+            raise AssertionError(talk.heard)
+        talk.say({"id": talk.heard[-1]["id"], "result": {"action": "decline"}})
+        assert (await up.answer("q"))["result"] == {"action": "decline"}
+        assert "no answer within" in json.dumps(await talk.answer(1)), "from now on it counts again"
+        talk.conversation.close()
+
+
 async def test_it_is_not_overtaken_by_what_came_later() -> None:
     """A call that is not plain begins in the next turn of the loop: plain ones behind it wait for that."""
     up = server()
@@ -412,7 +572,7 @@ async def test_it_is_not_overtaken_by_what_came_later() -> None:
         talk = Talk(bridge)
         await talk.begin()
         first = talk.call(1, n=1)
-        first["params"]["_meta"] = {"progressToken": 1}
+        first["params"]["_meta"] = {"mcpbridge/run": "one"}
         talk.say(first, talk.call(2, n=2), talk.call(3, n=3))
         await talk.answer(3)
         assert [one["params"]["arguments"]["n"] for one in up.asked("tools/call")[-3:]] == [1, 2, 3]

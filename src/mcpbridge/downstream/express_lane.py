@@ -1,8 +1,9 @@
 """The express lane: plain calls of tools, from the client's frame to the answer without a task.
 
 A call is plain if nothing has to be waited for or decided on its way: its tool has only stages that do their part at
-once (`pipeline/plan.py`), its server is up and has a free slot, and nobody can be asked anything about it. The call is
-sent in the turn of the loop in which its frame comes, and its answer leaves in the turn in which the server's comes.
+once (`pipeline/plan.py`), its server is up and has a free slot, and its calls take no turns. The call is sent in the
+turn of the loop in which its frame comes, and its answer leaves in the turn in which the server's comes. Progress goes
+on to the client meanwhile, and so does a question of the server.
 
 All else is the business of the full lane (`Server.answer`), which gives the same answers, counts and logs. A call that
 turns out to be less plain after it was sent continues there from where it is, in a task: its answer is an error, large
@@ -23,13 +24,17 @@ from mcpbridge.catalog.snapshot import ToolRef
 from mcpbridge.core.context import BridgeContext
 from mcpbridge.core.model import CURRENT_CALL, Call
 from mcpbridge.downstream.client import Client, Notify
-from mcpbridge.downstream.progress import own_log
+from mcpbridge.downstream.elicitation.ask import LegacyElicitor
+from mcpbridge.downstream.progress import CallUpdates, own_log
 from mcpbridge.downstream.requests.lists import Listing
 from mcpbridge.downstream.revisions.downgrade import news_for
 from mcpbridge.pipeline.plan import ExpressPlan, Pipelines
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import OBJECT_START, Frame, decode_text, encode_response, first_byte
+from mcpbridge.protocol.log_levels import LEVELS
+from mcpbridge.protocol.meta import OWN, PREFIX
 from mcpbridge.protocol.payload import Payload
+from mcpbridge.protocol.peer import Update
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.requests import SentCall
 
@@ -84,6 +89,8 @@ class ExpressCall(SentCall, eq=False, kw_only=True):
                 self._continue_with(frame)
                 return
         self.requests.finish(self)
+        if call.wants_progress and isinstance(self.update, CallUpdates):
+            self.update.flush()
         del lane.calls[self.client][self.id]
         self.channel.deliver(self.frame, encode_response(self.id, result))
 
@@ -141,8 +148,8 @@ class ExpressLane:
 
     def take(self, client: Client, frame: Frame, channel: Channel) -> bool:
         """Send the call of a `tools/call`, if it is plain. False: nothing was done."""
-        bystander = client.bystander
-        if bystander is None or not self.is_open or client.view or client.log_level or self._has_profiles:
+        asking = client.requests  # None: it is modern, or has not begun
+        if asking is None or not self.is_open or client.view or client.log_level or self._has_profiles:
             return False
         began = perf_counter()
         params = Body(frame.params)
@@ -152,28 +159,39 @@ class ExpressLane:
             ref = self.catalog.snapshot.by_wire.get(decode_text(name))
         except _UNREADABLE:
             return False
-        # With two members there is neither `_meta`, nor a task, nor an answer to a question.
-        if ref is None or len(fields) != 2 or first_byte(arguments) != OBJECT_START or ref.task_support:
+        if ref is None or first_byte(arguments) != OBJECT_START or ref.task_support:
             return False
+        meta = token = None
+        if len(fields) != 2:  # else there is neither `_meta`, nor a task, nor an answer to a question
+            meta = self._plain_meta(params)
+            if meta is None:
+                return False
+            token = meta.fields.get("progressToken")
         upstream = self._pool.upstreams.get(ref.server)
         if (
             upstream is None
-            or upstream.declared.plain_profile is not bystander.capabilities
+            or (known := (declared := upstream.declared).plain_profile) is None
+            or (known is not client.capabilities and not declared.suits(client.capabilities))
             or "extensions" in client.declared_capabilities
             or CURRENT_CALL.get() is not None
             or (plan := self._plans.express(ref, arguments)) is None
         ):
             return False
-        update = partial(own_log, channel.notify, ref.server, self._around.redact)
+        notify, redact = channel.notify, self._around.redact
+        update: Update = partial(own_log, notify, ref.server, redact)
         call = Call("tools/call", ref.server, ref.name, params)
-        call.tool, call.caller, call.around, call.client, call.update = ref, client, self._around, bystander, update
+        if token is not None:
+            update = CallUpdates(notify, ref.server, token, LEVELS[0], self._loop.time, redact)
+            call.wants_progress = True
+        call.tool, call.caller, call.around, call.meta, call.update = ref, client, self._around, meta, update
+        call.client = client.bystander or LegacyElicitor(client, asking, notify)
         call.asked_as, call.began = frame.id, began
         for begin in plan.begin:
             if not begin(call, arguments):
                 return False
         if plan.name is not None:
             params.put("name", plan.name)
-        elif len(frame.params) != _SHORTEST + len(name) + len(arguments):
+        elif meta is not None or len(frame.params) != _SHORTEST + len(name) + len(arguments):
             params.remove_duplicate_members()
         calls, id_, requests = self.calls.get(client), bytes(frame.id), upstream.requests
         if calls is None:
@@ -203,6 +221,21 @@ class ExpressLane:
         if plan.recording is not None:
             plan.recording.express_sent(call, sent.sent_at)
         return True
+
+    def _plain_meta(self, params: Body) -> Body | None:
+        """The `_meta` of a call, if it is all that the call has beside its name and arguments, and is plain as well.
+
+        None: it has more, or is to mean something to the bridge itself.
+        """
+        if len(params.fields) != 3 or "_meta" not in params.fields or self._around.pauses.resuming.all:
+            return None
+        try:
+            meta = params.inner("_meta")
+            if meta is None or any(key.startswith((OWN, PREFIX)) for key in meta.fields):
+                return None
+        except _UNREADABLE:
+            return None
+        return meta
 
     def continue_in_task(self, sent: ExpressCall) -> asyncio.Future[Frame]:
         """Let a call continue in a task, which waits for its answer as any other. Returns what it waits for."""

@@ -77,6 +77,7 @@ class Sent(_Pending, eq=False, kw_only=True):
     """
 
     id_: bytes = b""
+    """Made by `next_id` when the params had to name it; else one is minted."""
     among: dict[bytes, _Pending] = {}
     """The requests under way of its peer."""
 
@@ -214,11 +215,12 @@ class Peer:
         channel = self._channel
         if channel is None or self._closed:
             raise UpstreamGone(self._name, self._closed or "not connected")
-        self._last_id += 1  # `next_id`, which every call would enter here
-        id_ = b"%d" % self._last_id
+        id_ = sent.id_
+        if not id_:
+            self._last_id += 1  # `next_id`, which every call would enter here
+            id_ = sent.id_ = b"%d" % self._last_id
         channel.send(Outgoing(encode_request(id_, sent.method, params), sent.method, id_, name))
-        self._last_sent = id_
-        sent.id_, sent.among = id_, self._pending
+        self._last_sent, sent.among = id_, self._pending
         self._pending[id_] = sent
         self._deadlines.start(sent, timeouts)
 

@@ -206,13 +206,15 @@ class UpstreamRequests:
             return False
         if limiter.free <= 0 or limiter.queue:
             return False
+        call = sent.call
+        params = call.params.data if call.meta is None else session.named_in_meta(sent, call)
         sent.session, sent.sent_at = session, perf_counter()
         try:
-            session.send(sent, sent.call.params.data, self._timeouts, sent.call.target)
+            session.send(sent, params, self._timeouts, call.target)
         except BridgeError:
             return False  # `request` finds the same, and says so
         limiter.free -= 1
-        self._running[sent.call] = None
+        self._running[call] = None
         self._usage.has_served = True
         return True
 

@@ -43,7 +43,7 @@ class DeclaredProfile:
         self.profile = profile
         self.plain_profile: ClientCapabilities | None = None
         """Calls of clients that can be asked exactly this go to this instance without a further look: the usual case,
-        a shared legacy session that can ask nobody anything. None while there is none, or it is not as simple."""
+        a shared legacy session whose calls need not take turns. None while there is none, or it is not as simple."""
         self.takes_turns = False
         """Calls of one client at a time, since questions of the server would name no call."""
         self.learns_of: ClientCapabilities | None = None
@@ -122,7 +122,7 @@ class DeclaredProfile:
         self.takes_turns = can_ask and self._transport.kind != "streamable-http"
         self.learns_of = self.profile if is_legacy and history.learns_of(self.profile) else None
         self._quiet_still = self._quiet.without(self._quiet.without(history.quiet))
-        is_plain = self._has_agreed and self._is_shared and self.profile is NO_CAPABILITIES and is_legacy
+        is_plain = self._has_agreed and self._is_shared and is_legacy and not self.takes_turns
         self.plain_profile = self.profile if is_plain else None
 
 

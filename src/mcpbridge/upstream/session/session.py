@@ -190,6 +190,11 @@ class UpstreamSession:
             context=call,
         )
 
+    def named_in_meta(self, sent: Sent, call: Call) -> bytes | Raw:
+        """The params of a call that `send` is about to send, with their `_meta` made anew, as `relay` makes it."""
+        id_ = sent.id_ = call.sent_as = self._peer.next_id()
+        return self._meta.put(call.params, call.meta, token=id_ if call.wants_progress else b"")
+
     def answer_to(self, sent: Sent, timeouts: Timeouts) -> Awaitable[Raw]:
         """Wait for the answer to what `send` sent, as `relay` does. Raises: as `Peer.request`."""
         return self._peer.request(sent.method, b"", timeouts, sent=sent)
