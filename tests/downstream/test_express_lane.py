@@ -378,7 +378,11 @@ def record(row: Mapping[str, Any]) -> Message:
     return json.loads(stable({**kept, "stages": stages}))
 
 
-@given(steps=st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=6), versions=VERSIONS)
+FEW = sorted({*STEPS} - {"many"})
+"""So few calls that all are recorded: of more, how many the history takes depends on the time."""
+
+
+@given(steps=st.lists(st.sampled_from(FEW), min_size=1, max_size=6), versions=VERSIONS)
 @settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 def test_both_lanes_record_the_same(steps: list[str], versions: tuple[str, str]) -> None:
     """Issue 20: each call's arguments, stages, results and outcome; recorded calls take the express lane too."""

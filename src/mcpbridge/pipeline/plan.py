@@ -250,7 +250,7 @@ class Pipelines:
         self._timed = _Plans(_timed_delivery(deliver), recorded_stages, _timed_chain)
 
     def express(self, tool: Tool, arguments: Raw) -> ExpressPlan | None:
-        """The plan of a call without `_meta` that begins now, if every stage can do its part without waiting.
+        """The plan of a call that begins now, if every stage can do its part without waiting.
 
         None: it cannot, or the tool was not called yet.
         """
