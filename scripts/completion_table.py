@@ -44,6 +44,7 @@ _TAKES: Mapping[tuple[str, str], str] = {
     ("install", "clients"): "client...",
     ("uninstall", "clients"): "client...",
     ("import", "sources"): "client or file...",
+    ("lock diff", "server"): "server",
     ("approve", "id_"): "approval",
     ("deny", "id_"): "approval",
     ("manage", "name"): "table",

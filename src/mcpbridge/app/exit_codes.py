@@ -6,6 +6,8 @@ The standard library's proxy reads them, so nothing is imported here.
 OK = 0
 UNANSWERED = 1
 """`serve`: the bridge ended before it had answered a client that says nothing more."""
+DIFFERS = 1
+"""`lock --check`: a server shows something else than what was agreed to."""
 USAGE = 2
 """Wrong arguments or a wrong configuration."""
 UNREACHABLE = 4

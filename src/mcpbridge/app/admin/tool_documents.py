@@ -1,4 +1,4 @@
-"""What `mcpbridge list`, `search`, `tokens` and `call` ask a bridge about its tools, as JSON documents.
+"""What `mcpbridge list`, `lock`, `scan`, `search`, `tokens` and `call` ask a bridge about its tools, as JSON documents.
 
 A daemon answers them on its control socket, and a command that runs a bridge of its own asks the same functions, so
 both print the same. Each document may have `notes`, lines for the person beside the result, and `failure`, with which
@@ -6,7 +6,9 @@ the command ends: `code` (an exit code), `message`, `advice` and `page` (of the 
 """
 
 import math
+from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, cast
 
 import anyio
@@ -23,6 +25,7 @@ from mcpbridge.base.errors import ConfigError, UnknownName
 from mcpbridge.base.json_values import decoded
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.suggestions import nearest
+from mcpbridge.catalog.pins.definition import Pin
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.model import BRIDGE, BUILTIN, TOOLS, Call
 from mcpbridge.downstream.client import Client
@@ -32,6 +35,7 @@ from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import Frame, encode
 from mcpbridge.protocol.revisions import LATEST_LEGACY
 from mcpbridge.results.token_count import Tokenizer
+from mcpbridge.upstream.session.listings import LIST_SECONDS
 from mcpbridge.upstream.settings import ServerSettings
 
 _SEPARATORS = ("/", ".", "__")
@@ -53,7 +57,7 @@ _LONGEST = 200
 
 
 def tool_answers(bridge: Bridge, redact: Redactor) -> Mapping[str, Callable[[Document], Awaitable[Document]]]:
-    """The answers of this bridge by `do`: `list`, `query`, `search`, `tokens`, `tool`."""
+    """The answers of this bridge by `do`: `list`, `lock`, `query`, `scan`, `search`, `tokens`, `tool`."""
 
     def safe(answer: Callable[[Bridge, Document], Awaitable[Document]]) -> Callable[[Document], Awaitable[Document]]:
         async def answered(request: Document) -> Document:
@@ -69,7 +73,8 @@ def tool_answers(bridge: Bridge, redact: Redactor) -> Mapping[str, Callable[[Doc
 
         return answered
 
-    return {name: safe(answer) for name, answer in _ANSWERS.items()}
+    answers = {**_ANSWERS, "lock": partial(_lock, redact=redact)}
+    return {name: safe(answer) for name, answer in answers.items()}
 
 
 PATIENCE = 10.0
@@ -250,6 +255,27 @@ async def _scan(bridge: Bridge, request: Document) -> Document:
     said = {name: one.instructions for name, one in bridge.pool.upstreams.items()}
     found = suspicious_texts(bridge.catalog.snapshot, bridge.settings.servers, said, server)
     return {**told, "findings": [msgspec.to_builtins(one) for one in found]}
+
+
+async def _lock(bridge: Bridge, request: Document, redact: Redactor) -> Document:
+    """`servers`: for each that is asked, its pins, or the `fault` for which there are none; and all names `configured`.
+
+    `server`: this one alone.
+    """
+    from mcpbridge.engine.server_pins import current_pins
+
+    server = _text(request, "server")
+    await settled(bridge, server)
+    wanted = [server] if server else list(bridge.settings.servers)
+    longest = max([STARTUP_SECONDS, *(one.init_timeout for one in bridge.settings.servers.values())])
+    found = await current_pins(bridge.pool, wanted, redact, longest + LIST_SECONDS)
+    servers = {name: {"fault": one.fault, "pins": [_pin(pin) for pin in one.pins]} for name, one in found.items()}
+    return {"servers": servers, "configured": list(bridge.settings.servers)}
+
+
+def _pin(pin: Pin) -> dict[str, str]:
+    """A definition crosses in base64: not a byte of it may change, whatever it is."""
+    return {"kind": pin.kind, "name": pin.name, "definition": b64encode(pin.definition).decode()}
 
 
 async def _search(bridge: Bridge, request: Document) -> Document:

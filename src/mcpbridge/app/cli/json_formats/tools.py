@@ -114,6 +114,45 @@ class Scan(TypedDict):
     findings: list[ScanFinding]
 
 
+class LockChange(TypedDict):
+    """One difference between `servers.lock` and what a server shows now."""
+
+    server: str
+    kind: str
+    """`tools`, `prompts`, `resources`, `templates`, or `server` for what it says of itself."""
+    name: str
+    """What the server calls it; of `server`: `instructions`, `identity`, `command` or `origin`."""
+    change: str
+    """Its class, such as `text`, `required-parameter-added` or `annotation-weakened`."""
+    where: str
+    """The member that is different; empty for the whole definition."""
+    detail: str
+    """What is new, shortened."""
+
+
+class UnreachedServer(TypedDict):
+    """A server that could not be asked."""
+
+    server: str
+    reason: str
+
+
+class LockChanges(TypedDict):
+    """What servers change."""
+
+    file: str
+    """The lock."""
+    changes: list[LockChange]
+    unreachable: list[UnreachedServer]
+
+
+class LockWritten(LockChanges):
+    """What the lock took over, or would take over."""
+
+    written: bool
+    """The file was written."""
+
+
 class Call(TypedDict):
     """The result of a call."""
 

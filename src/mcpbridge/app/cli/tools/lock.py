@@ -1,0 +1,252 @@
+"""`mcpbridge lock`: what servers show is written down in `servers.lock`, and their changes are reviewed."""
+
+from base64 import b64decode
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mcpbridge.app.cli.config.config_path import config_path
+from mcpbridge.app.cli.failures import fail
+from mcpbridge.app.cli.options import as_json_option, config_option, header_option, standalone_option
+from mcpbridge.app.cli.output import counted, note, print_json, print_table, visible
+from mcpbridge.app.cli.tools.run_session import run
+from mcpbridge.app.cli.tools.session import Session
+from mcpbridge.app.exit_codes import DIFFERS, OK, UNREACHABLE, USAGE
+from mcpbridge.base.suggestions import nearest
+from mcpbridge.catalog.pins.comparison import Difference, accept, differences
+from mcpbridge.catalog.pins.definition import Pin
+from mcpbridge.catalog.pins.lock_file import Lock, lock_path, read_definition, read_lock, write_lock
+
+_ADVICE = "`mcpbridge check` shows more."
+
+
+@dataclass(frozen=True, slots=True)
+class _Review:
+    """The lock, and what servers show now."""
+
+    path: Path
+    lock: Lock
+    is_new: bool
+    """There is no file yet."""
+    changed: Sequence[Difference]
+    faults: Mapping[str, str]
+    """By server that could not be asked: why."""
+    names: Collection[str]
+    """All names that were looked at, in the lock and now."""
+
+    def document(self) -> dict[str, object]:
+        """What `--json` prints of it."""
+        return {
+            "file": str(self.path),
+            "changes": [
+                {
+                    "server": one.key.server,
+                    "kind": one.key.kind,
+                    "name": one.key.name,
+                    "change": change.what,
+                    "where": change.where,
+                    "detail": change.detail,
+                }
+                for one in self.changed
+                for change in one.changes
+            ],
+            "unreachable": [{"server": name, "reason": reason} for name, reason in self.faults.items()],
+        }
+
+    def show(self) -> None:
+        """Print the changes as a table."""
+        rows = [
+            [_name_of(one), change.what, change.where, _on_one_line(change.detail)]
+            for one in self.changed
+            for change in one.changes
+        ]
+        if rows:
+            print_table(["Of", "Change", "Where", "New"], rows)
+        elif not self.faults:
+            print("nothing has changed")
+
+    def write(self) -> None:
+        """Write the lock that agrees to what has changed.
+
+        Raises:
+            CommandFailed: it cannot be written.
+        """
+        try:
+            definitions = [definition for one in self.changed for definition in one.definitions]
+            write_lock(self.path, accept(self.lock, self.changed), definitions)
+        except OSError as error:
+            fail(USAGE, f"{self.path} cannot be written: {error.strerror}", "Nothing was agreed to.")
+
+    def note_faults(self) -> None:
+        """Say which servers could not be asked."""
+        for name, reason in self.faults.items():
+            note(f"{name} could not be asked, and its entries stay: {_on_one_line(reason)}")
+
+
+@click.group("lock", invoke_without_command=True)
+@click.option("--check", "is_check", is_flag=True, help="Write nothing; exit code 1 if anything differs. For CI.")
+@config_option
+@as_json_option
+@standalone_option
+@header_option
+@click.pass_context
+def lock_command(context: click.Context, *, is_check: bool, config: str | None, as_json: bool, standalone: bool) -> int:
+    """Write down what the servers show now, in `servers.lock` beside the configuration.
+
+    The file has a line for each tool, prompt, resource and template, the instructions, the server's name and version,
+    and how it is started or where it is. Nothing is refused yet while the bridge runs: the lock is for review and CI.
+
+    \u0008
+    Examples:
+      mcpbridge lock
+      mcpbridge lock --check
+      mcpbridge lock diff github
+      mcpbridge lock approve github/create_issue
+    """
+    if (command := context.invoked_subcommand) is not None:
+        if config or is_check or as_json or standalone:
+            raise click.UsageError(f"options come after the word: mcpbridge lock {command} …")
+        return OK
+
+    async def locking(session: Session) -> int:
+        review = await _review(session, config)
+        return _checked(review, as_json=as_json) if is_check else _written(review, as_json=as_json)
+
+    return run(locking, config, standalone=standalone, as_json=as_json)
+
+
+@lock_command.command("diff")
+@click.argument("server", required=False)
+@config_option
+@as_json_option
+@standalone_option
+@header_option
+def diff(*, server: str | None, config: str | None, as_json: bool, standalone: bool) -> int:
+    """Show what SERVER, or every server, has changed since the lock was written, each with its class.
+
+    \u0008
+    Examples:
+      mcpbridge lock diff
+      mcpbridge lock diff github --json
+    """
+
+    async def comparing(session: Session) -> int:
+        review = await _review(session, config, server or "")
+        if as_json:
+            print_json("lock-diff/1", review.document())
+        else:
+            review.show()
+            review.note_faults()
+        return OK
+
+    return run(comparing, config, standalone=standalone, as_json=as_json, servers=[server] if server else None)
+
+
+@lock_command.command("approve")
+@click.argument("name", metavar="SERVER[/NAME]")
+@config_option
+@as_json_option
+@standalone_option
+@header_option
+def approve(*, name: str, config: str | None, as_json: bool, standalone: bool) -> int:
+    """Take over what SERVER shows now, or one tool, prompt, resource or fact of it, and nothing else.
+
+    \u0008
+    Examples:
+      mcpbridge lock approve github
+      mcpbridge lock approve github/create_issue
+      mcpbridge lock approve github/instructions
+    """
+    server, _, inner = name.partition("/")
+
+    async def approving(session: Session) -> int:
+        review = await _review(session, config, server, lambda one: inner in ("", one.key.name))
+        if server in review.faults:
+            reason = _on_one_line(review.faults[server])
+            fail(UNREACHABLE, f"{server} could not be asked, and nothing was written: {reason}", _ADVICE)
+        if inner and inner not in review.names:
+            close = nearest(inner, review.names, limit=1)
+            advice = f"Did you mean {close[0]!r}?" if close else "`mcpbridge lock diff` shows what has changed."
+            fail(USAGE, f"{visible(server)} has nothing that is called {visible(inner)!r}", visible(advice))
+        if review.changed:
+            review.write()
+        if as_json:
+            print_json("lock-approve/1", {**review.document(), "written": bool(review.changed)})
+        elif review.changed:
+            review.show()
+            note(f"{counted(len(review.changed), 'entry')} agreed to in {review.path}")
+        else:
+            note(f"nothing of {visible(name)} has changed")
+        return OK
+
+    return run(approving, config, standalone=standalone, as_json=as_json, servers=[server])
+
+
+def _checked(review: _Review, *, as_json: bool) -> int:
+    if as_json:
+        print_json("lock/1", {**review.document(), "written": False})
+    else:
+        if review.is_new:
+            note(f"{review.path} is not there yet; `mcpbridge lock` writes it")
+        review.show()
+    if review.faults:
+        names = "; ".join(f"{name}: {_on_one_line(reason)}" for name, reason in review.faults.items())
+        fail(UNREACHABLE, f"not every server could be asked: {names}", _ADVICE)
+    return DIFFERS if review.changed or review.is_new else OK
+
+
+def _written(review: _Review, *, as_json: bool) -> int:
+    if review.is_new and review.faults and not review.changed:
+        names = "; ".join(f"{name}: {_on_one_line(reason)}" for name, reason in review.faults.items())
+        fail(UNREACHABLE, f"no server could be asked, and nothing was written: {names}", _ADVICE)
+    must_write = review.is_new or bool(review.changed)
+    if must_write:
+        review.write()
+    if as_json:
+        print_json("lock/1", {**review.document(), "written": must_write})
+        return OK
+    if not review.is_new:
+        review.show()
+    if must_write:
+        servers = len(accept(review.lock, review.changed).servers)
+        note(f"{review.path} agrees to what {counted(servers, 'server')} {'shows' if servers == 1 else 'show'} now")
+    review.note_faults()
+    return OK
+
+
+async def _review(
+    session: Session, config: str | None, server: str = "", wanted: Callable[[Difference], bool] = lambda _: True
+) -> _Review:
+    """Read the lock, ask the servers, and compare. A lock that is broken ends the command before a server is asked."""
+    path = lock_path(config_path(config))
+    known = read_lock(path)
+    lock = known or Lock({})
+    answer = await session.ask("lock", server=server)
+    servers: Mapping[str, Any] = answer["servers"]
+    now: dict[str, Sequence[Pin]] = {
+        name: [Pin(pin["kind"], pin["name"], b64decode(pin["definition"])) for pin in one["pins"]]
+        for name, one in servers.items()
+        if not one["fault"]
+    }
+    if server and server not in servers:
+        fail(UNREACHABLE, f"{visible(server)} is switched off", f"`mcpbridge enable {server}` switches it on.")
+    if not server:
+        now.update(dict.fromkeys(lock.servers - {*answer["configured"]}, ()))
+    found = [one for one in differences(lock, now, partial(read_definition, path)) if wanted(one)]
+    faults = {name: str(one["fault"]) for name, one in servers.items() if one["fault"]}
+    names = {one.name for pins in now.values() for one in pins}
+    names |= {key.name for key in lock.entries if server in ("", key.server)}
+    return _Review(path, lock, known is None, found, faults, names)
+
+
+def _name_of(one: Difference) -> str:
+    key = one.key
+    return _on_one_line(f"{key.server} {key.name}" if key.kind == "server" else f"{key.server}/{key.name}")
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(visible(text).split())

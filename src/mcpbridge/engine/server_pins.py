@@ -1,0 +1,71 @@
+"""What each server shows at this moment, as pins: servers are started and their lists are asked for once more."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+import anyio
+
+from mcpbridge.base.errors import BridgeError
+from mcpbridge.catalog.pins.definition import Pin
+from mcpbridge.catalog.pins.server_pins import command_without_secrets, origin_of, pins_of
+from mcpbridge.upstream.pool import Pool
+from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.upstream.supervisor import Upstream
+
+
+@dataclass(frozen=True, slots=True)
+class ServerPins:
+    """One server."""
+
+    pins: tuple[Pin, ...] = ()
+    fault: str = ""
+    """Why it could not be asked, or not for everything; then there are no pins."""
+
+
+async def current_pins(
+    pool: Pool, servers: Collection[str], redact: Callable[[str], str], seconds: float
+) -> Mapping[str, ServerPins]:
+    """The pins of these servers, without those that are switched off. Cancelling is safe.
+
+    `seconds`: how long each of them may take.
+    """
+    found: dict[str, ServerPins] = {}
+
+    async def ask(name: str, upstream: Upstream) -> None:
+        found[name] = ServerPins(fault=f"it did not answer within {seconds:g} s")
+        with anyio.move_on_after(seconds):
+            found[name] = await _pins(upstream, redact)
+
+    async with anyio.create_task_group() as tasks:
+        for name, upstream in list(pool.upstreams.items()):
+            if name in servers:
+                tasks.start_soon(ask, name, upstream)
+    return {name: found[name] for name in sorted(found)}
+
+
+async def _pins(upstream: Upstream, redact: Callable[[str], str]) -> ServerPins:
+    with upstream.usage.held(counts=False):
+        await upstream.tried()
+        session = upstream.session
+        if session is None:
+            return ServerPins(fault=redact(upstream.status.reason or "it does not run"))
+        try:
+            failed = await upstream.listings.again(session, list(session.lists))
+        except BridgeError as error:
+            return ServerPins(fault=redact(str(error)))
+        if failed:
+            return ServerPins(fault=f"it does not list its {', '.join(failed)}")
+        settings = upstream.settings
+        pins = pins_of(
+            upstream.lists,
+            session.instructions,
+            session.server_info,
+            command=_command(settings, redact),
+            origin=origin_of(settings.url) if settings.url is not None else "",
+        )
+        return ServerPins(pins)
+
+
+def _command(settings: ServerSettings, redact: Callable[[str], str]) -> tuple[str, ...]:
+    program = settings.command or settings.image
+    return command_without_secrets((program, *settings.args), redact) if program is not None else ()
