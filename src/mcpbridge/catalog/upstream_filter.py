@@ -78,7 +78,7 @@ class Accepted(Struct, frozen=True):
 
 
 HELD = "held for suspicious text"
-"""How the reason begins for which a definition of a server with `trust = "low"` is left out."""
+"""How the reason begins for which a definition of a server with `text_trust = "low"` is left out."""
 
 
 def advice(server: str, name: str) -> str:
@@ -159,7 +159,7 @@ class _Reading:
             if self._is_hidden(found):
                 self.hidden[kind].add(found.key)
                 continue
-            if self.settings is not None and self.settings.trust == "low" and (reason := self._held(found)):
+            if self.settings is not None and self.settings.text_trust == "low" and (reason := self._held(found)):
                 self.hidden[kind].add(found.key)
                 self._drop(kind, found.key, reason)
                 continue

@@ -82,7 +82,7 @@ class OfferSettings(CallSettings, BaseModel):
     """Whether to believe the annotations of its tools (`readOnlyHint`, `destructiveHint`, `idempotentHint`).
     Annotations that make a tool look more dangerous are always believed."""
 
-    trust: Literal["high", "normal", "low"] = "normal"
+    text_trust: Literal["high", "normal", "low"] = "normal"
     """What becomes of tools with suspicious texts. `high`: nothing. `normal`: `mcpbridge scan` and `mcpbridge doctor`
     warn of them. `low`: they are held: neither listed nor called until `accept_findings` names them."""
 

@@ -96,6 +96,10 @@ def test_a_person_sees_the_image_that_a_tool_answered_with(page: "Page", home: H
     page.get_by_role("img", name="Image of the result").first.wait_for()
     page.wait_for_function(f"{DRAWN}.every(Boolean)")
     assert set(page.evaluate(DRAWN)) == {160}
+    page.get_by_role("link", name="Results").click()
+    page.get_by_role("link", name="camera/photograph").click()
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("link", name="shop/list_orders").wait_for()
 
 
 def test_a_person_downloads_and_deletes_a_result(page: "Page", home: Home) -> None:

@@ -22,11 +22,11 @@ POISONED: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("settings", "verdicts", "is_listed"),
     [
-        ({"trust": "high"}, ["ignore"], True),
+        ({"text_trust": "high"}, ["ignore"], True),
         ({}, ["warn"], True),
-        ({"trust": "low"}, ["hold"], False),
-        ({"trust": "low", "accept_findings": ["bad"]}, ["accepted"], True),
-        ({"trust": "low", "accept_findings": ["*:hide-from-user"]}, ["accepted"], True),
+        ({"text_trust": "low"}, ["hold"], False),
+        ({"text_trust": "low", "accept_findings": ["bad"]}, ["accepted"], True),
+        ({"text_trust": "low", "accept_findings": ["*:hide-from-user"]}, ["accepted"], True),
     ],
 )
 async def test_trust_decides(settings: dict[str, Any], verdicts: list[str], *, is_listed: bool) -> None:

@@ -65,13 +65,13 @@ def suspicious_texts(
 
 
 def _verdict(settings: OfferSettings | None) -> Verdict:
-    trust = settings.trust if settings is not None else "normal"
+    trust = settings.text_trust if settings is not None else "normal"
     return "ignore" if trust == "high" else "warn" if trust == "normal" else "hold"
 
 
 def _warned(settings: OfferSettings | None) -> Verdict:
     """Instructions are not held, since a server works without them being read."""
-    return "ignore" if settings is not None and settings.trust == "high" else "warn"
+    return "ignore" if settings is not None and settings.text_trust == "high" else "warn"
 
 
 def about_texts(texts: Iterator[Suspicious], where: str) -> Iterator[Finding]:

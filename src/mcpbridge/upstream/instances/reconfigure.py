@@ -13,10 +13,10 @@ from mcpbridge.upstream.settings import ServerSettings
 KEEPS = frozenset(
     {
         # What is offered of it: the catalog and the policy are made anew with the settings.
-        *("tools", "resources", "prompts", "tool", "title", "tags", "trusted"),
+        *("tools", "resources", "prompts", "tool", "title", "tags", "trusted", "text_trust", "accept_findings"),
         # How its calls are treated before they come to it (`ToolOptions`, the stages of the way).
         *("permission", "risk", "read_only", "destructive", "idempotent", "arguments", "inject_defaults", "late"),
-        *("retry", "cache", "cache_scope", "side_effects", "log_content", "results", "rate_limit"),
+        *("retry", "cache", "cache_scope", "side_effects", "log_content", "results", "rate_limit", "redact"),
         # Asked anew each time that another instance is opened, or has nothing to do.
         *("max_instances", "instance_idle"),
         # What the traffic of a running server adopts.
