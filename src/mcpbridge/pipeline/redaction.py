@@ -6,12 +6,13 @@ in two of them is one: a secret across their border is found as a whole.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 from msgspec import Raw
 
 from mcpbridge.base.masking.mask import MASK
+from mcpbridge.protocol.canonical_json import decode_exactly
 from mcpbridge.protocol.jsonrpc import encode
 
 SLICE = 32 * 1024
@@ -37,7 +38,7 @@ def redacted_json(raw: bytes, kinds: tuple[str, ...], placeholder: Placeholder, 
         return redacted(text, kinds, placeholder, known)
 
     try:
-        value: object = _exact(raw)
+        value: object = decode_exactly(raw)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return encode(redact(raw.decode(errors="replace")))
     _set_media_aside(value)
@@ -250,4 +251,3 @@ def _set_media_aside(value: object) -> None:
 
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/\r\n]*+={0,2}\s*")
-_exact = cast("Callable[[bytes], Any]", msgspec.json.Decoder(float_hook=lambda text: Raw(text.encode())).decode)

@@ -11,10 +11,12 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Raw
 
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.pipeline.redaction import OVERLAP, SLICE, redacted, redacted_json
 from mcpbridge.pipeline.stages.redact import Placeholders
+from mcpbridge.protocol.jsonrpc import Frame
 from support.in_process_bridge import Ear, bridged
 from support.upstreams.scripted_upstream import LEGACY_SERVER, ScriptedTransport
 
@@ -68,6 +70,20 @@ async def test_a_placeholder_is_turned_back_for_its_server_and_session_alone() -
             await ear.ask("tools/call", {"name": name, "arguments": text})
         assert a.got == [{}, {"text": f"{TOKEN} ada@example.org"}, text]
         assert b.got == [text]
+
+
+@pytest.mark.parametrize("spelled", ["‹", "\\u2039"])
+async def test_numbers_beside_a_placeholder_reach_the_server_as_they_are_written(spelled: str) -> None:
+    server = Server()
+    async with bridged({"a": server.transport()}, servers={"a": {"redact": ["secrets"]}}) as bridge:
+        ear = Ear(bridge.server)
+        await ear.initialize()
+        answer = json.dumps(await ear.ask("tools/call", {"name": "a__echo", "arguments": {}}), ensure_ascii=False)
+        [token] = re.findall("‹[^›]+›", answer)
+        arguments = f'{{"text":"{token.replace("‹", spelled)}","n":1e400,"m":{2**70}}}'
+        params = f'{{"name":"a__echo","arguments":{arguments}}}'
+        await ear.raw(Frame(id=Raw(b"2"), method="tools/call", params=Raw(params.encode())))
+        assert server.got[-1] == {"text": TOKEN, "n": float("inf"), "m": 2**70}
 
 
 @pytest.mark.parametrize(

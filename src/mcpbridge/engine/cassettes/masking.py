@@ -18,7 +18,7 @@ from mcpbridge.base.masking.known_values import Redactor, known_only
 from mcpbridge.base.masking.mask import MASK
 from mcpbridge.base.masking.names import NEVER, SURE, Secret, is_about, is_random, secret_of
 from mcpbridge.base.masking.text import without_secrets
-from mcpbridge.protocol.canonical_json import canonical
+from mcpbridge.protocol.canonical_json import canonical, decode_exactly
 from mcpbridge.protocol.jsonrpc import encode
 
 _ROUNDS = 4
@@ -32,13 +32,6 @@ _LONG_NAME = 16
 _NEVER = "1970-01-01T00:00:00Z"
 _TIMES = ("createdAt", "lastUpdatedAt")
 """When a task was made and last changed: another time in each recording."""
-
-
-def _exact(number: str) -> Raw:
-    return Raw(number.encode())
-
-
-_decode = msgspec.json.Decoder(float_hook=_exact).decode
 
 
 class Masker:
@@ -65,7 +58,7 @@ class Masker:
             return Raw(encode({"unreadable": True}))
 
     def _raw(self, data: bytes, by_name: bool) -> Raw:
-        value = shown = _decode(data)
+        value = shown = decode_exactly(data)
         for _ in range(_ROUNDS):  # secrets that are met late stand earlier, too
             before, shown = shown, self._value(shown, by_name=by_name, under=None)
             if shown is before:
@@ -144,7 +137,7 @@ class Masker:
 
     def _embedded(self, text: str) -> str:
         try:
-            value = _decode(text)
+            value = decode_exactly(text)
             shown = self._value(value, by_name=True, under=None)
             return text if shown is value else encode(shown).decode()
         except (msgspec.DecodeError, RecursionError, UnicodeError):

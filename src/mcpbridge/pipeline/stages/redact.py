@@ -5,7 +5,6 @@ turned back only in arguments for the server that the value came from. The inner
 cached, logged or shortened has placeholders.
 """
 
-import json
 import re
 import secrets
 import threading
@@ -15,7 +14,6 @@ from weakref import WeakKeyDictionary
 
 import anyio
 import anyio.to_thread
-import msgspec
 from msgspec import Raw
 
 from mcpbridge.base.short_turns import short_turns
@@ -24,11 +22,14 @@ from mcpbridge.core.context import Session
 from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.canonical_json import decode_exactly
 from mcpbridge.protocol.jsonrpc import encode
 
 MOST = 10_000
 """Placeholders of one session; the oldest are forgotten, so that they can no longer be turned back."""
 
+_MAY_HOLD_ONE = re.compile(rb"\xe2\x80\xb9|\\u2039")
+"""How a placeholder begins in JSON."""
 _PLACEHOLDER = re.compile(r"‹(?:secret|pii):[0-9a-f]{16}›")
 LARGE = 4 * 1024
 """Bytes of a result from which on it is redacted in a thread: that takes a hundred times as long as reading it."""
@@ -107,8 +108,8 @@ class _Redact:
             update(method, Raw(redacted_json(bytes(params), self._kinds, placeholder, self._known)))
 
         call.update = redacted_update
-        if arguments is not None and "‹".encode() in (sent := _unescaped(bytes(arguments))):
-            restored = each_text(msgspec.json.decode(sent), lambda text: placeholders.restored(self._server, text))
+        if arguments is not None and _MAY_HOLD_ONE.search(bytes(arguments)):
+            restored = each_text(decode_exactly(arguments), lambda text: placeholders.restored(self._server, text))
             call.params.put("arguments", Raw(encode(restored)))
         try:
             result = await proceed(call)
@@ -122,7 +123,3 @@ class _Redact:
             return Body(work())
         with short_turns():
             return Body(await anyio.to_thread.run_sync(work, limiter=self._threads))
-
-
-def _unescaped(raw: bytes) -> bytes:
-    return json.dumps(json.loads(raw), ensure_ascii=False).encode() if b"\\u" in raw else raw
