@@ -209,3 +209,11 @@ def _not_free(names: Mapping[_Owner, str], reserved: _Reserved | None) -> list[_
 
 
 _ALWAYS_RESERVED = _Reserved(())
+
+
+def names_of_others(tools: Mapping[str, Collection[str]]) -> dict[str, frozenset[str]]:
+    """By server, the names of tools that only other servers have. `tools`: each server's own names for its tools."""
+    return {
+        server: frozenset(name for other, names in tools.items() if other != server for name in names).difference(own)
+        for server, own in tools.items()
+    }

@@ -392,9 +392,9 @@ async def _timed(stage: Stage, name: str, call: Call, proceed: CallHandler) -> B
     if recorded is None:
         return await stage(call, proceed)
     # One that continues from the express lane has passed it on its way to the server.
-    came = perf_counter() if call.sent is None else recorded.began
+    came = recorded.began
     if call.sent is None:
-        recorded.stage = name
+        recorded.stage, came = name, perf_counter()
     try:
         return await stage(call, proceed)
     finally:

@@ -8,6 +8,7 @@ from msgspec import Struct
 from mcpbridge.app.doctor.finding import Finding
 from mcpbridge.catalog.definitions.scanner.scan import scan
 from mcpbridge.catalog.snapshot import Snapshot
+from mcpbridge.catalog.tool_names import names_of_others
 from mcpbridge.catalog.upstream_filter import HELD, advice, not_accepted
 from mcpbridge.core.model import OWN
 from mcpbridge.core.source_settings import OfferSettings
@@ -35,21 +36,19 @@ def suspicious_texts(
     """All of it, server by server. What is held already has no definition here: it comes with its rules alone."""
     of_server: dict[str, set[str]] = {}
     for ref in snapshot.tools.values():
-        of_server.setdefault(ref.server, set()).add(ref.name)
+        if ref.server not in OWN:
+            of_server.setdefault(ref.server, set()).add(ref.name)
     refs = [
         *(("tool", ref.server, ref.name, ref.definition) for ref in snapshot.tools.values()),
         *(("prompt", ref.server, ref.name, ref.definition) for ref in snapshot.prompts.values()),
         *(("resource", ref.server, ref.uri, ref.definition) for ref in snapshot.resources.values()),
     ]
+    others = names_of_others({**dict.fromkeys((owner for _, owner, _, _ in refs), ()), **of_server})
     for kind, owner, name, definition in refs:
         if owner in OWN or (server and owner != server):
             continue
-        own = of_server.get(owner, set[str]())
-        others = {
-            one for other, tools in of_server.items() if other not in OWN and other != owner for one in tools - own
-        }
         settings = servers.get(owner)
-        findings = scan(definition, others)
+        findings = scan(definition, others[owner])
         open_ones = not_accepted(name, findings, settings.accept_findings if settings is not None else ())
         for one in findings:
             verdict = _verdict(settings) if one in open_ones else "accepted"

@@ -45,7 +45,8 @@ DEEPEST = 100
 Changes = Mapping[str, bytes | None]
 """Top-level member to its new JSON; None to leave it out."""
 
-_KEY: Mapping[Kind, str] = {"tools": "name", "prompts": "name", "resources": "uri", "templates": "uriTemplate"}
+KEY: Mapping[Kind, str] = {"tools": "name", "prompts": "name", "resources": "uri", "templates": "uriTemplate"}
+"""The member by which a server knows a definition of this kind."""
 _HEADER_MARK_BYTES = HEADER_MARK.encode()
 _UNCHANGED: Changes = MappingProxyType({})
 _NO_HEADERS: Mapping[tuple[str, ...], str] = MappingProxyType({})
@@ -105,10 +106,10 @@ def check(kind: Kind, raw: bytes, *, over_http: bool = False) -> Definition | Un
     if not isinstance(value, dict):
         return Unusable("", "not a JSON object")
     members = cast("dict[str, Any]", value)
-    key, name = members.get(_KEY[kind]), members.get("name")
+    key, name = members.get(KEY[kind]), members.get("name")
     known_as = next((text for text in (key, name) if isinstance(text, str)), "")
     if not isinstance(key, str) or not key:
-        return Unusable(known_as, f"its {_KEY[kind]!r} is missing or no text")
+        return Unusable(known_as, f"its {KEY[kind]!r} is missing or no text")
     if _is_too_deep(raw, members):
         return Unusable(known_as, f"nested deeper than {DEEPEST} levels")
     found = _Check(kind, key, raw, members, over_http).run()

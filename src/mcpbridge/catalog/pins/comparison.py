@@ -1,12 +1,13 @@
 """What differs between a lock and what the servers show now, and the lock that agrees to it. Pure."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
 from mcpbridge.catalog.pins.changes import Change, changes
 from mcpbridge.catalog.pins.definition import PIN_KINDS, Pin
 from mcpbridge.catalog.pins.lock_file import Lock, PinKey, agreed
+from mcpbridge.catalog.tool_names import names_of_others
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ def differences(
     for key in (*shown, *lock.entries):
         if key.kind == "tools":
             tools.setdefault(key.server, set()).add(key.name)
+    others = names_of_others({**dict.fromkeys(now, ()), **tools})
     keys = {*shown, *(key for key in lock.entries if key.server in now)}
     found: list[Difference] = []
     for key in sorted(keys, key=lambda key: (key.server, PIN_KINDS.index(key.kind), key.name)):
@@ -47,9 +49,8 @@ def differences(
         new = [one for one in definitions if sha256(one).hexdigest() not in digests]
         if not new and definitions:
             continue
-        others = {name for server, names in tools.items() if server != key.server for name in names}
-        others -= tools.get(key.server, set())
-        found.append(Difference(key, _changes(key, digests, new, definition_of, others), definitions))
+        was_changed = _changes(key, digests, new, definition_of, others[key.server])
+        found.append(Difference(key, was_changed, definitions))
     return found
 
 
@@ -69,7 +70,7 @@ def _changes(
     digests: Sequence[str],
     new: Sequence[bytes],
     definition_of: Callable[[str], bytes | None],
-    others: Iterable[str],
+    others: Collection[str],
 ) -> tuple[Change, ...]:
     if not new:
         return (Change("removed"),)
@@ -78,5 +79,5 @@ def _changes(
     old = next((one for digest in digests if (one := definition_of(digest)) is not None), None)
     if old is None:
         return (_LOST,)
-    found = (change for one in new for change in changes(key.kind, key.name, old, one, others=tuple(others)))
+    found = (change for one in new for change in changes(key.kind, key.name, old, one, others=others))
     return tuple(dict.fromkeys(found)) or (Change("other"),)

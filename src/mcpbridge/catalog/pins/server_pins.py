@@ -7,15 +7,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mcpbridge.base.masking.mask import MASK
-from mcpbridge.catalog.pins.definition import Pin, PinKind, pin, pin_fact
-
-_NAMES: Mapping[str, tuple[PinKind, str]] = {
-    "tools": ("tools", "name"),
-    "prompts": ("prompts", "name"),
-    "resources": ("resources", "uri"),
-    "templates": ("templates", "uriTemplate"),
-}
-"""By list: the kind, and the member by which the server knows an entry."""
+from mcpbridge.catalog.definitions.check import KEY
+from mcpbridge.catalog.pins.definition import Pin, pin, pin_fact
 
 
 def pins_of(
@@ -39,9 +32,8 @@ def pins_of(
         found.append(pin_fact("command", list(command)))
     if origin:
         found.append(pin_fact("origin", origin))
-    for name_of_list, definitions in lists.items():
-        kind, member = _NAMES[name_of_list]
-        named = ((_name(definition, member), definition) for definition in definitions)
+    for kind, member in KEY.items():
+        named = ((_name(definition, member), definition) for definition in lists.get(kind, ()))
         found += [pin(kind, name, bytes(definition)) for name, definition in named if name]
     return tuple(found)
 

@@ -81,6 +81,11 @@ class _Review:
         except OSError as error:
             fail(USAGE, f"{self.path} cannot be written: {error.strerror}", "Nothing was agreed to.")
 
+    @property
+    def reasons(self) -> str:
+        """Which servers could not be asked, and why."""
+        return "; ".join(f"{name}: {_on_one_line(reason)}" for name, reason in self.faults.items())
+
     def note_faults(self) -> None:
         """Say which servers could not be asked."""
         for name, reason in self.faults.items():
@@ -194,15 +199,13 @@ def _checked(review: _Review, *, as_json: bool) -> int:
             note(f"{review.path} is not there yet; `mcpbridge lock` writes it")
         review.show()
     if review.faults:
-        names = "; ".join(f"{name}: {_on_one_line(reason)}" for name, reason in review.faults.items())
-        fail(UNREACHABLE, f"not every server could be asked: {names}", _ADVICE)
+        fail(UNREACHABLE, f"not every server could be asked: {review.reasons}", _ADVICE)
     return DIFFERS if review.changed or review.is_new else OK
 
 
 def _written(review: _Review, *, as_json: bool) -> int:
     if review.is_new and review.faults and not review.changed:
-        names = "; ".join(f"{name}: {_on_one_line(reason)}" for name, reason in review.faults.items())
-        fail(UNREACHABLE, f"no server could be asked, and nothing was written: {names}", _ADVICE)
+        fail(UNREACHABLE, f"no server could be asked, and nothing was written: {review.reasons}", _ADVICE)
     must_write = review.is_new or bool(review.changed)
     if must_write:
         review.write()
