@@ -101,6 +101,9 @@ def test_apps_keep_their_scheme_and_are_found_unlisted() -> None:
     assert index.resolve("ui://b/more") == ("b", "ui://b/more")
     assert index.resolve("ui://b/else") == ("b", "ui://b/else"), "b uses this host itself"
     assert index.resolve("ui://a/else") == ("a", "ui://else"), "nobody uses this host, so it names the server"
+    with pytest.raises(UnknownName):
+        index.resolve("ui://a")  # it names a server, and nothing of it
+    assert index.seen_in("ui://app") == "", "in nobody's results"
 
 
 HIDING = ServerUris(

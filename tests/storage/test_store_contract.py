@@ -114,6 +114,16 @@ async def test_values_expire(store: Store, clock: Clock) -> None:
     assert [entry.handle for entry in await store.entries("result", principal="")] == [lasting]
 
 
+async def test_what_has_expired_makes_room_before_what_lives(store: Store, clock: Clock) -> None:
+    lasting = await store.put("result", NOISE, principal="", expires_in=9000)
+    for _ in range(14):
+        await store.put("result", NOISE, principal="", expires_in=10)
+    clock.now += 700
+    newer = [await store.put("result", NOISE, principal="", expires_in=9000) for _ in range(14)]
+    kept = {entry.handle for entry in await store.entries("result", principal="")}
+    assert kept == {lasting, *newer}
+
+
 async def test_what_is_taken_is_gone(store: Store) -> None:
     handle = await store.put("grant", b"once", principal="ann", expires_in=60)
     assert await store.take("grant", handle, principal="ann") == b"once"
@@ -416,6 +426,22 @@ async def test_expired_values_are_removed_from_the_file(tmp_path: Path, clock: C
     assert await store.get("result", "any", principal="") is None
     await store.close()
     assert path.stat().st_size < large / 10
+
+
+async def test_a_file_that_is_too_large_shrinks_by_all_its_kinds(tmp_path: Path, clock: Clock) -> None:
+    path = tmp_path / "a.db"
+    store = SqliteStore(path, max_bytes=64_000_000, clock=clock)
+    kinds = ("grant", "result", "event")
+    for kind in kinds:
+        for _ in range(20):
+            await store.put(kind, NOISE, principal="", expires_in=9000)
+    await store.close()
+    store = SqliteStore(path, max_bytes=BOUND, clock=clock)
+    assert await store.get("result", "any", principal="") is None
+    left = [len(await store.entries(kind, principal="")) for kind in kinds]
+    assert min(left) >= 3, left
+    assert sum(left) * len(NOISE) <= BOUND, left
+    await store.close()
 
 
 async def test_a_bridge_that_stores_nothing_makes_no_file(tmp_path: Path) -> None:

@@ -3,8 +3,17 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import Raw
 
-from mcpbridge.catalog.slim.text import brief, cap_description, first_sentence, telling_sentence, tidied
+from mcpbridge.catalog.slim.text import (
+    brief,
+    cap_description,
+    description_of,
+    first_sentence,
+    telling_sentence,
+    text_of,
+    tidied,
+)
 from support.cpu_time import assert_no_longer
 
 TEXTS = st.text(st.sampled_from("ab. \n\t…(optional)e.g!。\U0001f600\ud800:#-<>"), max_size=200) | st.text(max_size=80)
@@ -162,3 +171,10 @@ def test_a_cap_loses_a_quarter_at_most_for_a_better_end(text: str, limit: int, c
 )
 def test_that_there_is_more_is_marked(text: str, limit: int, told: str) -> None:
     assert telling_sentence(text, limit, "issue_id", "getIssue") == told
+
+
+@pytest.mark.parametrize("raw", [b"5", b"null", b'["a"]', b'{"a":"b"}'])
+def test_a_description_that_is_no_string_is_none(raw: bytes) -> None:
+    assert text_of(Raw(raw)) is None
+    assert description_of({"description": Raw(raw)}) == ""
+    assert description_of({"description": Raw(b'"A text. "')}) == "A text."

@@ -28,6 +28,7 @@ LOOP = {"anyOf": [{"type": "null"}, {"items": {"$ref": "#"}}]}
         ({"allOf": [{"anyOf": WORDS}, {"anyOf": WORDS}]}, Width(6, 0)),
         ({"dependentSchemas": {"a": {"anyOf": WORDS}}}, Width(3, 0)),
         (LOOP, Width(2, 2)),
+        ({"properties": {"a": {"anyOf": [{"$ref": "#"}, {"type": "string"}]}}}, Width(2, 2)),
         ({"anyOf": 1, "items": [True, {"oneOf": WORDS}]}, Width(3, 0)),
     ],
 )

@@ -43,6 +43,11 @@ TEXT = {"type": "string", "pattern": LARGE, "minLength": 2}
             {"a": []},
         ),
         ({"$defs": {"T": TEXT}, "not": {"$ref": "#/$defs/T"}, "required": ["a"]}, {"a": 1}, {}),
+        (
+            {"oneOf": [{"properties": {"a": TEXT}}, False], "unevaluatedProperties": False, "minProperties": 1},
+            {"a": "xx"},
+            {},
+        ),
         ({"properties": {"pattern": TEXT, "a": {"enum": [{"pattern": LARGE}]}}}, {"a": {"pattern": LARGE}}, {"a": {}}),
     ],
     ids=str,
