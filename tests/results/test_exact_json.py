@@ -105,3 +105,42 @@ def test_a_deep_value_is_written_or_refused(depth: int) -> None:
         assert depth > 100
     else:
         assert text == '{"a":[' * depth + "1" + "]}" * depth
+
+
+BLANKS = st.sampled_from(["", " ", "\n", "\t\r"])
+NAMES = st.sampled_from(["a", "b", '\\"', ":", '":', " :", "\\u0061"]).map(lambda name: f'"{name}"')
+WRITTEN = st.recursive(
+    st.sampled_from(
+        ["1", "-0", "1.10", "1e5", "true", "null", '"a:b"', '"\\":"', '" :"', '"\\ud800"', "1E999", "9" * 30]
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(lambda items: f"[{','.join(items)}]"),
+        st.lists(st.tuples(NAMES, BLANKS, BLANKS, inner), max_size=3).map(
+            lambda members: (
+                "{" + ",".join(f"{name}{before}:{after}{value}" for name, before, after, value in members) + "}"
+            )
+        ),
+    ),
+    max_leaves=12,
+)
+
+
+@given(WRITTEN)
+@settings(max_examples=400)
+def test_names_are_never_dropped_however_they_are_written(text: str) -> None:
+    """The one reader counts names by quotes with colons, which may stand in texts, too, and have blanks between."""
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(pairs)) != len(pairs):
+            raise ValueError
+        return dict(pairs)
+
+    try:
+        expected = json.loads(text, parse_float=Decimal, object_pairs_hook=members)
+    except ValueError:
+        with pytest.raises(NotReadable):
+            parse_json(text)
+        return
+    value = parse_json(text)
+    assert value == expected
+    assert repr(value) == repr(expected)

@@ -5,6 +5,7 @@
 
 import json
 import re
+from functools import cache
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -27,6 +28,10 @@ def parse_json(text: str) -> Any:
     from decimal import Decimal  # loaded with the first large result
 
     try:
+        return _read_quickly(text)
+    except (ValueError, ArithmeticError, RecursionError):  # `json` knows why, or that it can be read all the same
+        pass
+    try:
         return json.loads(text, parse_float=Decimal, parse_constant=_refuse, object_pairs_hook=_members)
     except RecursionError:
         raise NotReadable("nested too deep") from None
@@ -48,6 +53,52 @@ def write_json(value: Any) -> str:
 
 
 _encoder = msgspec.json.Encoder(decimal_format="number")
+
+
+@cache
+def _decoder() -> "msgspec.json.Decoder[Any]":
+    from decimal import Decimal
+
+    return msgspec.json.Decoder(float_hook=Decimal)
+
+
+def _read_quickly(text: str) -> Any:
+    """The value of a text that certainly has no name twice in one object, in a third of the time.
+
+    Of equal names the decoder keeps the last. A name is where a quote and a colon meet, so there are at most so many;
+    if the value has as many, none was dropped.
+
+    Raises:
+        ValueError, ArithmeticError, RecursionError: it is not known to be read rightly.
+    """
+    value = _decoder().decode(text)
+    names = text.count('":')
+    if names != text.count(":") and any(blank in text for blank in _BEFORE_COLON):
+        raise ValueError
+    if names != _count_members(value):
+        raise ValueError
+    return value
+
+
+_BEFORE_COLON = (" :", "\n:", "\t:", "\r:")
+"""A blank before a colon: a name may end here that a search for quotes with colons does not find."""
+
+
+def _count_members(value: Any) -> int:
+    """Of all objects, at any depth."""
+    count, rest = 0, [value]
+    while rest:
+        one = rest.pop()
+        if isinstance(one, dict):
+            members = cast("dict[str, Any]", one)
+            count += len(members)
+            rest += [inner for inner in members.values() if type(inner) in _CONTAINERS]
+        elif isinstance(one, list):
+            rest += [inner for inner in cast("list[Any]", one) if type(inner) in _CONTAINERS]
+    return count
+
+
+_CONTAINERS = frozenset({dict, list})
 
 
 def _refuse(constant: str) -> Any:
