@@ -30,8 +30,10 @@ _CALLS: tuple[tuple[str, dict[str, object]], ...] = (
     ("shop__monthly_report", {"month": "2026-03"}),
     ("shop__get_order", {"order_id": 99999}),
     ("shop__monthly_report", {"month": "March"}),
+    ("shop__find_orders", {"state": "shipped", "limit": 100}),
     ("shop__find_orders", {"state": "open", "limit": 100}),
 )
+"""The last one is shown: the one before it loads what the first large result needs."""
 _REFUNDS = (
     {"order_id": 48200259, "amount": 2.5, "reason": "It came late"},
     {"order_id": 48200444, "amount": 9.0, "reason": "It came late"},
