@@ -41,6 +41,7 @@ SHORT_FORMS: dict[str, dict[str, Any]] = {
     "AuthSettings": {"const": "none"},  # `auth = "none"`
     "SandboxSettings": {"enum": ["auto", "bubblewrap", "launcher", "off"]},  # `sandbox = "off"`
     "SandboxOverrides": {"const": True},  # `sandbox = true` of a server or command
+    "ServerSandbox": {"const": True},
 }
 """What may stand in the place of a whole table, by the table's model."""
 

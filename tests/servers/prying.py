@@ -35,6 +35,8 @@ class Prying(Server):
             tool("variable", of="string"),
             tool("home"),
             tool("spawn"),
+            tool("processors"),
+            tool("hold", processes="integer", size="integer"),
         ]
 
     def tool_read(self, _id: object, arguments: dict[str, Any]) -> Result:
@@ -54,6 +56,19 @@ class Prying(Server):
         found = sorted(path.name for path in home.iterdir())
         (home / "kept").write_text("x")
         return text(f"{found} {home.samefile(Path.cwd())}")
+
+    def tool_processors(self, _id: object, _arguments: dict[str, Any]) -> Result:
+        had = len(os.sched_getaffinity(0))
+        try:
+            os.sched_setaffinity(0, range(64))
+        except OSError as error:
+            return text(f"{had} stopped: {type(error).__name__}")
+        return text(f"{had} {len(os.sched_getaffinity(0))}")
+
+    def tool_hold(self, _id: object, arguments: dict[str, Any]) -> Result:
+        source = f"held = b'x' * {int(arguments['size'])}; import time; time.sleep(120)"
+        started = [subprocess.Popen([sys.executable, "-c", source]) for _ in range(int(arguments["processes"]))]
+        return text(str([process.wait() for process in started]))
 
     def tool_spawn(self, _id: object, _arguments: dict[str, Any]) -> Result:
         return _tried(lambda: subprocess.check_output(["echo", "started"], text=True))

@@ -31,6 +31,8 @@ class Limits(Struct, frozen=True):
     """Files and directories in there."""
     output: int = 1 << 20
     """Bytes of each of its two streams that are kept; more is read and counted, not kept."""
+    cpus: int = 0
+    """Processors that it may use at a time; 0: all of the bridge's."""
 
 
 class Access(Struct, frozen=True):

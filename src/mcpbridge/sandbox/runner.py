@@ -6,6 +6,7 @@ is left.
 """
 
 import asyncio
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -36,7 +37,8 @@ class Wrapped(NamedTuple):
     cwd: str
     """Where to start the command; the program itself begins in the `cwd` that was asked for."""
     folder: str
-    """Its private folder, HOME and TMPDIR of it: whoever started it removes it afterwards (`Isolation.discard`)."""
+    """Its private folder: its TMPDIR, and its HOME if it has no other. Whoever started it removes it afterwards
+    (`Isolation.discard`)."""
     tier: str
 
 
@@ -107,11 +109,13 @@ class Isolation:
         cwd: str = "",
         limits: Limits | None = None,
         access: Access = NO_ACCESS,
+        home: str = "",
     ) -> Wrapped:
         """How to start `argv` in the sandbox, for programs that live long: their time, output and disk have no limit.
 
-        `env`: its variables beside PATH, HOME, LANG and TMPDIR. `cwd` empty: its private folder. Whoever starts it ends
-        its process group when it ends it. It ends with the process that asked for this.
+        `env`: its variables beside PATH, HOME, LANG and TMPDIR. `cwd` empty: its HOME. `home`: a directory that
+        is that and is kept; empty: its private folder. Whoever starts it ends its process group when it ends
+        it. It ends with the process that asked for this.
 
         Raises:
             ToolInactive, FileNotFoundError, PermissionError: as `run`.
@@ -128,10 +132,14 @@ class Isolation:
             access,
             temporary_directory(),
             fork_as_root=self._choice.forks_as_root,
+            home=home,
         )
+        if home and (uid := start.identity.uid) is not None:
+            os.chown(home, uid, uid)
         folder = make_folder({}, start.identity.uid)
-        start = msgspec.structs.replace(start, cwd=start.cwd or folder, folder=folder)
-        return Wrapped(tuple(tier.command(start)), environment(env, folder), "/", folder, tier.name)
+        start = msgspec.structs.replace(start, cwd=start.cwd or home or folder, folder=folder)
+        whole = {**({"HOME": home} if home else {}), **env}
+        return Wrapped(tuple(tier.command(start)), environment(whole, folder), "/", folder, tier.name)
 
     @staticmethod
     def discard(folder: str) -> None:
@@ -206,22 +214,23 @@ def prepared(
     temporary: str,
     *,
     fork_as_root: bool,
+    home: str = "",
 ) -> Start:
     """All of a start but the folder; `temporary` is where that will be. Raises as `execute`."""
     for path in (*access.read_only, *access.read_write):
         if not Path(path).is_absolute() or not Path(path).exists():
             raise ToolInactive("the sandbox", f"'{path}' of `allow_fs` does not exist", "Make it, or take it out.")
     program = _find_program(argv, env, cwd)
-    readable = [*reads(access), *access.read_write]
+    readable = [*reads(access), *access.read_write, *filter(None, [home])]
     added = [path for path in {program, str(Path(program).resolve())} if not _is_in(path, readable)]
     if cwd and tier.name != "off" and not _is_in(cwd, readable):
         fix = "Add it to `allow_fs`."
         raise ToolInactive("the sandbox", f"the working directory {cwd} is not among what may be read", fix)
     access = msgspec.structs.replace(access, read_only=(*access.read_only, *sorted(added)))
-    who = tier.who(access, temporary)
+    who = tier.who(access, temporary, home)
     may_fork = limits.pids > 1 and (fork_as_root or not who.is_root)
     late = {name: value for name, value in env.items() if _is_for_the_loader(name)}
-    return Start((program, *argv[1:]), cwd, "", limits, access, identity=who, may_fork=may_fork, late=late)
+    return Start((program, *argv[1:]), cwd, "", limits, access, identity=who, may_fork=may_fork, home=home, late=late)
 
 
 def environment(env: Mapping[str, str], folder: str) -> dict[str, str]:

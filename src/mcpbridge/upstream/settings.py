@@ -19,8 +19,8 @@ from pydantic import (
 from mcpbridge.base.units import Bytes, Seconds
 from mcpbridge.core.call_settings import CallSettings
 from mcpbridge.core.source_settings import NameFilter, OfferSettings
-from mcpbridge.sandbox.settings import SandboxOverrides
 from mcpbridge.upstream.auth.settings import AuthSettings
+from mcpbridge.upstream.isolation.settings import ServerSandbox
 from mcpbridge.upstream.projects import PROJECT_FIELDS, ProjectText, directory_of, with_project
 from mcpbridge.upstream.transports.settings import ContainerSettings
 
@@ -177,11 +177,10 @@ class ServerSettings(OfferSettings, BaseModel):
     memory_limit: Bytes | None = Field(default=None, ge=16 * 1024**2)
     """Bytes of memory for all processes of a `command` together. If they use more, the server is restarted."""
 
-    sandbox: SandboxOverrides | None = None
+    sandbox: ServerSandbox | None = None
     """Start a `command` in the sandbox: `true`, or a table of differences from the section `sandbox`. The program then
-    has a private home directory, no network unless `allow_network` is set, and of your files only its own program
-    files, its `cwd`, and those of `allow_fs`. Time, memory and file sizes are not limited unless the table limits
-    them."""
+    has a home directory of its own, no network unless `network` is set, and of your files only its own program files,
+    its `cwd`, and those of `allow_fs`. Time, memory and file sizes are not limited unless the table limits them."""
 
     init_timeout: Seconds = Field(default=30, gt=0)
     """Seconds for the server to start and to agree on a protocol revision."""

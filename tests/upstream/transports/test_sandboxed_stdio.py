@@ -12,6 +12,7 @@ import anyio
 import pytest
 from pydantic import ValidationError
 
+from mcpbridge.base.errors import UpstreamError
 from mcpbridge.base.process import process
 from mcpbridge.sandbox.runner import Isolation
 from mcpbridge.sandbox.settings import SandboxSettings
@@ -61,19 +62,20 @@ async def started(
     *args: str,
     runner: Isolation = _SANDBOX,
     state: str = "ready",
+    name: str = "up",
     **settings: Any,
 ) -> AsyncIterator[Upstream]:
     """The prying server, in a sandbox that lets it read its own program."""
     own = sandbox or {}
     own = {**own, "allow_fs": {"read_only": [str(SERVERS)], **own.get("allow_fs", {})}}
     how = {"command": sys.executable, "args": ["-ES", str(SERVERS / "prying.py"), *args], "sandbox": own}
-    servers = {"up": ServerSettings.model_validate({**how, "start": "eager", **settings})}
+    servers = {name: ServerSettings.model_validate({**how, "start": "eager", **settings})}
     watcher, make = Watcher(), TransportMaker(max_bytes=1 << 20, redact=str, runner=lambda: runner)
     pool = Pool(servers, make, watcher, client_info={"name": "b", "version": "1"})
     with anyio.fail_after(120):
         async with pool.running():
             await watcher.reaches(state)
-            yield pool.upstreams["up"]
+            yield pool.upstreams[name]
 
 
 async def told(up: Upstream, name: str, **arguments: Any) -> str:
@@ -116,9 +118,10 @@ async def test_it_reaches_nothing_but_what_it_is_given(
 
 
 @on_linux
-async def test_the_network_is_there_if_that_is_said() -> None:
+@pytest.mark.parametrize("network", [{"network": "open"}, {"allow_network": True}])
+async def test_the_network_is_there_if_that_is_said(network: dict[str, Any]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        async with started({"allow_network": True}) as up:
+        async with started(network) as up:
             assert await told(up, "connect", port=listening.getsockname()[1]) == "127.0.0.1"
 
 
@@ -129,6 +132,37 @@ async def test_its_working_directory_is_read_but_not_changed(tmp_path: Path) -> 
     async with started({}, cwd=str(tmp_path)) as up:
         assert await told(up, "read", path="file") == "to read"
         assert (await told(up, "write", path="made")).startswith("stopped")
+
+
+@on_linux
+@either
+async def test_its_home_is_kept_between_starts_and_is_its_own(runner: Isolation, tmp_path: Path) -> None:
+    name = f"home_{tmp_path.name}"
+    async with started({}, runner=runner, name=name) as up:
+        assert await told(up, "home") == "[] True"
+        temporary = await told(up, "variable", of="TMPDIR")
+    async with started({}, runner=runner, name=name) as up:
+        assert await told(up, "home") == "['kept'] True"
+        assert await told(up, "variable", of="TMPDIR") != temporary, "that one is empty at each start"
+    async with started({}, runner=runner, name=f"{name}_other") as up:
+        assert await told(up, "home") == "[] True"
+
+
+@on_linux
+@either
+async def test_it_has_the_processors_it_is_given(runner: Isolation) -> None:
+    async with started({"cpus": 1}, runner=runner) as up:
+        assert await told(up, "processors") == "1 stopped: PermissionError"
+    async with started({}, runner=runner) as up:
+        assert (await told(up, "processors")).split()[0] == str(len(os.sched_getaffinity(0)))
+
+
+@on_linux
+async def test_all_its_processes_together_have_the_memory_it_is_given() -> None:
+    """The kernel limits each process; what they hold in all is watched, as with `memory_limit`."""
+    async with started({"memory": "64 MB"}) as up:
+        with pytest.raises(UpstreamError, match="of memory"):
+            await told(up, "hold", processes=3, size=40 << 20)
 
 
 def held(directory: Path) -> Path:
@@ -211,6 +245,8 @@ async def test_a_real_server_works() -> None:
     [
         ({"url": "http://localhost", "sandbox": True}, "goes with `command`"),
         ({"command": "x", "sandbox": "off"}, "sandbox"),
+        ({"command": "x", "sandbox": {"network": "none", "allow_network": True}}, "take out `allow_network`"),
+        ({"command": "x", "sandbox": {"cpus": 0}}, "cpus"),
         ({"command": "x", "sandbox": {"allow_fs": {"read_only": ["/"]}}}, "open everything"),
     ],
 )

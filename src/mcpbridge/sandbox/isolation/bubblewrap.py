@@ -15,7 +15,9 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from mcpbridge.sandbox.isolation.launcher import launched, launcher_file, limits_to_set, reads
+from msgspec.structs import replace
+
+from mcpbridge.sandbox.isolation.launcher import launched, launcher_file, limits_to_set, processors_for, reads
 from mcpbridge.sandbox.isolation.readable_files import interpreter_links, outermost
 from mcpbridge.sandbox.isolation.seccomp import Filtering, filter_of, is_supported
 from mcpbridge.sandbox.isolation.tier import Identity, Start, identity_for
@@ -57,11 +59,11 @@ class Bubblewrap:
             return f"system calls of {platform.machine()} are not known", "Use x86-64 or aarch64."
         return None
 
-    def who(self, access: Access, folder_parent: str) -> Identity:
+    def who(self, access: Access, folder_parent: str, home: str = "") -> Identity:
         """See `Tier`."""
         granted = (*access.read_only, *access.read_write)
         needed = [*reads(access), folder_parent, launcher_file(), str(Path(self.program).resolve())]
-        return identity_for(needed, access.read_write, granted)
+        return identity_for(needed, access.read_write, granted, home)
 
     def command(self, start: Start) -> list[str]:
         """See `Tier`."""
@@ -74,8 +76,10 @@ class Bubblewrap:
     def orders_inside(self, start: Start) -> dict[str, object]:
         """What the launcher does in there."""
         filtering = Filtering(network=start.access.network, may_fork=start.may_fork, shares_processes=False)
+        filtering = replace(filtering, keeps_processors=start.limits.cpus > 0)
         return {
             "limits": limits_to_set(start, already=None if start.identity.is_root else _FIRST_PROCESS),
+            "processors": processors_for(start),
             "filter": filter_of(platform.machine(), filtering),
             "late": dict(start.late),
         }
@@ -105,7 +109,7 @@ class Bubblewrap:
     def binds(self, start: Start) -> list[tuple[str, bool]]:
         """Paths that are there, and whether they may be changed; what lies inside another comes after it."""
         reading = {*reads(start.access), *outermost([*reads(start.access), launcher_file()])}
-        changed = {start.folder, *start.access.read_write}
+        changed = {start.folder, *filter(None, [start.home]), *start.access.read_write}
         return [(path, path in changed) for path in sorted(reading | changed, key=lambda path: (path.count("/"), path))]
 
     def fingerprint(self) -> Sequence[str]:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.util import MAGIC_NUMBER, cache_from_source
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +60,10 @@ class Launcher:
             )
         return None
 
-    def who(self, access: Access, folder_parent: str) -> Identity:
+    def who(self, access: Access, folder_parent: str, home: str = "") -> Identity:
         """See `Tier`."""
         granted = (*access.read_only, *access.read_write)
-        return identity_for([*reads(access), folder_parent], [*access.read_write], granted)
+        return identity_for([*reads(access), folder_parent], [*access.read_write], granted, home)
 
     def command(self, start: Start) -> list[str]:
         """See `Tier`."""
@@ -77,6 +78,7 @@ class Launcher:
             own_signals_only=version < 6 and who.uid is None,
             owns_files=who.uid is None,
             guards_truncation=version < 3,
+            keeps_processors=start.limits.cpus > 0,
         )
         return {
             "ways": who.ways,
@@ -93,6 +95,7 @@ class Launcher:
                 "version": version,
             },
             "limits": limits_to_set(start, already=_processes_of_user(start)),
+            "processors": processors_for(start),
             "filter": filter_of(platform.machine(), filtering),
             "late": dict(start.late),
         }
@@ -112,7 +115,7 @@ class NoSandbox:
         """Nothing: it needs nothing."""
         return None
 
-    def who(self, access: Access, folder_parent: str) -> Identity:
+    def who(self, access: Access, folder_parent: str, home: str = "") -> Identity:
         """The user of the bridge."""
         return Identity()
 
@@ -122,7 +125,7 @@ class NoSandbox:
             return list(start.argv)
         limits = limits_to_set(start, already=None)
         orders = {"parent": os.getpid(), "lifeline": start.lifeline, "cwd": start.cwd, "reaper": True}
-        orders |= {"limits": limits, "late": dict(start.late)}
+        orders |= {"limits": limits, "processors": processors_for(start), "late": dict(start.late)}
         if not sys.platform.startswith("linux"):
             orders |= {"parent": 0, "reaper": False}
         return [*launched(orders), *start.argv]
@@ -139,7 +142,12 @@ def reads(access: Access) -> list[str]:
 
 def writes(start: Start) -> list[str]:
     """All that it may change as well."""
-    return [*(device for device in DEVICES if Path(device).exists()), start.folder, *start.access.read_write]
+    return [
+        *(device for device in DEVICES if Path(device).exists()),
+        start.folder,
+        *filter(None, [start.home]),
+        *start.access.read_write,
+    ]
 
 
 def limits_to_set(start: Start, *, already: int | None) -> dict[str, int]:
@@ -154,9 +162,25 @@ def limits_to_set(start: Start, *, already: int | None) -> dict[str, int]:
     return limits
 
 
+_turns = count()
+"""So that not all programs are on the same processors."""
+
+
+def processors_for(start: Start) -> list[int]:
+    """Those that a program may use; empty: all."""
+    wanted = start.limits.cpus
+    if not wanted or not hasattr(os, "sched_getaffinity"):
+        return []
+    there = sorted(os.sched_getaffinity(0))
+    if wanted >= len(there):
+        return []
+    first = next(_turns) * wanted
+    return sorted(there[(first + place) % len(there)] for place in range(wanted))
+
+
 def launched(orders: Mapping[str, Any]) -> list[str]:
     """The launcher with these orders; the command follows."""
-    given = {key: value for key, value in orders.items() if value not in (None, False, {}, 0)}
+    given = {key: value for key, value in orders.items() if value not in (None, False, {}, 0, [])}
     # Not msgspec: names of files need not be Unicode, and as JSON in ASCII they go through a command line.
     return [interpreter(), "-I", "-S", launcher_file(), json.dumps(given, separators=(",", ":"))]
 
@@ -190,13 +214,13 @@ def _processes_of_user(start: Start) -> int | None:
         return 1  # who watches over it
     if start.identity.is_root or sys.platform == "win32":
         return None
-    own, count = os.getuid(), 1
+    own, found = os.getuid(), 1
     for name in os.listdir("/proc"):  # noqa: PTH208 - ten times as fast
         if name.isdigit():
             try:
                 if os.stat(f"/proc/{name}").st_uid == own:  # noqa: PTH116 - for each process there is: a `Path` costs more than the rest
                     fields = Path(f"/proc/{name}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-                    count += int(fields[17])
+                    found += int(fields[17])
             except (OSError, ValueError, IndexError):
                 continue
-    return count
+    return found

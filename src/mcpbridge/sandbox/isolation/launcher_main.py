@@ -224,6 +224,9 @@ def main() -> None:
         if rules := orders.get("files"):
             step = "restricting files"
             _restrict_files(rules)
+        if processors := orders.get("processors"):
+            step = "choosing processors"
+            os.sched_setaffinity(0, processors)
         if limits := orders.get("limits"):
             step = "setting limits"
             _limit(limits)

@@ -31,6 +31,8 @@ class Filtering(Struct, frozen=True):
     """It runs as a user who owns files outside: their modes, owners, times and attributes are to stay."""
     guards_truncation: bool = False
     """Nothing else keeps it from cutting files off that it may only read (Landlock before its third version)."""
+    keeps_processors: bool = False
+    """It may not choose the processors that it runs on."""
 
 
 _MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1), "arm64": (0xC00000B7, 1)}
@@ -173,6 +175,8 @@ def _rules(filtering: Filtering) -> list[tuple[str, Sequence[_Test], int]]:
     rules.append(("prctl", settings, _ALLOW))
     owners = _OWNER_BY_IOCTL if filtering.own_signals_only else ()
     rules.append(("ioctl", (_Test(1, refuse, _INTO_TERMINAL + owners),), _ALLOW))
+    if filtering.keeps_processors:
+        rules.append(("sched_setaffinity", (), refuse))
     if filtering.shares_processes:
         rules += [("setsid", (), refuse), ("setpgid", (), refuse), *_settings_of_others(refuse)]
     if filtering.own_signals_only:

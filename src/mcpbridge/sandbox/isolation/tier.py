@@ -37,8 +37,11 @@ class Identity(Struct, frozen=True):
     """Directories that others may not enter, and what must be reachable in each."""
 
 
-def identity_for(reading: Iterable[str], writing: Iterable[str], granted: Iterable[str]) -> Identity:
-    """Who may do this. `granted`: those of the paths that the user of the bridge allowed; they must be usable."""
+def identity_for(reading: Iterable[str], writing: Iterable[str], granted: Iterable[str], home: str = "") -> Identity:
+    """Who may do this. `granted`: those of the paths that the user of the bridge allowed; they must be usable.
+
+    `home`: a directory that is its own; whoever owned it before is the one again.
+    """
     if sys.platform == "win32" or os.geteuid() != 0:
         return Identity()
     rights, pool = _capabilities(), _user_ids()
@@ -48,12 +51,14 @@ def identity_for(reading: Iterable[str], writing: Iterable[str], granted: Iterab
     if not all(_is_usable(path, change=path in written) for path in granted):
         return Identity(is_root=True)
     ways: dict[str, list[str]] = {}
-    for path in {*reading, *written}:
+    for path in {*reading, *written, *([home] if home else ())}:
         if blocked := _first_blocked(path):
             ways.setdefault(blocked, []).append(path)
     if ways and not rights >> _SYS_ADMIN & 1:
         return Identity(is_root=True)
-    return Identity(uid=pool.start + secrets.randbelow(len(pool)), ways={key: sorted(ways[key]) for key in ways})
+    owner = os.stat(home).st_uid if home else 0  # noqa: PTH116 - as above
+    uid = owner if owner in pool else pool.start + secrets.randbelow(len(pool))
+    return Identity(uid=uid, ways={key: sorted(ways[key]) for key in ways})
 
 
 def _is_usable(path: str, *, change: bool) -> bool:
@@ -111,6 +116,8 @@ class Start(Struct, frozen=True):
     access: Access
     identity: Identity
     may_fork: bool = True
+    home: str = ""
+    """A directory of its own that is kept, which it may write; empty: there is none."""
     late: Mapping[str, str] = {}
     """Variables that only the program itself is given: they would change how what starts it is loaded."""
     lifeline: int | None = None
@@ -136,8 +143,8 @@ class Tier(Protocol):
         """What it cannot be tried without, and what to do about that; None if it can be tried."""
         ...
 
-    def who(self, access: Access, folder_parent: str) -> Identity:
-        """As whom a job with this access runs."""
+    def who(self, access: Access, folder_parent: str, home: str = "") -> Identity:
+        """As whom a job with this access runs. `home`: a directory of its own that is kept."""
         ...
 
     def command(self, start: Start) -> list[str]:

@@ -1,8 +1,7 @@
 """A server's program in the sandbox: started with its standard input and output as ever, and ended as ever.
 
-It may read its own installation and its working directory, and whatever its settings allow. A program that fetches its
-packages when it starts (npx, uvx) needs the network and a directory for them that it may write:
-`sandbox = { allow_network = true, allow_fs = { read_write = ["~/.npm"] } }`, `env = { npm_config_cache = "…/.npm" }`.
+It may read its own installation and its working directory, write its home directory, which is kept between its starts,
+and do whatever its settings allow.
 """
 
 import asyncio
@@ -22,7 +21,10 @@ from mcpbridge.protocol.transport import Channel, Receiver
 from mcpbridge.sandbox.isolation.readable_files import brought_along
 from mcpbridge.sandbox.job import Access, Limits, Runner
 from mcpbridge.sandbox.runner import Isolation, Wrapped, rights_of, why_none
-from mcpbridge.sandbox.settings import SandboxOverrides, SandboxSettings
+from mcpbridge.sandbox.settings import SandboxSettings
+from mcpbridge.upstream.isolation.home import home_of, make_home
+from mcpbridge.upstream.isolation.packages import package_of
+from mcpbridge.upstream.isolation.settings import ServerSandbox
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.transports.stdio import StdioTransport
 
@@ -33,11 +35,11 @@ _UNLIMITED = 1 << 44
 _PIDS = 512
 """Processes and threads of a server, where its settings say nothing: the engine of Node alone has a dozen."""
 _OF_THE_SANDBOX = ("HOME", "TMPDIR", "TMP", "TEMP")
-"""Variables that are its private folder's, unless the server's own `env` sets them."""
+"""Variables that are its own directories', unless the server's own `env` sets them."""
 
 
 class SandboxedTransport(StdioTransport):
-    """Starts the server anew at every `connect`, each time with an empty private folder."""
+    """Starts the server anew at every `connect`: with the same home directory, and an empty one for temporary files."""
 
     def __init__(
         self,
@@ -49,8 +51,13 @@ class SandboxedTransport(StdioTransport):
         redact: Callable[[str], str] = lambda text: text,
     ) -> None:
         """`runner`: what it is started in, asked at each start; None: a sandbox of its own with default settings."""
+        caps = [settings.memory_limit, settings.sandbox.memory if settings.sandbox is not None else None]
         super().__init__(
-            name, ProcessSpec("", (), {}), max_bytes=max_bytes, redact=redact, memory_limit=settings.memory_limit
+            name,
+            ProcessSpec("", (), {}),
+            max_bytes=max_bytes,
+            redact=redact,
+            memory_limit=min((cap for cap in caps if cap is not None), default=None),
         )
         self._upstream, self._settings, self._runner = name, settings, runner
         self.tier = ""
@@ -89,7 +96,7 @@ class SandboxedTransport(StdioTransport):
         for name in _OF_THE_SANDBOX:
             if name not in own:
                 environment.pop(name, None)
-        limits, access, more = _rights(runner, settings.sandbox or SandboxOverrides())
+        limits, access, more = _rights(runner, settings.sandbox or ServerSandbox())
         environment = {**more, **environment}
         program = _program_path(settings.command or "", environment, settings.cwd)
         needed = await asyncio.to_thread(brought_along, program, environment.get("PATH", os.defpath))
@@ -97,10 +104,11 @@ class SandboxedTransport(StdioTransport):
         trusted = [environment[name] for name in CERTIFICATE_NAMES if environment.get(name, "").startswith("/")]
         readable = [*access.read_only, *needed, *trusted, *([directory] if directory else ())]
         access = replace(access, read_only=tuple(dict.fromkeys(readable)))
-        return await runner.wrapped([program, *settings.args], environment, directory, limits, access)
+        home = make_home(home_of(self._upstream, package_of(settings.command or "", settings.args).name, os.environ))
+        return await runner.wrapped([program, *settings.args], environment, directory, limits, access, home)
 
 
-def _rights(runner: Runner, own: SandboxOverrides) -> tuple[Limits, Access, Mapping[str, str]]:
+def _rights(runner: Runner, own: ServerSandbox) -> tuple[Limits, Access, Mapping[str, str]]:
     """What a server may do: the limits of the section `sandbox` are those of short jobs."""
     limits, access, env = rights_of(runner, own)
     limits = replace(
@@ -108,7 +116,10 @@ def _rights(runner: Runner, own: SandboxOverrides) -> tuple[Limits, Access, Mapp
         memory=own.memory if own.memory is not None else _UNLIMITED,
         file_size=own.file_size if own.file_size is not None else _UNLIMITED,
         pids=own.pids if own.pids is not None else max(_PIDS, limits.pids),
+        cpus=own.cpus or 0,
     )
+    if own.network is not None:
+        access = replace(access, network=own.network == "open")
     return limits, access, env
 
 

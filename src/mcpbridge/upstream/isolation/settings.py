@@ -1,0 +1,27 @@
+"""The `sandbox` table of a server: what its program may reach and use."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from mcpbridge.sandbox.settings import SandboxOverrides
+
+
+class ServerSandbox(SandboxOverrides):
+    """The `sandbox` table of a server. A key that is left out takes its value from `[sandbox]`.
+
+    A job is the program of the server with all that it starts. `timeout`, `disk` and `output` do not apply to it.
+    """
+
+    network: Literal["none", "open"] | None = None
+    """What the program can reach. `"none"`: nothing. `"open"`: all that the machine reaches, its own services included.
+    Default: what `allow_network` says, an older name of it."""
+
+    cpus: int | None = Field(default=None, ge=1)
+    """Processors that the program may use at a time. Default: all of the bridge's."""
+
+    @model_validator(mode="after")
+    def _has_one_network(self) -> Self:
+        if self.network is not None and self.allow_network is not None:
+            raise ValueError("`network` and `allow_network` say the same: take out `allow_network`")
+        return self
