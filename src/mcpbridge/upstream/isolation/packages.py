@@ -10,17 +10,18 @@ from msgspec import Struct
 Runner = Literal["npx", "bunx", "uvx", "uv run", "pipx", ""]
 """A program that downloads packages and runs them; empty: none."""
 
+_OF_UV = frozenset(
+    {"--from", "--with", "-w", "--with-editable", "--with-requirements", "--python", "-p", "--index", "--index-url"}
+    | {"-i", "--extra-index-url", "--default-index", "--constraints", "-c", "--overrides", "--cache-dir", "-f"}
+    | {"--find-links", "--directory", "--project", "--config-file", "--prerelease", "--resolution"}
+)
 _WITH_VALUE: Mapping[str, frozenset[str]] = {
     "npx": frozenset({"-p", "--package", "-c", "--call", "--registry", "--cache", "-w", "--workspace", "--prefix"}),
     "bunx": frozenset({"-p", "--package"}),
-    "uvx": frozenset(
-        {"--from", "--with", "-w", "--with-editable", "--with-requirements", "--python", "-p", "--index", "--index-url"}
-        | {"-i", "--extra-index-url", "--default-index", "--constraints", "-c", "--overrides", "--cache-dir", "-f"}
-        | {"--find-links", "--directory", "--project", "--config-file", "--prerelease", "--resolution"}
-    ),
+    "uvx": _OF_UV,
+    "uv run": _OF_UV | {"--extra", "--group", "--env-file", "-m", "--module"},
     "pipx": frozenset({"--spec", "--python", "--pip-args", "--index-url", "-i", "--with"}),
 }
-_WITH_VALUE = {**_WITH_VALUE, "uv run": _WITH_VALUE["uvx"] | {"--extra", "--group", "--env-file", "-m", "--module"}}
 """Options that are followed by a value, which is no package."""
 _NAMES_IT: Mapping[str, frozenset[str]] = {
     "npx": frozenset({"-p", "--package"}),
