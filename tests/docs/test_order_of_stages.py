@@ -16,6 +16,7 @@ DOCUMENTED = {
     "original names": ["OriginalNames"],
     "hooks": ["Hooks"],
     "arguments": ["ValidateArguments"],
+    "unchanged": ["HeldDefinition"],
     "permitted": ["DecideByArguments"],
     "budgets, rates": ["CallBudget", "RateLimit"],
     "approved": ["Approval"],

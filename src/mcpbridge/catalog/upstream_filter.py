@@ -26,6 +26,14 @@ _LONGEST_NAME_SHOWN = 200
 _NO_CHANGES: Changes = {}
 
 
+class Withheld(Struct, frozen=True):
+    """Something that a server has, that is left out of its offer, and why."""
+
+    kind: Kind
+    name: str
+    reason: str
+
+
 class Offer(Struct, frozen=True):
     """What one upstream offers now: its raw definitions, each the bytes as they came."""
 
@@ -38,6 +46,8 @@ class Offer(Struct, frozen=True):
     """Milliseconds that the server says a list of its stays fresh; of the kinds that it says it of."""
     runs_tasks: bool = False
     """It takes calls of tools as tasks (2025-11-25), so what its tools say of that is shown."""
+    withheld: tuple[Withheld, ...] = ()
+    """What it has besides, and nobody agreed to."""
 
     def of(self, kind: Kind) -> tuple[bytes, ...]:
         """The definitions of one kind."""
@@ -81,6 +91,10 @@ HELD = "held for suspicious text"
 """How the reason begins for which a definition of a server with `text_trust = "low"` is left out."""
 
 
+UNAPPROVED = "held: nobody agreed to it"
+"""How the reason begins for which a definition that is not pinned is left out."""
+
+
 def advice(server: str, name: str) -> str:
     """How a finding is looked at and accepted."""
     return (
@@ -114,6 +128,8 @@ def accept(
     """Check an offer; `before`: this server's last one under the same settings, `known`: what earlier runs found."""
     reading = _Reading(offer.server, settings, before, known)
     items: dict[Kind, tuple[Item, ...]] = {kind: reading.read(kind, offer.of(kind)) for kind in KINDS}
+    for one in offer.withheld:
+        reading.drop(one.kind, one.name, one.reason)
     hidden: dict[Kind, frozenset[str]] = {kind: frozenset(keys) for kind, keys in reading.hidden.items()}
     return Accepted(offer.server, items, hidden, tuple(reading.dropped), reading.checked)
 
@@ -135,7 +151,7 @@ class _Reading:
 
     def read(self, kind: Kind, offered: tuple[bytes, ...]) -> tuple[Item, ...]:
         if len(offered) > MOST:
-            self._drop(kind, "", f"{len(offered) - MOST} of {len(offered)} left out: a server may list {MOST}")
+            self.drop(kind, "", f"{len(offered) - MOST} of {len(offered)} left out: a server may list {MOST}")
         shown = [self._configured(definition) for definition in self._usable(kind, offered[:MOST])]
         # A tool that has the name by itself comes before one that was renamed to it.
         shown.sort(key=lambda item: (item.name, item.name != item.definition.key, item.definition.key))
@@ -150,10 +166,10 @@ class _Reading:
                 found = self.check(kind, raw, over_http=self.over_http)
             self.checked[kind, raw] = found
             if isinstance(found, Unusable):
-                self._drop(kind, found.name, found.reason)
+                self.drop(kind, found.name, found.reason)
                 continue
             if found.key in seen:
-                self._drop(kind, found.key, "listed before under the same name")
+                self.drop(kind, found.key, "listed before under the same name")
                 continue
             seen.add(found.key)
             if self._is_hidden(found):
@@ -161,10 +177,10 @@ class _Reading:
                 continue
             if self.settings is not None and self.settings.text_trust == "low" and (reason := self._held(found)):
                 self.hidden[kind].add(found.key)
-                self._drop(kind, found.key, reason)
+                self.drop(kind, found.key, reason)
                 continue
             for member, fault in found.faults:
-                self._drop(kind, found.key, fault, member)
+                self.drop(kind, found.key, fault, member)
             yield found
 
     def _held(self, definition: Definition) -> str:
@@ -202,10 +218,11 @@ class _Reading:
         last: str | None = None
         for item in items:
             if item.name == last:
-                self._drop(kind, item.definition.key, f"renamed to {last!r}, which another tool is called")
+                self.drop(kind, item.definition.key, f"renamed to {last!r}, which another tool is called")
             else:
                 yield item
             last = item.name
 
-    def _drop(self, kind: Kind, name: str, reason: str, member: str | None = None) -> None:
+    def drop(self, kind: Kind, name: str, reason: str, member: str | None = None) -> None:
+        """Note what is left out."""
         self.dropped.append(Dropped(self.server, kind, name[:_LONGEST_NAME_SHOWN], reason, member))

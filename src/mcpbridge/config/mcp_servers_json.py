@@ -18,7 +18,7 @@ from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.suggestions import nearest
 from mcpbridge.core.model import OWN
 from mcpbridge.tools.builtin.base_settings import BuiltinDefaults
-from mcpbridge.upstream.settings import TRANSPORT_SPELLINGS, ServerSettings
+from mcpbridge.upstream.settings import TRANSPORT_SPELLINGS, PinPolicy, ServerSettings
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 NAME_LENGTH = 32
@@ -138,6 +138,8 @@ def _strange(kind: object, value: object) -> str:
         kind = get_args(kind)[0]
     if get_origin(kind) is list:
         return "" if isinstance(value, list) else "expected a list"
+    if kind == PinPolicy | None:
+        return "" if value in get_args(PinPolicy) else "expected off, warn or hold"
     if not isinstance(value, dict):
         return "expected an object"
     members = cast("dict[str, object]", value)

@@ -32,7 +32,7 @@ from mcpbridge.storage.settings import CallLogSettings, StoreSettings
 from mcpbridge.tools.builtin.base_settings import BuiltinDefaults
 from mcpbridge.tools.factory import read_settings
 from mcpbridge.tools.settings import BackendSettings
-from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.upstream.settings import PinPolicy, ServerSettings
 
 
 class BridgeSettings(NamingSettings, PresentationSettings):
@@ -55,6 +55,15 @@ class Settings(BaseModel):
 
     servers: dict[str, ServerSettings] = {}
     """The MCP servers, by name."""
+
+    pin: PinPolicy | None = None
+    """What becomes of changes of what servers show (tools, prompts, resources, templates, instructions). `off`:
+    nothing. `warn`: they are listed, and shown in the log, `mcpbridge status`, `mcpbridge doctor` and the console.
+    `hold`: what was agreed to stays listed. Default: `hold` where `servers.lock` is beside the file, else `warn`."""
+
+    pin_ignore: list[str] = []
+    """Names of tools, prompts, resources and templates of all servers whose wording may change (globs), or
+    `instructions`. Parameters, annotations, and new addresses and commands in the texts still count."""
 
     calls: CallDefaults = CallDefaults()
     """How calls are treated unless their server or tool says otherwise."""

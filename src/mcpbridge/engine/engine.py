@@ -6,9 +6,11 @@ the order of start and stop. Programs use it through `Bridge`.
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -34,6 +36,7 @@ from mcpbridge.engine.generation import SharedState, build, identity_of, servers
 from mcpbridge.engine.health_checks import HealthChecks
 from mcpbridge.engine.history import History
 from mcpbridge.engine.leases import Leases
+from mcpbridge.engine.pins.enforcement import PinEnforcement
 from mcpbridge.engine.registry.registry import Registry
 from mcpbridge.engine.reload import Reloading
 from mcpbridge.engine.requests import ProgramRequests
@@ -93,6 +96,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
         hooks: Sequence[Hook] = (),
         is_whole: bool = True,
         manifest: Manifest | None = None,
+        sights: Path | None = None,
         project: str = "",
         answers: ProgramAnswers | None = None,
         tools: Mapping[str, ProgramTool] | None = None,
@@ -108,6 +112,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
         somebody must agree to. `hooks` see calls, after those of the configuration: see `pipeline/hooks/call.py`.
         `is_whole`: these are all servers that there are; otherwise what rules and hooks name may be of others.
         `manifest` remembers what servers offered, so that they need not run to be listed; None: nothing does.
+        `sights` is the directory that keeps what was seen of servers first; None: that is known until the end only.
         `tools` are backends of the program, by name, beside those of the settings; see `set_backend` for later ones.
         `resolver` computes further tools for single clients; see `resolve_again`.
         `answers`: what upstreams may ask of the program during its calls; None: nothing.
@@ -127,6 +132,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
             cassette.begin(redact)
             settings, manifest = cassette.settings(settings), None
         self._manifest, self._is_whole, self._project = manifest, is_whole, project
+        self._sights = sights if cassette is None else None
         self.settings = settings
         self.config_error = None
         self._hooks = tuple(hooks)
@@ -240,6 +246,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
             ):
                 await stack.enter_async_context(part)
             self._background.spawn(self._load_registry())
+            self._background.spawn(self.pins.watch(self.review_pins))
             if self.recorder.recorded.grade == "all":
                 self.audit.recover()
             try:
@@ -256,7 +263,9 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
         identity = identity_of(settings)
         cache = DefinitionCache(self._manifest.aside, self._manifest.put_aside) if self._manifest is not None else None
         self.catalog = Catalog({}, SnapshotBuilder(cache=cache))
-        self._upstream_events = UpstreamEvents(self.catalog, self.history.note)
+        self.pins = PinEnforcement(self._sights, self._redact, self._tools_by_server, self._held_changed)
+        self.pins.configure(settings)
+        self._upstream_events = UpstreamEvents(self.catalog, self.history.note, self.pins)
         self.pool = Pool(
             servers_of(settings),
             self._make_transport,
@@ -297,6 +306,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
             self._approver,
             self._hooks,
             self._redact,
+            self.pins.judge,
         )
         calls = CallState(settings, context)
         self.approvals = calls.approvals
@@ -403,6 +413,15 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
         return self._shared.calls.cache.status()
 
     # -- parts
+
+    def _tools_by_server(self) -> Mapping[str, Sequence[str]]:
+        found = defaultdict[str, list[str]](list)
+        for ref in self.catalog.snapshot.tools.values():
+            found[ref.server].append(ref.name)
+        return found
+
+    def _held_changed(self, server: str) -> None:
+        self._shared.calls.plans.forget(server)
 
     def _backend_changed(self) -> None:
         self._note_own_tools()

@@ -123,12 +123,18 @@ class Reloading(EngineState):
             self.settings, self._generation = after.settings, after
             before.before(self._shared, after)
             after.take_effect(self._shared)
+            if self.pins.configure(after.settings):
+                self.review_pins()
             self.catalog.flush()
         after.tool_search.search.refresh()
         self._note_own_tools()
         for upstream in self.pool.upstreams.values():
             if upstream.lists:
                 self._upstream_events.note_unmatched(upstream.name, upstream.lists)
+
+    def review_pins(self) -> None:
+        """Decide anew what is listed of all servers: what was agreed to of them, or how that counts, has changed."""
+        self._upstream_events.review(self.pool.upstreams.values())
 
     def _under_way(self) -> set[asyncio.Task[Any]]:
         """The tasks in which calls run."""

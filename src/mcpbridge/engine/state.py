@@ -19,6 +19,7 @@ from mcpbridge.engine.generation import Generation, SharedState
 from mcpbridge.engine.health_checks import HealthChecks
 from mcpbridge.engine.history import History
 from mcpbridge.engine.leases import Leases
+from mcpbridge.engine.pins.enforcement import PinEnforcement
 from mcpbridge.engine.registry.registry import Registry
 from mcpbridge.engine.wiring.builtin import BuiltinTools
 from mcpbridge.engine.wiring.results import LargeResults
@@ -38,7 +39,7 @@ if TYPE_CHECKING:  # loaded by who has one
     from mcpbridge.engine.cassettes.cassette import Cassette
 
 _BUILT = frozenset({
-    "server", "pool", "catalog", "startup", "backends", "health_checks", "results", "list_ledger", "approvals",
+    "server", "pool", "pins", "catalog", "startup", "backends", "health_checks", "results", "list_ledger", "approvals",
     "_generation", "_shared",
 })  # fmt: skip
 """What there is once the bridge runs."""
@@ -65,6 +66,8 @@ class EngineState:
     """Servers and tools that come, change and go while the bridge runs."""
     server: Server
     pool: Pool
+    pins: PinEnforcement
+    """What servers show and nobody agreed to."""
     catalog: Catalog
     startup: StartupWait
     backends: Backends

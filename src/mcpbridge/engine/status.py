@@ -12,6 +12,7 @@ from anyio import move_on_after
 
 from mcpbridge.base.version import __version__
 from mcpbridge.catalog.snapshot import Snapshot
+from mcpbridge.engine.pins.enforcement import PinEnforcement
 from mcpbridge.engine.state import EngineState
 from mcpbridge.pipeline.observability.metrics import Metrics
 from mcpbridge.storage.open_store import LazyStore
@@ -56,7 +57,7 @@ class EngineStatus(EngineState):
             "uptime_s": round(time.monotonic() - self._started, 1),
             "config": self.settings.source,
             "clients": self.server.clients,
-            "servers": _server_statuses(self.pool, self.settings.servers, snapshot, metrics),
+            "servers": _server_statuses(self.pool, self.pins, self.settings.servers, snapshot, metrics),
             "backends": self.backends.status(),
             "builtin": list(dict.fromkeys(self.settings.builtin.enable)),
             "inactive": self._generation.builtins.inactive(),
@@ -67,6 +68,7 @@ class EngineStatus(EngineState):
             "warnings": [str(one) for one in self._generation.unmatched.unmatched()],
             "needs_restart": list(self._needs_restart),
             "call_log": self._call_log_status(),
+            "lock": self.pins.lock.status(),
             "storage_problems": self._storage_problems(),
             "config_error": dict(self.config_error) if self.config_error is not None else None,
         }
@@ -83,11 +85,16 @@ class EngineStatus(EngineState):
 
 
 def _server_statuses(
-    pool: Pool, configured: Mapping[str, ServerSettings], snapshot: Snapshot, metrics: Metrics | None
+    pool: Pool,
+    pins: PinEnforcement,
+    configured: Mapping[str, ServerSettings],
+    snapshot: Snapshot,
+    metrics: Metrics | None,
 ) -> list[dict[str, Any]]:
     """Every server, by name; also those that the configuration leaves out. `metrics` None: calls are not counted."""
     servers = [
-        _server_status(upstream, snapshot, metrics) | {"instances": pool.instances(upstream.name)}
+        _server_status(upstream, snapshot, metrics)
+        | {"instances": pool.instances(upstream.name), **pins.status(upstream.name)}
         for upstream in pool.upstreams.values()
     ]
     servers += [

@@ -69,7 +69,7 @@ class Bridge(AgentMethods):
         """
         from pathlib import Path
 
-        from mcpbridge.base.directories import cache_directory
+        from mcpbridge.base.directories import cache_directory, state_directory
         from mcpbridge.base.masking.known_values import Redactor
         from mcpbridge.downstream.elicitation.program import ProgramAnswers
         from mcpbridge.engine.session_tools import resolving
@@ -93,6 +93,7 @@ class Bridge(AgentMethods):
             resolver=resolving(resolver, backend_of) if resolver is not None else None,
             dependencies=dependencies,
             manifest=Manifest(cache_directory(os.environ) / "manifest") if remember else None,
+            sights=state_directory(os.environ) / "pins" if remember else None,
             answers=ProgramAnswers(on_elicitation, on_sampling) if on_elicitation or on_sampling else None,
             cassette=recording,
             project=Path(project).absolute().as_uri() if project is not None else "",

@@ -41,6 +41,7 @@ from mcpbridge.pipeline.stages.call_budget import BudgetState, CallBudget
 from mcpbridge.pipeline.stages.compress import Compress
 from mcpbridge.pipeline.stages.concurrency_limit import ConcurrencyLimit, Slots
 from mcpbridge.pipeline.stages.deadline import Deadline
+from mcpbridge.pipeline.stages.held_definition import HeldDefinition
 from mcpbridge.pipeline.stages.hooks import Hooks
 from mcpbridge.pipeline.stages.observe import Observe, Record, Recording
 from mcpbridge.pipeline.stages.original_names import OriginalNames
@@ -87,6 +88,7 @@ class StageParts(Struct, frozen=True):
     compress: Compress
     references: References
     hooks: Hooks
+    held: HeldDefinition
     approval: Approval
     abandoned: AbandonedCalls
     cache: Cache
@@ -113,6 +115,7 @@ def call_stages(parts: StageParts, *, is_recorded: bool = False) -> list[StageFa
         OriginalNames(),  # models know parameters by their cleaned names; hooks and checks see the server's own
         parts.hooks,  # they see calls as clients make them and may change arguments: before those are checked
         ValidateArguments(),  # nobody is asked about a call that cannot work; rules see what the tool gets
+        parts.held,  # nobody is asked about a call of a tool that is held; it sees what the tool gets
         DecideByArguments(parts.policy, parts.asks),  # rules with conditions on the arguments
         CallBudget(calls, state=parts.budgets),  # nobody is asked about a call that may not run yet
         RateLimit(calls.rate_limit, parts.rates, buckets=parts.buckets),  # the same
@@ -135,6 +138,7 @@ STAGE_NAMES: Mapping[type, str] = {
     OriginalNames: "original names",
     Hooks: "hooks",
     ValidateArguments: "check arguments",
+    HeldDefinition: "held definition",
     DecideByArguments: "permission by arguments",
     CallBudget: "call budget",
     RateLimit: "rate limit",
@@ -248,6 +252,12 @@ class Pipelines:
         self._options_of = options_of
         self._plain = _Plans(deliver, stages, _plain_chain)
         self._timed = _Plans(_timed_delivery(deliver), recorded_stages, _timed_chain)
+
+    def forget(self, server: str) -> None:
+        """Compile the plans of this server's tools anew: their calls are treated in another way from now on."""
+        for plans in (self._plain, self._timed):
+            for id_ in [id_ for id_ in plans.known if id_.startswith(f"{server}/")]:
+                del plans.known[id_]
 
     def express(self, tool: Tool, arguments: Raw) -> ExpressPlan | None:
         """The plan of a call that begins now, if every stage can do its part without waiting.

@@ -95,6 +95,10 @@ class BreakerSettings(BaseModel):
     """The most seconds without calls."""
 
 
+PinPolicy = Literal["off", "warn", "hold"]
+"""What becomes of what a server shows and nobody agreed to."""
+
+
 class ServerSettings(OfferSettings, BaseModel):
     """One upstream: a `command` or an `image` that speaks MCP on its standard input and output, or a `url`."""
 
@@ -206,6 +210,16 @@ class ServerSettings(OfferSettings, BaseModel):
 
     prompts: NameFilter = NameFilter()
     """Which of its prompts are offered."""
+
+    pin: PinPolicy | None = None
+    """What becomes of changes of what the server shows, as `pin` at the top of the file says it of all servers. `off`:
+    nothing. `warn`: they are listed, and shown in the log, `mcpbridge status`, `mcpbridge doctor` and the console.
+    `hold`: what was agreed to stays listed. Default: as for all servers."""
+
+    pin_ignore: list[str] = []
+    """Names of its tools, prompts, resources and templates whose wording may change (globs), or `instructions`; in
+    addition to those of all servers. Parameters, annotations, and new addresses and commands in the texts still count.
+    """
 
     unavailable: str | None = None
     """Why this server cannot be used as configured; set while loading, never by people."""

@@ -32,7 +32,8 @@ from mcpbridge.upstream.session.subscriptions import Wanted
 from mcpbridge.upstream.session.tasks import TaskBook
 from mcpbridge.upstream.settings import ServerSettings
 
-_LONGEST_TITLE = 200
+LONGEST_TITLE = 200
+"""Characters of what a server calls itself."""
 
 
 class Observer(Protocol):
@@ -40,6 +41,13 @@ class Observer(Protocol):
 
     def offered(self, upstream: "Upstream", lists: Lists) -> None:
         """It listed anew; `lists` is everything it offers now."""
+        ...
+
+    def introduced(self, upstream: "Upstream") -> tuple[str, str]:
+        """It said of itself what `own_instructions`, `own_title` and `identity` are.
+
+        Returns the instructions and the title that clients get.
+        """
         ...
 
     def resource_updated(self, upstream: "Upstream", params: Raw) -> None:
@@ -101,10 +109,12 @@ class Upstream:
         """The revision of the last session; empty before the first."""
         self.capabilities: dict[str, Any] = {}
         """What it declared in its last session."""
-        self.instructions = ""
-        """What it told in its last session of how to use it."""
-        self.title = ""
-        """What it called itself in its last session."""
+        self.own_instructions = self.own_title = ""
+        """What it said in its last session of how to use it, and what it called itself."""
+        self.identity: dict[str, Any] = {}
+        """Its name and version in its last session, as it sent them; empty before the first."""
+        self.instructions = self.title = ""
+        """The same as clients get it: see `Observer.introduced`."""
         self._observer, self._client_info, self._memory = observer, client_info, memory
         self._era = settings.era
         self._is_announced = False
@@ -237,6 +247,10 @@ class Upstream:
             await self.connection.stepped()
             if self.status.state == "idle":
                 return  # it could not be started
+
+    def introduce(self) -> None:
+        """Have the observer decide anew what clients get of what it says of itself."""
+        self.instructions, self.title = self._observer.introduced(self)
 
     def configure(self, settings: ServerSettings) -> None:
         """Continue with settings that leave it as it is: see `KEEPS` in `instances/reconfigure`."""
@@ -438,9 +452,10 @@ class Upstream:
 
     def _agreed(self, session: UpstreamSession) -> None:
         self.version, self.capabilities = session.version, session.capabilities
-        self.instructions = session.instructions
+        self.own_instructions, self.identity = session.instructions, session.server_info
         title = session.server_info.get("title") or session.server_info.get("name")
-        self.title = title[:_LONGEST_TITLE] if isinstance(title, str) else ""
+        self.own_title = title[:LONGEST_TITLE] if isinstance(title, str) else ""
+        self.introduce()
         self.declared.agreed(modern=session.modern)
         self.requests.begin_anew()
 
@@ -455,7 +470,8 @@ class Upstream:
         """It was so when it was up last."""
         self.listings.recall(known.lists, known.ttl_ms)
         self.version, self.capabilities = known.version, known.capabilities
-        self.instructions, self.title = known.instructions, known.title
+        self.own_instructions, self.own_title = known.instructions, known.title
+        self.introduce()
         if self._era == "auto" and not known.bears_probe:
             self._era = "legacy"
         self.declared.recall(modern=known.modern)
@@ -470,8 +486,8 @@ class Upstream:
                     self.modern,
                     self.version,
                     self.capabilities,
-                    self.instructions,
-                    self.title,
+                    self.own_instructions,
+                    self.own_title,
                     self._era == self.settings.era,
                 )
             )

@@ -1,7 +1,6 @@
 """`servers.lock` is read as it was written, and a broken one is refused with its line."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -138,10 +137,8 @@ def test_any_definition_is_read_back_by_its_digest(tmp_path_factory: pytest.Temp
     assert read_definition(path, one.digest) == one.definition
 
 
-def test_each_member_counts_but_texts_that_are_ignored() -> None:
+def test_each_member_counts() -> None:
     assert a_tool("x", icons=[]).digest != a_tool("x").digest
-    daily = [re.compile(r"Today is \S+\.")]
     days = [b'{"name":"x","description":"Reads. Today is %b.","n":1.50}' % day for day in (b"Mon", b"Tue")]
     assert len({pin("tools", "x", day).digest for day in days}) == 2
-    assert len({pin("tools", "x", day, daily).digest for day in days}) == 1
-    assert pin("tools", "x", days[0], daily).definition == b'{"description":"Reads. ","n":1.50,"name":"x"}'
+    assert pin("tools", "x", days[0]).definition == b'{"description":"Reads. Today is Mon.","n":1.50,"name":"x"}'

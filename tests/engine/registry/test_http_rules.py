@@ -19,13 +19,14 @@ ENDPOINT = {"endpoint": "https://x.example/{city}"}
 
 REFUSED = {
     "url": "command args env inherit_env cwd image container tls proxy roots memory_limit sandbox unavailable "
-    "project_texts text_trust accept_findings",
+    "project_texts text_trust accept_findings pin pin_ignore",
     "endpoint": "tls proxy unavailable text_trust accept_findings",
     "openapi": "tls proxy unavailable text_trust accept_findings",
     "grpc": "descriptor unavailable text_trust accept_findings",
     "agent": "tls proxy unavailable text_trust accept_findings",
 }
-"""What somebody judged to be nothing for HTTP, by kind. Whoever adds a server from afar does not accept its texts."""
+"""What somebody judged to be nothing for HTTP, by kind. Whoever adds a server from afar does not accept its texts,
+nor what it changes."""
 
 INNER_REFUSED = {
     ("servers", "auth"): "private_key redirect_uri interactive",

@@ -269,6 +269,9 @@ class Watcher:
         self.offers.append(lists)
         self._news.set()
 
+    def introduced(self, upstream: Upstream) -> tuple[str, str]:
+        return upstream.own_instructions, upstream.own_title
+
     def resource_updated(self, upstream: Upstream, params: Raw) -> None:
         self.updated.append(json.loads(bytes(params)))
         self._news.set()

@@ -262,7 +262,7 @@ async def _lock(bridge: Bridge, request: Document, redact: Redactor) -> Document
 
     `server`: this one alone.
     """
-    from mcpbridge.engine.server_pins import current_pins
+    from mcpbridge.engine.pins.current_pins import current_pins
 
     server = _text(request, "server")
     await settled(bridge, server)

@@ -22,7 +22,7 @@ from mcpbridge.app.daemon.handshake import project_uri
 from mcpbridge.app.exit_codes import OK
 from mcpbridge.app.logging_setup import set_up_logs
 from mcpbridge.app.stdio_proxy.handshake import project_of
-from mcpbridge.base.directories import cache_directory
+from mcpbridge.base.directories import cache_directory, state_directory
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.settings import LogSettings
 from mcpbridge.config.load import Loaded
@@ -113,6 +113,7 @@ async def settle(
         settings,
         redact=redact,
         manifest=manifest,
+        sights=state_directory(os.environ) / "pins",
         answers=ProgramAnswers(answer_beside_the_loop) if is_at_terminal() else None,
         approver=ask_at_terminal,
         is_whole=servers is None,

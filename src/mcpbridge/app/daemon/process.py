@@ -13,7 +13,7 @@ from mcpbridge.app.admin.control_commands import control_answers
 from mcpbridge.app.admin.control_socket import Answers, publish
 from mcpbridge.app.console.desk import ConsoleDesk
 from mcpbridge.app.daemon.config_watcher import Reloading
-from mcpbridge.base.directories import cache_directory, runtime_directory
+from mcpbridge.base.directories import cache_directory, runtime_directory, state_directory
 from mcpbridge.base.log import Level, get_logger
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded
@@ -71,6 +71,7 @@ async def running(
         is_interactive=is_interactive,
         is_whole=not view,
         manifest=Manifest(cache_directory(os.environ) / "manifest"),
+        sights=state_directory(os.environ) / "pins",
         mode=mode,
     ) as bridge:
         more, directory = more_answers or {}, runtime_directory(os.environ)

@@ -39,6 +39,7 @@ from mcpbridge.catalog.snapshot import Snapshot as CatalogSnapshot
 from mcpbridge.config.load import Loaded
 from mcpbridge.config.trust import whole_content
 from mcpbridge.downstream.client import Client
+from mcpbridge.engine.pins.lock_watch import LOCK_NAME
 from mcpbridge.library.bridge import Bridge
 
 log = get_logger("mcpbridge.daemon")
@@ -72,7 +73,7 @@ class Inputs(Struct, frozen=True):
     def of(cls, loaded: Loaded, environ: Mapping[str, str], *, is_found: bool) -> "Inputs":
         """Those of a configuration that was read with this environment. Reads the Python files that it names."""
         named = [match[1] for one in loaded.references if (match := _VARIABLE.fullmatch(one))]
-        files = whole_content(loaded.settings, loaded.content)
+        files = {**whole_content(loaded.settings, loaded.content), **_lock_of(loaded.settings.source)}
         return cls(files, {*named, *loaded.missing}, environ, is_found)
 
     @property
@@ -85,6 +86,17 @@ class Inputs(Struct, frozen=True):
             "values": values,
             "found": self.is_found,
         }
+
+
+def _lock_of(source: str | None) -> dict[str, str]:
+    """The digest of what servers are held to, by path; empty: it is not there, and must not be."""
+    if source is None:
+        return {}
+    path = Path(source).resolve().parent / LOCK_NAME
+    try:
+        return {str(path): digest(path.read_bytes())}
+    except OSError:
+        return {str(path): ""}
 
 
 class _Kind(Struct, frozen=True):

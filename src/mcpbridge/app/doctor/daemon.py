@@ -12,6 +12,7 @@ from mcpbridge.app.doctor.report import ServerReport
 from mcpbridge.base.directories import runtime_directory
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.version import __version__
+from mcpbridge.catalog.upstream_filter import UNAPPROVED
 from mcpbridge.upstream.settings import ServerSettings
 
 Status = Mapping[str, Any]
@@ -72,13 +73,36 @@ def about_running_servers(
         else:
             fix = f"`mcpbridge doctor {name}` starts it, and shows more."
             yield Finding("server-failed", "fail", cause, name, where, fix=fix)
+    yield from _about_changes(running, source)
     dropped: list[Status] = list(running.get("dropped") or ())
     for lost in dropped:
+        if str(lost.get("reason")).startswith(UNAPPROVED):
+            continue  # it was said as a change
         what = f"{lost.get('kind')}: {lost.get('name') or 'one without a name'}: {lost.get('reason')}"
         name = str(lost.get("server"))
         yield Finding("not-in-full", "note", what, name, source.where("servers", name))
     for warning in cast("list[object]", running.get("warnings") or ()):
         yield Finding("matches-nothing", "warn", str(warning), "", str(source.path), "It has no effect.")
+
+
+def _about_changes(running: Status, source: Source) -> Iterator[Finding]:
+    """What servers show and nobody agreed to."""
+    lock: Status = running.get("lock") or {}
+    if fault := lock.get("fault"):
+        what, fix = "servers.lock is not understood, so it agrees to nothing", "Restore it from version control."
+        yield Finding("lock-broken", "fail", what, "", str(lock.get("file")), str(fault), fix)
+    for one in _servers(running):
+        found: list[Status] = list(one.get("unapproved") or ())
+        name = str(one.get("name"))
+        for change in found:
+            yield changed_definition(name, str(change.get("text")), str(change.get("approve")), source)
+
+
+def changed_definition(server: str, text: str, command: str, source: Source) -> Finding:
+    """Something that a server shows and nobody agreed to."""
+    fix = f"Look at it with `mcpbridge lock diff {server}`, then agree to it with `{command}`."
+    why = "What a server shows is an instruction to the model."
+    return Finding("changed-definition", "warn", text, server, source.where("servers", server), why, fix)
 
 
 def _server(one: Status) -> ServerReport:

@@ -164,12 +164,17 @@ def _is_private_file(status: os.stat_result) -> bool:
 
 
 def _is_still(path: str, expected: object) -> bool:
-    """Whether a file has the text of which that is the digest; configurations are read without their line ends."""
+    """Whether a file has the text of which that is the digest; configurations are read without their line ends.
+
+    An empty digest stands for a file that is not there.
+    """
     try:
         if os.path.realpath(path) != path:
             return False
         with open(path, "rb") as file:
             data = file.read(_LARGEST_INPUT + 1)
+    except FileNotFoundError:
+        return expected == ""
     except OSError:
         return False
     if digest(data) == expected:

@@ -1,19 +1,17 @@
 """What is pinned of a server, and the digest by which it is recognized. Pure.
 
 Every member of a definition counts: a model, a client or an app may read any of them. The digest is that of the one
-spelling of `protocol/canonical_json.py`, so the order of members and blanks mean nothing. Texts that change each day
-are left out of it (`pin.ignore`).
+spelling of `protocol/canonical_json.py`, so the order of members and blanks mean nothing.
 """
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Literal, cast
 
 import msgspec
 
-from mcpbridge.protocol.canonical_json import canonical, decode_exactly
+from mcpbridge.protocol.canonical_json import canonical
 
 PinKind = Literal["tools", "prompts", "resources", "templates", "server"]
 """A list of the server, or the server itself, of which the names in `FACTS` are pinned."""
@@ -38,7 +36,7 @@ class Pin:
     name: str
     """The name, URI or template by which the server knows it; for `server` one of `FACTS`."""
     definition: bytes
-    """Its one spelling, without the texts that do not count."""
+    """Its one spelling."""
 
     @property
     def digest(self) -> str:
@@ -51,17 +49,14 @@ class Pin:
         return summary_of(self.definition)
 
 
-def pin(kind: PinKind, name: str, definition: bytes, ignore: Sequence[re.Pattern[str]] = ()) -> Pin:
-    """Pin a definition as it came. What `ignore` matches in its texts is left out. Never raises."""
-    spelled = canonical(definition)
-    if ignore:
-        spelled = _without(spelled, ignore)
-    return Pin(kind, name, spelled)
+def pin(kind: PinKind, name: str, definition: bytes) -> Pin:
+    """Pin a definition as it came. Never raises."""
+    return Pin(kind, name, canonical(definition))
 
 
-def pin_fact(fact: Fact, value: object, ignore: Sequence[re.Pattern[str]] = ()) -> Pin:
+def pin_fact(fact: Fact, value: object) -> Pin:
     """Pin something of the server itself; `value` can be written as JSON."""
-    return pin("server", fact, msgspec.json.encode(value), ignore)
+    return pin("server", fact, msgspec.json.encode(value))
 
 
 def summary_of(definition: bytes) -> str:
@@ -86,23 +81,3 @@ def _summary(value: object) -> str:
         return f"{members.get('name', '')} {members['version']}"
     texts: Iterable[object] = (members.get(member) for member in ("description", "title", "name"))
     return next((text for text in texts if isinstance(text, str) and text.strip()), "")
-
-
-def _without(spelled: bytes, ignore: Sequence[re.Pattern[str]]) -> bytes:
-    try:
-        return canonical(msgspec.json.encode(_cut(decode_exactly(spelled), ignore)))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return spelled
-
-
-def _cut(value: object, ignore: Sequence[re.Pattern[str]]) -> object:
-    """The same JSON, in whose texts (not the members' names) nothing matches any more."""
-    if isinstance(value, str):
-        for pattern in ignore:
-            value = pattern.sub("", value)
-        return value
-    if isinstance(value, list):
-        return [_cut(one, ignore) for one in cast("list[object]", value)]
-    if isinstance(value, dict):
-        return {name: _cut(one, ignore) for name, one in cast("dict[str, object]", value).items()}
-    return value

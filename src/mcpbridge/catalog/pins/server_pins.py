@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mcpbridge.base.masking.mask import MASK
-from mcpbridge.catalog.definitions.check import KEY
+from mcpbridge.catalog.definitions.check import KEY, Kind
 from mcpbridge.catalog.pins.definition import Pin, pin, pin_fact
 
 
@@ -32,8 +32,8 @@ def pins_of(
         found.append(pin_fact("command", list(command)))
     if origin:
         found.append(pin_fact("origin", origin))
-    for kind, member in KEY.items():
-        named = ((_name(definition, member), definition) for definition in lists.get(kind, ()))
+    for kind in KEY:
+        named = ((name_of(kind, definition), definition) for definition in lists.get(kind, ()))
         found += [pin(kind, name, bytes(definition)) for name, definition in named if name]
     return tuple(found)
 
@@ -55,10 +55,11 @@ def command_without_secrets(words: Sequence[str], redact: Callable[[str], str]) 
     return tuple(masked)
 
 
-def _name(definition: bytes, member: str) -> str:
+def name_of(kind: Kind, definition: bytes) -> str:
+    """The name, URI or template by which the server knows a definition; empty: it has none, or cannot be read."""
     try:
         value: object = msgspec.json.decode(definition)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
-    name = cast("dict[str, object]", value).get(member) if isinstance(value, dict) else None
+    name = cast("dict[str, object]", value).get(KEY[kind]) if isinstance(value, dict) else None
     return name if isinstance(name, str) else ""

@@ -17,7 +17,7 @@ from mcpbridge.catalog.listing.profiles import Scope
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.resolve import ResolvedCall, resolve
 from mcpbridge.catalog.snapshot import Snapshot, ToolRef
-from mcpbridge.catalog.upstream_filter import HELD
+from mcpbridge.catalog.upstream_filter import HELD, UNAPPROVED
 from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.handler import Handler, NameLookup, decode_text, text
 from mcpbridge.downstream.requests.delivery import Delivery
@@ -183,7 +183,7 @@ class Calls:
         if self._scope_of is not None and self._scope_of(client) is not None:
             return
         for lost in self._catalog.view(client.view).dropped:
-            is_held = lost.kind == "tools" and lost.reason.startswith(HELD)
+            is_held = lost.kind == "tools" and lost.reason.startswith((HELD, UNAPPROVED))
             if is_held and name in (lost.name, f"{lost.server}/{lost.name}", f"{lost.server}__{lost.name}"):
                 raise NotPermitted(f"The tool {name} is {lost.reason}")
 

@@ -10,6 +10,7 @@ from mcpbridge.config.schema import Settings
 from mcpbridge.core.source_settings import OfferSettings, ToolSettings
 from mcpbridge.engine.registry.format import Entry, Key
 from mcpbridge.engine.registry.http_rules import KINDS, Section
+from mcpbridge.upstream.settings import ServerSettings
 
 
 class Overlay(Struct, frozen=True):
@@ -44,13 +45,20 @@ class Overlay(Struct, frozen=True):
             if entry.removed:
                 of_section.pop(entry.name, None)
             if entry.table is not None and key in self.parsed:
-                of_section[entry.name] = self.parsed[key]
+                of_section[entry.name] = _as_strict(self.parsed[key], base.servers.get(entry.name))
             if (settings := of_section.get(entry.name)) is not None:
                 of_section[entry.name] = _changed(settings, entry)
         return base.model_copy(update=cast("dict[str, Any]", sections))
 
 
 NO_OVERLAY = Overlay()
+
+
+def _as_strict(settings: OfferSettings, written: ServerSettings | None) -> OfferSettings:
+    """The settings of a server in the place of one of the file: what the file holds of its changes stays held."""
+    if isinstance(settings, ServerSettings) and written is not None and settings.pin is None:
+        return settings.model_copy(update={"pin": written.pin})
+    return settings
 
 
 def _changed(settings: OfferSettings, entry: Entry) -> OfferSettings:

@@ -38,6 +38,7 @@ from mcpbridge.pipeline.stages.approval import Approval, Approver
 from mcpbridge.pipeline.stages.cache import Cache
 from mcpbridge.pipeline.stages.call_budget import BudgetState
 from mcpbridge.pipeline.stages.concurrency_limit import Slots
+from mcpbridge.pipeline.stages.held_definition import HeldDefinition, Judge
 from mcpbridge.pipeline.stages.hooks import Hooks
 from mcpbridge.pipeline.stages.observe import Record
 from mcpbridge.pipeline.stages.rate_limit import Buckets
@@ -132,6 +133,8 @@ class PipelineContext(Struct, frozen=True):
     functions: Sequence[Hook]
     """The program's hooks."""
     redact: Callable[[str], str]
+    judge: Callable[[Tool], Judge | None] = lambda tool: None
+    """What decides about calls of a tool of which an old definition is listed."""
 
 
 class PipelineInputs(Struct, frozen=True):
@@ -222,6 +225,7 @@ class CallPipeline:
             compress=inputs.results.compress,
             references=inputs.results.references,
             hooks=self._hooks(lease),
+            held=HeldDefinition(context.judge),
             approval=self._approval(),
             abandoned=state.abandoned,
             cache=state.cache,

@@ -1,6 +1,6 @@
 """Pass on events of the upstreams to the parts of a bridge that need them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Raw
 
@@ -11,6 +11,7 @@ from mcpbridge.catalog.unmatched_names import UnmatchedNames
 from mcpbridge.catalog.upstream_filter import Offer
 from mcpbridge.core.elicitation import Elicitor
 from mcpbridge.downstream.notifications.from_upstreams import UpstreamNotifications
+from mcpbridge.engine.pins.enforcement import PinEnforcement
 from mcpbridge.pipeline.stages.cache import Cache
 from mcpbridge.upstream.session.listings import Lists
 from mcpbridge.upstream.startup_wait import StartupWait
@@ -35,9 +36,9 @@ _EVENTS = {
 class UpstreamEvents:
     """The `Observer` of all upstreams of a bridge. They are made before what it notifies of them: see `begin`."""
 
-    def __init__(self, catalog: Catalog, note: Note) -> None:
-        """`note` hears of the states of servers, and of their lists."""
-        self._catalog, self._note = catalog, note
+    def __init__(self, catalog: Catalog, note: Note, pins: PinEnforcement) -> None:
+        """`note` hears of the states of servers, and of their lists. `pins` decides what is listed of them."""
+        self._catalog, self._note, self._pins = catalog, note, pins
         self.settled: set[str] = set()
         """Names of upstreams that were ready or had failed once."""
         self._stood: dict[str, tuple[Upstream, str]] = {}
@@ -54,6 +55,7 @@ class UpstreamEvents:
     def forget(self, name: str) -> None:
         """There is no such upstream any more."""
         self._stood.pop(name, None)
+        self._pins.forget(name)
         if self._lists.pop(name, None) is not None:
             self._note("server.removed", {"server": name})
 
@@ -67,13 +69,28 @@ class UpstreamEvents:
         self.note_unmatched(upstream.name, lists)
         self._note_lists(upstream.name, lists)
         self._cache.offered(upstream.name, lists)
-        tools, prompts, resources, templates = (lists.get(kind, ()) for kind in KINDS)
+        shown = self._pins.listed(upstream.name, lists)
+        tools, prompts, resources, templates = (shown.get(kind, ()) for kind in KINDS)
         ttl_ms: dict[Kind, int] = {
             kind: upstream.listings.ttl_ms[kind] for kind in KINDS if kind in upstream.listings.ttl_ms
         }
-        self._catalog.update(Offer(upstream.name, tools, prompts, resources, templates, ttl_ms, upstream.runs_tasks))
+        withheld = self._pins.withheld(upstream.name)
+        self._catalog.update(
+            Offer(upstream.name, tools, prompts, resources, templates, ttl_ms, upstream.runs_tasks, withheld)
+        )
         if upstream.listings.is_relisting:
             self._catalog.settle()  # clients hear of it before they get the answer that it was announced in
+
+    def introduced(self, upstream: Upstream) -> tuple[str, str]:
+        """What clients get of what an upstream says of itself."""
+        return self._pins.introduced(upstream)
+
+    def review(self, upstreams: Iterable[Upstream]) -> None:
+        """Decide anew what is listed of these: what was agreed to of them is different now."""
+        for upstream in upstreams:
+            upstream.introduce()
+            if upstream.lists:
+                self.offered(upstream, upstream.lists)
 
     def _note_lists(self, name: str, lists: Lists) -> None:
         """Tell how many definitions came and went since the last list; a changed one counts as both."""

@@ -229,6 +229,7 @@ class CurrentInstances:
         self._observer, self._counts = observer, counts
         self.resource_updated, self.logged = observer.resource_updated, observer.logged
         self.elicitation_completed, self.beside = observer.elicitation_completed, observer.beside
+        self.introduced = observer.introduced
 
     def offered(self, upstream: Upstream, lists: Lists) -> None:
         """See `Observer`."""

@@ -15,6 +15,9 @@ from mcpbridge.app.exit_codes import OK, TIMED_OUT, UNREACHABLE
 from mcpbridge.base.directories import runtime_directory
 from mcpbridge.base.units import show_seconds
 
+_MOST_CHANGES = 5
+"""Changes of what a server shows that are printed."""
+
 
 @click.command("status")
 @as_json_option
@@ -45,6 +48,7 @@ def _show(bridge: Document) -> None:
     if servers:
         titles = ["Server", "State", "Transport", "Protocol", "Process", "Restarts", "Calls", "Offers"]
         print_table(titles, list(map(_row, servers)), wraps="State" if any(map(_is_troubled, servers)) else "Offers")
+    _show_unapproved(servers, cast("State", bridge.get("lock") or {}))
     _show_tools(bridge)
     if daemon := cast("State", bridge.get("daemon") or {}):
         _show_daemon(daemon)
@@ -59,6 +63,19 @@ def _show(bridge: Document) -> None:
         print(visible(f"the configuration file as it is now is not in effect: {wrong.get('message')}"))
     if waiting := cast("list[str]", bridge.get("needs_restart") or []):
         print(visible(f"after a restart: {', '.join(waiting)}"))
+
+
+def _show_unapproved(servers: Sequence[State], lock: State) -> None:
+    """What servers show and nobody agreed to."""
+    if lock.get("fault"):
+        print(visible(f"servers.lock is not understood: {lock['fault']}"))
+    for server in servers:
+        found = cast("list[State]", server.get("unapproved") or [])
+        for one in found[:_MOST_CHANGES]:
+            print(visible(f"changed: {server['name']}: {one['text']}. `{one['approve']}` agrees to it"))
+        if len(found) > _MOST_CHANGES:
+            more = len(found) - _MOST_CHANGES
+            print(visible(f"changed: {server['name']}: {more} more, see `mcpbridge lock diff {server['name']}`"))
 
 
 def _show_tools(bridge: Document) -> None:

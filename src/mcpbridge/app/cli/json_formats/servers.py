@@ -6,6 +6,47 @@ from mcpbridge.app.cli.json_formats.daemon import Daemon
 from mcpbridge.app.cli.json_formats.shared import BridgeAnswer, ConfigProblem
 
 
+class DefinitionChange(TypedDict):
+    """One difference between what was agreed to and what a server shows."""
+
+    change: str
+    """Its class, as in `mcpbridge lock diff`: `text`, `parameter-added`, `annotation-weakened` and so on."""
+    where: str
+    """The member, as a path with dots; empty for the whole definition."""
+    detail: str
+    """What is new, shortened; may be empty."""
+
+
+class Unapproved(TypedDict):
+    """Something that a server shows and nobody agreed to, or does not show any more."""
+
+    text: str
+    """All of it in a sentence, for people."""
+    kind: str
+    """`tools`, `prompts`, `resources`, `templates`, or `server` for what it says of itself."""
+    name: str
+    """The server's own name for it; empty: nothing of the server was agreed to."""
+    effect: str
+    """`warned`: clients get it. `held`: they get the old one, and calls pass. `checked`: the same, and calls pass whose
+    arguments are right by both definitions. `refused`: the same, and calls are refused. `unlisted`: they do not get
+    it."""
+    changes: list[DefinitionChange]
+    """What is different."""
+    approve: str
+    """The command that agrees to it."""
+
+
+class LockState(TypedDict):
+    """The file `servers.lock`."""
+
+    file: str
+    """Where it is, or would be; empty: there is no configuration file."""
+    exists: bool
+    """Whether it is there."""
+    fault: str
+    """Why it is not understood; empty if it is."""
+
+
 class Server(TypedDict):
     """How a server is. One that is switched off has `name`, `state` and `reason` alone."""
 
@@ -55,6 +96,10 @@ class Server(TypedDict):
     """The last lines that its program wrote to standard error."""
     instances: NotRequired[int]
     """Sessions with it, for kinds of clients."""
+    pin: NotRequired[str]
+    """What becomes of changes of what it shows: `off`, `warn` or `hold`."""
+    unapproved: NotRequired[list[Unapproved]]
+    """What it shows and nobody agreed to."""
 
 
 class Backend(TypedDict):
@@ -180,6 +225,8 @@ class Bridge(BridgeAnswer):
     """Keys of the configuration that take effect after a restart."""
     call_log: NotRequired[CallLogState]
     """What is recorded of calls, and where."""
+    lock: NotRequired[LockState]
+    """The `servers.lock` that is in effect."""
     storage_problems: NotRequired[list[str]]
     """Why something that should be kept may be lost."""
     config_error: NotRequired[ConfigProblem | None]

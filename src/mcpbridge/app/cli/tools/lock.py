@@ -103,7 +103,7 @@ def lock_command(context: click.Context, *, is_check: bool, config: str | None, 
     """Write down what the servers show now, in `servers.lock` beside the configuration.
 
     The file has a line for each tool, prompt, resource and template, the instructions, the server's name and version,
-    and how it is started or where it is. Nothing is refused yet while the bridge runs: the lock is for review and CI.
+    and how it is started or where it is. While the bridge runs, what is not in the lock is held back (`pin`).
 
     \u0008
     Examples:

@@ -4,9 +4,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import anyio
+import msgspec
 
 from mcpbridge.base.errors import BridgeError
-from mcpbridge.catalog.pins.definition import Pin
+from mcpbridge.catalog.pins.definition import Fact, Pin
 from mcpbridge.catalog.pins.server_pins import command_without_secrets, origin_of, pins_of
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
@@ -55,15 +56,24 @@ async def _pins(upstream: Upstream, redact: Callable[[str], str]) -> ServerPins:
             return ServerPins(fault=redact(str(error)))
         if failed:
             return ServerPins(fault=f"it does not list its {', '.join(failed)}")
-        settings = upstream.settings
-        pins = pins_of(
-            upstream.lists,
-            session.instructions,
-            session.server_info,
-            command=_command(settings, redact),
-            origin=origin_of(settings.url) if settings.url is not None else "",
-        )
+        command, origin = _command(upstream.settings, redact), _origin(upstream.settings)
+        pins = pins_of(upstream.lists, session.instructions, session.server_info, command=command, origin=origin)
         return ServerPins(pins)
+
+
+def how_it_is_reached(settings: ServerSettings, redact: Callable[[str], str]) -> dict[Fact, bytes]:
+    """How a server is started, or where it is, as JSON."""
+    command, origin = _command(settings, redact), _origin(settings)
+    found: dict[Fact, bytes] = {}
+    if command:
+        found["command"] = msgspec.json.encode(list(command))
+    if origin:
+        found["origin"] = msgspec.json.encode(origin)
+    return found
+
+
+def _origin(settings: ServerSettings) -> str:
+    return origin_of(settings.url) if settings.url is not None else ""
 
 
 def _command(settings: ServerSettings, redact: Callable[[str], str]) -> tuple[str, ...]:
