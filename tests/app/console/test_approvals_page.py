@@ -19,6 +19,13 @@ expect: Any = pytest.importorskip("playwright.sync_api").expect
 _GATED = {"servers": {"gated": python_server("gated")}}
 _RULE = {"tools": "gated/echo", "permission": "require_approval", "reason": "it speaks to customers"}
 
+_MARK_UPDATES = """
+document.addEventListener("htmx:afterRequest", (event) => {
+  if (event.detail.pathInfo.requestPath === location.pathname) document.documentElement.dataset.updated = "yes";
+});
+"""
+"""What is asked for anew by itself, and has been swapped in, leaves a mark on the page."""
+
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
@@ -82,6 +89,26 @@ def test_a_person_approves_a_call_for_the_session(page: "Page", desk: Desk) -> N
     desk.call("gated__echo", text="often")
     assert desk.text() == "often"
     desk.call("gated__echo", text="seldom")
+    await_call(page).get_by_role("button", name="Deny").click()
+    assert desk.answer()["isError"]
+
+
+def test_a_running_call_that_waits_leads_to_the_inbox_and_every_page_counts_it(page: "Page", desk: Desk) -> None:
+    """Issue 20: a count in the title, also of pages whose parts are made anew; their place in the navigation."""
+    desk.call("gated__echo", text="patient")
+    start = page.url.rstrip("/")
+    page.add_init_script(_MARK_UPDATES)
+    for path, name, place in (("sessions", "Sessions", "Calls"), ("timeline", "Timeline", "Calls")):
+        page.goto(f"{start}/{path}")
+        page.locator("html[data-updated=yes]").wait_for(state="attached")
+        expect(page).to_have_title(f"(1) {name} – mcpbridge", timeout=PATIENCE)
+        current = page.get_by_role("navigation", name="Pages").locator("[aria-current=page]")
+        expect(current).to_have_text(place, timeout=PATIENCE)
+    page.goto(f"{start}/calls")
+    running = page.get_by_role("region", name="Running calls").last
+    running.get_by_role("link", name="gated/echo").click()
+    page.get_by_role("heading", name="gated/echo running").wait_for()
+    page.get_by_role("link", name="waits for approval").click()
     await_call(page).get_by_role("button", name="Deny").click()
     assert desk.answer()["isError"]
 

@@ -46,6 +46,9 @@ PAGES: tuple[tuple[str, str], ...] = (
 )
 """The pages of the navigation, in its order: path below `/console`, and title."""
 
+_PARTS_OF: Mapping[str, str] = {"sessions": "calls", "timeline": "calls", "configuration": "servers"}
+"""Paths without a place of their own in the navigation, and the page that they belong to."""
+
 _FRESH = 1.0
 """Seconds for which one reading of the status serves all pages that are open."""
 
@@ -123,10 +126,10 @@ class ConsoleContext:
     def page(self, request: Request, template: str, /, status: int = 200, **values: Any) -> HTMLResponse:
         """A whole page, with the navigation and the banner."""
         visitor: Visitor | None = getattr(request.state, "visitor", None)
-        path = request.url.path.removeprefix(PREFIX).strip("/")
+        first = request.url.path.removeprefix(PREFIX).strip("/").partition("/")[0]
         shared = {
             "visitor": visitor,
-            "here": path.partition("/")[0],
+            "here": _PARTS_OF.get(first, first),
             "state": self.status() if visitor is not None else None,
             "waiting": self.live.approvals_waiting if visitor is not None else 0,
             "asked": self.live.approvals_asked if visitor is not None else 0,

@@ -76,13 +76,26 @@
   }
   if (body.dataset.live) listen(body.dataset.live);
 
-  function localTimes(root) {
-    for (const time of root.querySelectorAll("time[datetime]:not([data-local])")) {
+  // Times of today have no date: the lines are shorter, and midnight shows them anew. `data-exact`: to the millisecond.
+  let today = new Date().toDateString();
+  function localTimes(root, which = ":not([data-local])") {
+    for (const time of root.querySelectorAll(`time[datetime]${which}`)) {
       const at = new Date(time.dateTime);
-      if (!isNaN(at)) { time.title = time.dateTime; time.textContent = at.toLocaleString(); time.dataset.local = ""; }
+      if (isNaN(at)) continue;
+      const fraction = "exact" in time.dataset ? { fractionalSecondDigits: 3 } : {};
+      const clock = { hour: "numeric", minute: "2-digit", second: "2-digit", ...fraction };
+      const day = at.toDateString() === today ? {} : { year: "numeric", month: "numeric", day: "numeric" };
+      time.title = `${at.toLocaleString()} (${time.dateTime})`;
+      time.textContent = at.toLocaleString(undefined, { ...day, ...clock });
+      time.dataset.local = "";
     }
   }
   localTimes(document);
+  setInterval(() => {
+    if (today === new Date().toDateString()) return;
+    today = new Date().toDateString();
+    localTimes(document, "");
+  }, 60_000);
   document.addEventListener("htmx:afterSwap", (event) => localTimes(event.target));
 
   // An answer that says no is shown as well; without the bridge there is no answer.
