@@ -35,6 +35,7 @@ class Prying(Server):
             tool("variable", of="string"),
             tool("home"),
             tool("spawn"),
+            tool("run", line="array"),
             tool("processors"),
             tool("hold", processes="integer", size="integer"),
         ]
@@ -56,6 +57,13 @@ class Prying(Server):
         found = sorted(path.name for path in home.iterdir())
         (home / "kept").write_text("x")
         return text(f"{found} {home.samefile(Path.cwd())}")
+
+    def tool_run(self, _id: object, arguments: dict[str, Any]) -> Result:
+        ran = subprocess.Popen(
+            arguments["line"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        printed = ran.communicate()[0].strip()
+        return text(f"{ran.returncode} {printed}")
 
     def tool_processors(self, _id: object, _arguments: dict[str, Any]) -> Result:
         had = len(os.sched_getaffinity(0))

@@ -136,6 +136,8 @@ def _server_status(upstream: Upstream, snapshot: Snapshot, metrics: Metrics | No
     if isinstance(transport, StdioTransport):
         if tier := getattr(transport, "tier", ""):
             status["sandbox"] = tier
+        if (egress := getattr(transport, "egress", None)) is not None:
+            status["egress"] = {"connections": egress.connections, "refused": dict(egress.refused)}
         status |= {"pid": transport.pid, "stderr": transport.stderr_lines[-10:]}
     return status
 

@@ -20,7 +20,7 @@ from mcpbridge.sandbox.isolation.launcher import reads
 from mcpbridge.sandbox.isolation.launcher_main import REFUSED
 from mcpbridge.sandbox.isolation.self_test import Readiness
 from mcpbridge.sandbox.isolation.supervisor import Descriptors, Outcome, supervise
-from mcpbridge.sandbox.isolation.tier import Start, Tier
+from mcpbridge.sandbox.isolation.tier import OwnNetwork, Start, Tier
 from mcpbridge.sandbox.isolation.work_folder import make_folder, remove_folder, temporary_directory
 from mcpbridge.sandbox.job import NO_ACCESS, Access, Job, JobResult, Limits, Runner, files_left
 from mcpbridge.sandbox.settings import SandboxOverrides, SandboxSettings, limits_of
@@ -110,6 +110,7 @@ class Isolation:
         limits: Limits | None = None,
         access: Access = NO_ACCESS,
         home: str = "",
+        own_network: OwnNetwork | None = None,
     ) -> Wrapped:
         """How to start `argv` in the sandbox, for programs that live long: their time, output and disk have no limit.
 
@@ -123,6 +124,8 @@ class Isolation:
         from mcpbridge.sandbox.isolation.work_folder import make_folder, temporary_directory
 
         tier = await self._tier()
+        if own_network is not None and tier.name == "launcher":
+            raise ToolInactive("the sandbox", *self._no_own_network())
         start = prepared(
             tier,
             argv,
@@ -137,9 +140,17 @@ class Isolation:
         if home and (uid := start.identity.uid) is not None:
             os.chown(home, uid, uid)
         folder = make_folder({}, start.identity.uid)
-        start = msgspec.structs.replace(start, cwd=start.cwd or home or folder, folder=folder)
+        start = msgspec.structs.replace(start, cwd=start.cwd or home or folder, folder=folder, own_network=own_network)
         whole = {**({"HOME": home} if home else {}), **env}
         return Wrapped(tuple(tier.command(start)), environment(whole, folder), "/", folder, tier.name)
+
+    def _no_own_network(self) -> tuple[str, str]:
+        """Why no program can have a network of its own here, and the fix."""
+        known = self.known
+        report = next((one for one in known.tiers if one.tier == "bubblewrap"), None) if known is not None else None
+        why = report.lacks or "; ".join(report.fails.values()) if report is not None else "`sandbox.mode` is `launcher`"
+        fix = report.fix if report is not None else 'Take out `mode = "launcher"`.'
+        return f"a list of hosts in `network` needs bubblewrap: {why}", fix
 
     @staticmethod
     def discard(folder: str) -> None:

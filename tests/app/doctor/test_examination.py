@@ -9,7 +9,7 @@ from mcpbridge.app.client_config.clients import Scope
 from mcpbridge.app.client_config.discover.discovered_servers import Found, FoundServer, Problem
 from mcpbridge.app.doctor.clients import about_clients_files
 from mcpbridge.app.doctor.config_file import Source
-from mcpbridge.app.doctor.daemon import about_daemon
+from mcpbridge.app.doctor.daemon import about_daemon, about_running_servers
 from mcpbridge.app.doctor.examination import Examiner
 from mcpbridge.app.doctor.launchers import about_copies, about_reach, about_relative_paths, about_way
 from mcpbridge.app.doctor.machine import about_machine, look
@@ -84,6 +84,15 @@ def test_a_daemon_that_is_not_up_to_date_is_told() -> None:
     found = {one.code: one.what for one in about_daemon(status)}
     assert found.keys() == {"daemon-config-error", "daemon-version", "daemon-http"}
     assert found["daemon-config-error"].endswith("servers.toml:2: unknown key")
+
+
+def test_refused_connections_of_a_sandboxed_server_are_shown() -> None:
+    egress = {"connections": 2, "refused": {"other.example.com:443": 3}}
+    running = {"servers": [{"name": "x", "state": "ready", "egress": egress}, {"name": "y", "state": "ready"}]}
+    [found] = about_running_servers(running, {}, Source(Path("servers.toml"), ""), {})
+    assert (found.code, found.server) == ("egress-refused", "x")
+    assert "other.example.com:443 (3)" in found.what
+    assert "servers.x.sandbox.network" in found.fix
 
 
 def test_the_bridges_own_entry_is_looked_at_with_the_clients_eyes(tmp_path: Path) -> None:

@@ -55,6 +55,22 @@ def running_servers(running: Status) -> list[ServerReport]:
     return [_server(one) for one in _servers(running) if one.get("state") != "disabled"]
 
 
+_MOST_HOSTS = 10
+
+
+def _refused_connections(running: Status, source: Source) -> Iterator[Finding]:
+    """Of servers that may reach a list of hosts: the others that they tried."""
+    for one in _servers(running):
+        egress = cast("Status", one.get("egress") or {})
+        if refused := cast("dict[str, int]", egress.get("refused") or {}):
+            name = str(one.get("name"))
+            most = sorted(refused, key=lambda host: -refused[host])[:_MOST_HOSTS]
+            what = f"it was refused connections: {', '.join(f'{host} ({refused[host]})' for host in most)}"
+            where, why = source.where("servers", name, "sandbox"), "They are not on the list of its sandbox."
+            fix = f"If it needs one, add it as HOST:PORT to `servers.{name}.sandbox.network`."
+            yield Finding("egress-refused", "note", what, name, where, why, fix)
+
+
 def about_running_servers(
     running: Status, servers: Mapping[str, ServerSettings], source: Source, environ: Mapping[str, str]
 ) -> Iterator[Finding]:
@@ -74,6 +90,7 @@ def about_running_servers(
             fix = f"`mcpbridge doctor {name}` starts it, and shows more."
             yield Finding("server-failed", "fail", cause, name, where, fix=fix)
     yield from _about_changes(running, source)
+    yield from _refused_connections(running, source)
     dropped: list[Status] = list(running.get("dropped") or ())
     for lost in dropped:
         if str(lost.get("reason")).startswith(UNAPPROVED):

@@ -50,6 +50,8 @@ class ProcessSpec(Struct, frozen=True):
     args: tuple[str, ...]
     env: Mapping[str, str]
     cwd: str | None = None
+    descriptors: tuple[int, ...] = ()
+    """Descriptors that it inherits beside its three streams."""
 
 
 class ServerProcess:
@@ -97,6 +99,7 @@ class ServerProcess:
                 cwd=spec.cwd,
                 env={**spec.env, guard.COOKIE_NAME: cookie},
                 start_new_session=True,
+                pass_fds=spec.descriptors,
             )
         except BaseException:
             orphan_reaper.ended(cookie)

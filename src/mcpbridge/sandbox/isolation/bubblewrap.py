@@ -68,14 +68,20 @@ class Bubblewrap:
     def command(self, start: Start) -> list[str]:
         """See `Tier`."""
         who = start.identity
-        outside = {"ways": who.ways, "uid": who.uid, "parent": os.getpid(), "keeps": True}
+        outside: dict[str, object] = {"ways": who.ways, "uid": who.uid, "parent": os.getpid(), "keeps": True}
+        if (own := start.own_network) is not None:
+            outside["network"] = {
+                "control": own.control, "proxy": own.proxy, "ports": own.ports, "addresses": own.addresses
+            }  # fmt: skip
         inner = [*launched(self.orders_inside(start)), *start.argv]
         whole = [str(Path(self.program).resolve()), *self.options(start), "--", *inner]
-        return whole if who.uid is None else [*launched(outside), *whole]
+        is_plain = who.uid is None and start.own_network is None
+        return whole if is_plain else [*launched(outside), *whole]
 
     def orders_inside(self, start: Start) -> dict[str, object]:
         """What the launcher does in there."""
-        filtering = Filtering(network=start.access.network, may_fork=start.may_fork, shares_processes=False)
+        has_network = start.access.network or start.own_network is not None
+        filtering = Filtering(network=has_network, may_fork=start.may_fork, shares_processes=False)
         filtering = replace(filtering, keeps_processors=start.limits.cpus > 0)
         return {
             "limits": limits_to_set(start, already=None if start.identity.is_root else _FIRST_PROCESS),
@@ -87,7 +93,7 @@ class Bubblewrap:
     def options(self, start: Start) -> list[str]:
         """The options of bubblewrap, without the command."""
         options = ["--unshare-user", "--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--hostname", "sandbox"]
-        if start.access.network:
+        if start.access.network or start.own_network is not None:
             options.append("--share-net")
         if _knows(self.program, "--disable-userns"):
             options.append("--disable-userns")
@@ -104,6 +110,9 @@ class Bubblewrap:
                 options += ["--symlink", str(Path(path).readlink()), path]
             else:
                 options += ["--bind" if is_changed else "--ro-bind", path, path]
+        if start.own_network is not None:
+            for path, source in start.own_network.files.items():
+                options += ["--ro-bind", source, path]
         return [*options, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", start.cwd]
 
     def binds(self, start: Start) -> list[tuple[str, bool]]:

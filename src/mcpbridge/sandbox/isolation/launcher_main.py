@@ -25,6 +25,8 @@ REFUSED = "mcpbridge sandbox: "
 _SIGKILL, _SIGPIPE = 9, 13
 _PDEATHSIG, _CAPBSET_DROP, _SUBREAPER, _NO_NEW_PRIVILEGES, _SET_SECCOMP = 1, 24, 36, 38, 22
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_NEW_USER, _NEW_NETWORK, _DUMPABLE = 0x10000000, 0x40000000, 4
+_SET_FLAGS, _SET_ADDRESS, _SET_MASK, _UP, _RUNNING = 0x8914, 0x8916, 0x891C, 1, 64
 _NEW_MOUNTS, _BIND, _RECURSIVE, _SLAVE = 0x20000, 4096, 16384, 1 << 19
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
@@ -89,6 +91,45 @@ def _mount(source: "str | None", target: str, kind: "str | None", flags: int, op
     encoded = [None if text is None else os.fsencode(text) for text in (source, target, kind, options)]
     result = _libc.mount(encoded[0], encoded[1], encoded[2], ctypes.c_ulong(flags), encoded[3])
     _check(result, f"mounting {target}")
+
+
+def _own_network(order: "dict[str, Any]") -> None:
+    """Move into a network of its own, and send sockets that listen in it through `control`.
+
+    It has the loopback alone. No right in it is left to what is executed later: that gets name spaces within these.
+    """
+    import _socket
+    import fcntl
+
+    user, group = os.getuid(), os.getgid()
+    _check(_libc.unshare(_NEW_USER | _NEW_NETWORK), "unshare")
+    _libc.prctl(_DUMPABLE, 1, 0, 0, 0)  # else the next files belong to root
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+        descriptor = os.open(f"/proc/self/{name}", os.O_WRONLY)
+        os.write(descriptor, text.encode())
+        os.close(descriptor)
+    resolver = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
+    interface = b"lo".ljust(16, b"\0")
+    fcntl.ioctl(resolver.fileno(), _SET_FLAGS, interface + (_UP | _RUNNING).to_bytes(2, sys.byteorder) + b"\0" * 22)
+    for number, address in enumerate(order["addresses"]):
+        alias = f"lo:{number + 1}".encode().ljust(16, b"\0") + _socket.AF_INET.to_bytes(2, sys.byteorder) + b"\0\0"
+        fcntl.ioctl(resolver.fileno(), _SET_ADDRESS, alias + _socket.inet_aton(address) + b"\0" * 16)
+        fcntl.ioctl(resolver.fileno(), _SET_MASK, alias + b"\xff" * 4 + b"\0" * 16)
+    resolver.bind(("127.0.0.1", 53))
+    listening = [_listening(_socket, "127.0.0.1", order["proxy"]), resolver]
+    listening += [_listening(_socket, "0.0.0.0", port) for port in order["ports"]]  # noqa: S104 - the loopback alone
+    control = _socket.socket(fileno=order["control"])
+    descriptors = b"".join(one.fileno().to_bytes(4, sys.byteorder) for one in listening)
+    control.sendmsg([b"1"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptors)])
+    for opened in (*listening, control):
+        opened.close()
+
+
+def _listening(module: "Any", address: str, port: int) -> "Any":
+    listening = module.socket(module.AF_INET, module.SOCK_STREAM)
+    listening.bind((address, port))
+    listening.listen(128)
+    return listening
 
 
 def _watch_over(lifeline: int) -> None:
@@ -203,6 +244,9 @@ def main() -> None:
         if (uid := orders.get("uid")) is not None:
             step = "becoming another user"
             _become(uid)
+        if network := orders.get("network"):
+            step = "setting up a network of its own"
+            _own_network(network)
         if orders.get("powerless"):
             step = "giving up privileges"
             _drop_capabilities()

@@ -104,6 +104,24 @@ def _user_ids() -> range:
     return range(max(1000, min(top, 65534) - 4096), min(top, 65534)) if top > 10_000 else range(0)
 
 
+class OwnNetwork(Struct, frozen=True):
+    """A network that holds nothing but sockets of the bridge, for a program of which not all is to be reached.
+
+    Their descriptors are sent to the bridge: the proxy, the resolver, and one for each port, in this order.
+    """
+
+    control: int
+    """A descriptor of a Unix socket that they are sent through."""
+    proxy: int
+    """The port of the proxy, at 127.0.0.1."""
+    ports: tuple[int, ...]
+    """Ports that are listened at, at every address."""
+    addresses: tuple[str, ...] = ()
+    """IPv4 addresses that are this network's own, beside those of the loopback."""
+    files: Mapping[str, str] = {}
+    """Files that are there instead of the system's, and where they are outside."""
+
+
 class Start(Struct, frozen=True):
     """A program, and all that is known of how it is to run."""
 
@@ -118,6 +136,8 @@ class Start(Struct, frozen=True):
     may_fork: bool = True
     home: str = ""
     """A directory of its own that is kept, which it may write; empty: there is none."""
+    own_network: OwnNetwork | None = None
+    """The network it has; None: the one of the machine, or none, as `access` says."""
     late: Mapping[str, str] = {}
     """Variables that only the program itself is given: they would change how what starts it is loaded."""
     lifeline: int | None = None

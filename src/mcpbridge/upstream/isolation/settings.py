@@ -2,7 +2,7 @@
 
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from mcpbridge.sandbox.settings import SandboxOverrides
 
@@ -13,12 +13,27 @@ class ServerSandbox(SandboxOverrides):
     A job is the program of the server with all that it starts. `timeout`, `disk` and `output` do not apply to it.
     """
 
-    network: Literal["none", "open"] | None = None
+    network: Literal["none", "open"] | tuple[str, ...] | None = None
     """What the program can reach. `"none"`: nothing. `"open"`: all that the machine reaches, its own services included.
-    Default: what `allow_network` says, an older name of it."""
+    A list of `HOST:PORT`: these alone, through a proxy of the bridge; `*.example.com:443` stands for all names below
+    one. Default: what `allow_network` says, an older name of it."""
 
     cpus: int | None = Field(default=None, ge=1)
     """Processors that the program may use at a time. Default: all of the bridge's."""
+
+    @field_validator("network")
+    @classmethod
+    def _is_a_list_of_hosts(cls, value: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
+        if isinstance(value, tuple):
+            from mcpbridge.sandbox.egress.rules import Rules  # few servers have such a list
+
+            Rules(value)
+        return value
+
+    @property
+    def hosts(self) -> tuple[str, ...] | None:
+        """The list of what it can reach; None: there is no list."""
+        return self.network if isinstance(self.network, tuple) else None
 
     @model_validator(mode="after")
     def _has_one_network(self) -> Self:

@@ -18,6 +18,7 @@ from mcpbridge.upstream.transports.stdio import StdioTransport
 
 if TYPE_CHECKING:
     from mcpbridge.protocol.http.tls_and_proxy import Network
+    from mcpbridge.sandbox.egress.report import EgressReport
     from mcpbridge.upstream.auth.authorization import Authorization
 
 
@@ -49,6 +50,8 @@ class TransportMaker:
         """What each of them was made for: with another address or account a server needs another one."""
         self.signed_in: Callable[[str], None] = lambda _: None
         """Told which server there is a token for again; see `Authorization.on_signed_in`."""
+        self._egress_reports: dict[str, EgressReport] = {}
+        """What servers with a list of hosts reached and were refused, all processes of a server together."""
         self._sse_urls: set[str] = set()
         """Addresses that have turned out to speak HTTP+SSE, for further instances of their servers."""
 
@@ -75,7 +78,14 @@ class TransportMaker:
     def _sandboxed(self, name: str, settings: ServerSettings) -> Transport:
         from mcpbridge.upstream.transports.sandboxed_stdio import SandboxedTransport
 
-        return SandboxedTransport(name, settings, self._runner, max_bytes=self._max_bytes, redact=self._redact)
+        return SandboxedTransport(
+            name,
+            settings,
+            self._runner,
+            max_bytes=self._max_bytes,
+            redact=self._redact,
+            reports=self._egress_reports,
+        )
 
     def _authorization(self, name: str, settings: ServerSettings, network: "Network") -> "Authorization | None":
         has_header = any(header.lower() == "authorization" for header in settings.headers)
@@ -96,6 +106,7 @@ class TransportMaker:
     def forget(self, name: str) -> None:
         """A server is not configured any more."""
         self.authorizations.pop(name, None)
+        self._egress_reports.pop(name, None)
         self._authorized_for.pop(name, None)
 
     def _remote(self, name: str, settings: ServerSettings) -> Transport:

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -27,6 +28,10 @@ from mcpbridge.upstream.isolation.packages import package_of
 from mcpbridge.upstream.isolation.settings import ServerSandbox
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.transports.stdio import StdioTransport
+
+if TYPE_CHECKING:
+    from mcpbridge.sandbox.egress.report import EgressReport
+    from mcpbridge.upstream.isolation.network import FilteredNetwork
 
 log = get_logger("mcpbridge.upstream")
 
@@ -49,8 +54,12 @@ class SandboxedTransport(StdioTransport):
         *,
         max_bytes: int,
         redact: Callable[[str], str] = lambda text: text,
+        reports: "dict[str, EgressReport] | None" = None,
     ) -> None:
-        """`runner`: what it is started in, asked at each start; None: a sandbox of its own with default settings."""
+        """`runner`: what it is started in, asked at each start; None: a sandbox of its own with default settings.
+
+        `reports`: what servers reached and were refused, by name, with this one's in it from its first start on.
+        """
         caps = [settings.memory_limit, settings.sandbox.memory if settings.sandbox is not None else None]
         super().__init__(
             name,
@@ -60,6 +69,7 @@ class SandboxedTransport(StdioTransport):
             memory_limit=min((cap for cap in caps if cap is not None), default=None),
         )
         self._upstream, self._settings, self._runner = name, settings, runner
+        self._reports: dict[str, EgressReport] = {} if reports is None else reports
         self.tier = ""
         """Which sandbox it was last started in; empty: it was not."""
 
@@ -71,20 +81,42 @@ class SandboxedTransport(StdioTransport):
             UpstreamUnavailable: it cannot be started, or there is no sandbox that is ready.
         """
         runner = self._runner() if self._runner is not None else Isolation(SandboxSettings())
-        try:
-            wrapped = await self._wrapped(runner)
-        except (ToolInactive, OSError) as error:
-            raise UpstreamUnavailable(self._upstream, str(error)) from error
-        self.tier = wrapped.tier
-        program, *args = wrapped.argv
-        self._spec = ProcessSpec(program, tuple(args), wrapped.env, wrapped.cwd)
-        try:
-            async with super().connect(receiver) as channel:
-                yield channel
-        finally:
-            await asyncio.shield(asyncio.to_thread(Isolation.discard, wrapped.folder))
+        async with self._network() as filtered:
+            try:
+                wrapped = await self._wrapped(runner, filtered)
+            except (ToolInactive, OSError) as error:
+                raise UpstreamUnavailable(self._upstream, str(error)) from error
+            self.tier = wrapped.tier
+            program, *args = wrapped.argv
+            handed = (filtered.own.control,) if filtered is not None else ()
+            self._spec = ProcessSpec(program, tuple(args), wrapped.env, wrapped.cwd, handed)
+            try:
+                async with super().connect(receiver) as channel:
+                    if filtered is not None:
+                        filtered.started()
+                    yield channel
+            finally:
+                await asyncio.shield(asyncio.to_thread(Isolation.discard, wrapped.folder))
 
-    async def _wrapped(self, runner: Runner) -> Wrapped:
+    @property
+    def egress(self) -> "EgressReport | None":
+        """What it reached and was refused so far; None: it has no list of hosts, or was not started yet."""
+        return self._reports.get(self._upstream)
+
+    @asynccontextmanager
+    async def _network(self) -> AsyncGenerator["FilteredNetwork | None"]:
+        """A network with the hosts on the list of the server alone; None: it has no such list."""
+        hosts = self._settings.sandbox.hosts if self._settings.sandbox is not None else None
+        if hosts is None:
+            yield None
+            return
+        from mcpbridge.upstream.isolation.network import filtered_network  # few servers have one
+
+        async with filtered_network(self._upstream, hosts, self.egress) as filtered:
+            self._reports[self._upstream] = filtered.report
+            yield filtered
+
+    async def _wrapped(self, runner: Runner, filtered: "FilteredNetwork | None") -> Wrapped:
         assert isinstance(runner, Isolation), "only the real sandbox starts programs that live long"
         if runner.is_off:
             log.warning("the sandbox is off: the server runs without it", upstream=self._upstream)
@@ -97,6 +129,8 @@ class SandboxedTransport(StdioTransport):
             if name not in own:
                 environment.pop(name, None)
         limits, access, more = _rights(runner, settings.sandbox or ServerSandbox())
+        if filtered is not None and not runner.is_off:
+            environment |= filtered.env
         environment = {**more, **environment}
         program = _program_path(settings.command or "", environment, settings.cwd)
         needed = await asyncio.to_thread(brought_along, program, environment.get("PATH", os.defpath))
@@ -105,7 +139,9 @@ class SandboxedTransport(StdioTransport):
         readable = [*access.read_only, *needed, *trusted, *([directory] if directory else ())]
         access = replace(access, read_only=tuple(dict.fromkeys(readable)))
         home = make_home(home_of(self._upstream, package_of(settings.command or "", settings.args).name, os.environ))
-        return await runner.wrapped([program, *settings.args], environment, directory, limits, access, home)
+        own_network = filtered.own if filtered is not None else None
+        argv = [program, *settings.args]
+        return await runner.wrapped(argv, environment, directory, limits, access, home, own_network)
 
 
 def _rights(runner: Runner, own: ServerSandbox) -> tuple[Limits, Access, Mapping[str, str]]:
@@ -119,7 +155,7 @@ def _rights(runner: Runner, own: ServerSandbox) -> tuple[Limits, Access, Mapping
         cpus=own.cpus or 0,
     )
     if own.network is not None:
-        access = replace(access, network=own.network == "open")
+        access = replace(access, network=own.network == "open")  # a list: a network of its own
     return limits, access, env
 
 

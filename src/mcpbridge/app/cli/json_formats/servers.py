@@ -47,6 +47,15 @@ class LockState(TypedDict):
     """Why it is not understood; empty if it is."""
 
 
+class Egress(TypedDict):
+    """What a server with a list of hosts in `sandbox.network` reached, and was refused."""
+
+    connections: int
+    """Connections that were made."""
+    refused: dict[str, int]
+    """Refused attempts by `HOST:PORT`, or by the name alone where only that was asked for."""
+
+
 class Server(TypedDict):
     """How a server is. One that is switched off has `name`, `state` and `reason` alone."""
 
@@ -90,6 +99,8 @@ class Server(TypedDict):
     """What it sends so much of that the bridge reads it with pauses; empty: nothing."""
     sandbox: NotRequired[str]
     """The sandbox that its program runs in."""
+    egress: NotRequired[Egress]
+    """What it reached and was refused, if it has a list of hosts and was started."""
     pid: NotRequired[int | None]
     """The process of its program; null if none runs."""
     stderr: NotRequired[list[str]]
