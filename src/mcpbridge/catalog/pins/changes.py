@@ -297,7 +297,7 @@ def _mentions(before: object, after: object, others: Collection[str]) -> Iterato
         for found in dict.fromkeys(pattern.findall(texts)):
             if found not in seen:
                 yield Change(what, "", _shortened(found))
-    for name in sorted({*others}):
+    for name in sorted({name for name in others if name in texts}):
         if _refers(texts, name) and not _refers(known, name):
             yield Change("new-tool-name", "", _shortened(name))
 

@@ -5,9 +5,11 @@ if it cannot mean something else by that:
 
 1. It is refused where the tool lost a hint that it is safe, or where a default is another one: the same arguments
    would do more, or other things.
-2. It passes if the new input schema provably accepts all that the old one did (`schema_inclusion.py`).
-3. Else each call is looked at, if the parameters that came or went are known: it passes if its arguments are right by
-   the new schema and it uses only parameters that both schemas have. A new parameter must have no default.
+2. It passes if the new input schema provably accepts all that the old one did (`schema_inclusion.py`), and no name of
+   a parameter has a meaning that it did not have, or none any more. An open schema (one that allows further names)
+   accepts a name that is gone, and a server may ignore what it stood for.
+3. Else its arguments decide, if the changes are of whole parameters: it passes if they are right by the new schema and
+   it uses only parameters that both schemas have. A new parameter must have no default.
 """
 
 from collections.abc import Mapping
@@ -52,12 +54,22 @@ class HeldTool:
         is_unclear = any(one.what == "other" and not one.where for one in changes)
         if before is None or after is None or is_unclear or classes & _REFUSING:
             return cls(name, "refused")
-        if accepts_all(after, before):
-            return cls(name, "held")
         was, now = _properties(before), _properties(after)
+        if accepts_all(after, before) and not _has_other_names(before, changes):
+            return cls(name, "held")
         if was is None or now is None or not _is_plain(changes) or _has_new_default(was, now):
             return cls(name, "refused")
         return cls(name, "checked", after, frozenset(was.keys() & now.keys()))
+
+
+def _has_other_names(before: bytes, changes: tuple[Change, ...]) -> bool:
+    """Whether a call by the old schema may use a name that is gone, or that was free and is taken now."""
+    is_closed = _members(before).get("additionalProperties") is False
+    gone = any(one.what == "parameter-removed" for one in changes)
+    return gone or any(
+        one.what in ("parameter-added", "required-parameter-added") and ("." in one.where or not is_closed)
+        for one in changes
+    )
 
 
 def _is_plain(changes: tuple[Change, ...]) -> bool:
@@ -81,9 +93,13 @@ def _schema(definition: bytes) -> bytes | None:
 
 
 def _properties(schema: bytes) -> Mapping[str, object] | None:
+    properties = _members(schema).get("properties", {})
+    return cast("_Object", properties) if isinstance(properties, dict) else None
+
+
+def _members(schema: bytes) -> _Object:
     try:
         value: object = msgspec.json.decode(schema)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    properties = cast("_Object", value).get("properties", {}) if isinstance(value, dict) else None
-    return cast("_Object", properties) if isinstance(properties, dict) else None
+        return {}
+    return cast("_Object", value) if isinstance(value, dict) else {}

@@ -13,7 +13,7 @@ command and address cannot be held: changes of them are reported.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from typing import Any, Literal, Protocol, cast
@@ -36,6 +36,10 @@ PIN_LISTS: tuple[Kind, ...] = KINDS
 """The kinds of lists that are reviewed."""
 WORDING = frozenset({"text", "instructions-grown"})
 """The classes of change that `pin_ignore` allows."""
+MOST_COMPARED = 300
+"""Definitions of one list that are compared with the agreed ones in a review. What differs beyond is not classed, so
+that a server that changes everything does not keep the bridge from its work; its calls are refused where it is held."""
+_UNSEEN = Change("other", "", "not compared: too much has changed at once; `mcpbridge lock diff` shows it")
 _LOST = Change("other", "", "the agreed definition is not in servers.lock.d any more")
 
 
@@ -140,73 +144,95 @@ class ListReview:
     lists: Mapping[str, tuple[bytes, ...]]
     """What is listed, by kind."""
     findings: tuple[Finding, ...] = ()
-    held: Mapping[str, HeldTool] | None = None
+    held: Mapping[str, HeldTool] = field(default_factory=dict[str, HeldTool])
     """By name, the tools of which another definition is listed than the server has now."""
+    agreed: Mapping[str, Mapping[bytes, str]] = field(default_factory=dict[str, Mapping[bytes, str]])
+    """By kind, the definitions that are as agreed, with their names."""
 
 
 def review_lists(
-    lists: Mapping[str, tuple[bytes, ...]], baseline: Baseline, rules: Rules, others: Callable[[], Collection[str]]
+    lists: Mapping[str, tuple[bytes, ...]],
+    baseline: Baseline,
+    rules: Rules,
+    others: Callable[[], Collection[str]],
+    known: Mapping[str, Mapping[bytes, str]] = {},
 ) -> ListReview:
     """Decide about all definitions. Never raises.
 
     `others`: names of other servers' tools, which a new text may refer to; asked only where something has changed.
+    `known`: what was found to be as agreed in an earlier review with the same baseline and rules.
     """
     shown: dict[str, tuple[bytes, ...]] = {}
     findings: list[Finding] = []
     held: dict[str, HeldTool] = {}
+    agreed: dict[str, Mapping[bytes, str]] = {}
     for kind, definitions in lists.items():
         names = baseline.names(cast("PinKind", kind)) if kind in KINDS else None
         if names is None:
             shown[kind] = definitions
             continue
-        reading = _Reading(cast("Kind", kind), baseline, rules, others)
+        reading = _Reading(cast("Kind", kind), baseline, rules, others, known.get(kind, {}))
         shown[kind] = reading.read(definitions, names)
         findings += reading.findings
         held |= reading.held
+        agreed[kind] = reading.agreed
     findings.sort(key=lambda one: (KINDS.index(cast("Kind", one.kind)), one.name))
-    return ListReview(shown, tuple(findings), held)
+    return ListReview(shown, tuple(findings), held, agreed)
 
 
 class _Reading:
     """The review of one list."""
 
-    def __init__(self, kind: Kind, baseline: Baseline, rules: Rules, others: Callable[[], Collection[str]]) -> None:
+    def __init__(
+        self,
+        kind: Kind,
+        baseline: Baseline,
+        rules: Rules,
+        others: Callable[[], Collection[str]],
+        known: Mapping[bytes, str],
+    ) -> None:
         self._kind: Kind = kind
-        self._baseline, self._rules, self._others = baseline, rules, others
+        self._baseline, self._rules, self._others, self._known = baseline, rules, others, known
+        self._compared = 0
         self.findings: list[Finding] = []
         self.held: dict[str, HeldTool] = {}
+        self.agreed: dict[bytes, str] = {}
 
-    def read(self, definitions: Sequence[bytes], known: Collection[str]) -> tuple[bytes, ...]:
-        """What is listed of these; `known`: the names that are agreed to."""
+    def read(self, definitions: Sequence[bytes], names: Collection[str]) -> tuple[bytes, ...]:
+        """What is listed of these; `names`: those that are agreed to."""
         listed: list[bytes] = []
         seen: set[str] = set()
         for definition in definitions:
-            name = name_of(self._kind, definition)
+            known = self._known.get(definition)
+            name = known or name_of(self._kind, definition)
             if not name:
                 if not self._rules.holds:
                     listed.append(definition)  # the catalog says what is wrong with it
                 continue
             if name in seen and self._rules.holds:
                 continue  # the first of a name counts, as in the catalog
-            shown = (
-                definition
-                if self._baseline.agrees(self._kind, name, definition)
-                else self._changed(name, definition, is_first=name not in seen)
-            )
+            shown: bytes | None = definition
+            if known or self._baseline.agrees(self._kind, name, definition):
+                self.agreed[definition] = name
+            elif name not in seen:
+                shown = self._changed(name, definition)
             seen.add(name)
             if shown is not None:
                 listed.append(shown)
-        for name in known:
+        for name in names:
             if name not in seen:
                 self.findings.append(Finding(self._kind, name, (Change("removed"),), "warned"))
         return tuple(listed)
 
-    def _changed(self, name: str, definition: bytes, *, is_first: bool) -> bytes | None:
+    def _changed(self, name: str, definition: bytes) -> bytes | None:
         """What is listed in the place of a definition that nobody agreed to; None: nothing."""
-        if not is_first:
-            return definition
         old = self._baseline.definition(self._kind, name)
-        found = _changes(self._kind, name, old, definition, self._baseline, self._others)
+        if old is not None:
+            self._compared += 1
+        if self._compared > MOST_COMPARED:
+            found: tuple[Change, ...] = (_UNSEEN,)
+        else:
+            found = _changes(self._kind, name, old, definition, self._baseline, self._others)
         if old is not None and self._rules.ignores(name) and all(one.what in WORDING for one in found):
             return definition
         if not self._rules.holds:

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ MOST_LOGGED = 20
 """Changes of one server that are logged one by one at a time."""
 
 _EMPTY: Mapping[str, tuple[bytes, ...]] = {}
+_NONE: Mapping[str, Mapping[bytes, str]] = {}
 
 
 @dataclass(slots=True)
@@ -54,6 +56,8 @@ class _Server:
     of_itself: "tuple[Finding, ...]" = ()
     """About its instructions, name, version, command and address."""
     held: "Mapping[str, HeldTool]" = field(default_factory=dict[str, "HeldTool"])
+    agreed: Mapping[str, Mapping[bytes, str]] = field(default_factory=lambda: _NONE)
+    """By kind, the definitions that were reviewed and are as agreed, with their names."""
     logged: "frozenset[Finding]" = frozenset()
 
 
@@ -105,13 +109,16 @@ class PinEnforcement:
         if state.lists == lists and state.basis == basis:
             return state.listing
         held_before = state.held
+        known = state.agreed if state.basis == basis else _NONE
         state.lists, state.basis = dict(lists), basis
-        state.listing, state.withheld, state.of_lists, state.held = lists, (), (), {}
+        state.listing, state.withheld, state.of_lists, state.held, state.agreed = lists, (), (), {}, _NONE
         if self.policy(server) != "off":
             digest = _digest(basis, lists)
             if self._store.checked(server).lists != digest:
-                self._review_lists(server, lists, state)
+                self._review_lists(server, lists, state, known)
                 self._keep_checked(server, lists="" if state.of_lists else digest)
+            else:
+                state.agreed = known
         if state.held != held_before:
             self._held_changed(server)
         self._report(server, state)
@@ -135,9 +142,11 @@ class PinEnforcement:
         checked = self._store.checked(server)
         if checked.instructions == of_instructions and (not facts or checked.facts == of_facts):
             return instructions, title
-        from mcpbridge.catalog.pins.review import review_facts, review_instructions, title_of
+        from mcpbridge.catalog.pins.review import LockBaseline, review_facts, review_instructions, title_of
 
         baseline, rules = self._baseline(server), self._rules(server)
+        if isinstance(baseline, LockBaseline) and baseline.is_empty:  # that is said of its lists
+            return ("", "") if rules.holds else (instructions, title)
         if baseline.names("server") is None:
             if not upstream.identity:
                 return instructions, title  # it has not said all of this yet
@@ -240,7 +249,9 @@ class PinEnforcement:
             return LockBaseline(self.lock.lock(), server, self.lock.definition)
         return SightBaseline(self._store.sight(server).definitions())
 
-    def _review_lists(self, server: str, lists: Lists, state: _Server) -> None:
+    def _review_lists(
+        self, server: str, lists: Lists, state: _Server, known: Mapping[str, Mapping[bytes, str]]
+    ) -> None:
         from mcpbridge.catalog.pins.review import LockBaseline, review_lists, unknown_server
 
         rules, baseline = self._rules(server), self._baseline(server)
@@ -248,11 +259,13 @@ class PinEnforcement:
             if baseline.is_empty:
                 review = unknown_server(lists, rules)
             else:
-                review = review_lists(lists, baseline, rules, lambda: self._others(server))
+                review = review_lists(lists, baseline, rules, cache(partial(self._others, server)), known)
         else:
             self._see_new_kinds(server, lists, baseline)
-            review = review_lists(lists, self._baseline(server), rules, lambda: self._others(server))
-        state.listing, state.of_lists, state.held = review.lists, review.findings, review.held or {}
+            baseline = self._baseline(server)
+            review = review_lists(lists, baseline, rules, cache(partial(self._others, server)), known)
+        state.listing, state.of_lists, state.held = review.lists, review.findings, review.held
+        state.agreed = review.agreed
         state.withheld = tuple(self._withheld(server, lists, review.findings))
 
     def _withheld(self, server: str, lists: Lists, findings: "Iterable[Finding]") -> Iterable[Withheld]:
@@ -282,6 +295,8 @@ class PinEnforcement:
         self._store.keep(self._store.sight(server).having(kind, definitions))
 
     def _keep_checked(self, server: str, **digests: str) -> None:
+        if self.lock.fault:
+            return  # it was compared with what this process knew before; the next one does not know it
         self._store.keep_checked(server, msgspec.structs.replace(self._store.checked(server), **digests))
 
     def _others(self, server: str) -> Collection[str]:
