@@ -26,7 +26,7 @@ ELSEWHERE = (
     "app.admin.http_client",
     "catalog.search.embeddings.embedder",
     "catalog.search.service",
-    "config.trust",
+    "config.trust.decisions",
     "core.elicitation",
     "downstream.http.exchange",
     "engine.registry.http_rules",

@@ -40,7 +40,8 @@ from pydantic import BaseModel
 from mcpbridge.app.cli import commands, serve
 from mcpbridge.config.load import read
 from mcpbridge.config.schema import BridgeSettings, Settings
-from mcpbridge.config.trust import TrustStore, whole_content
+from mcpbridge.config.trust.content import whole_content
+from mcpbridge.config.trust.decisions import TrustStore
 from mcpbridge.tools.builtin.settings import BuiltinSettings
 from mcpbridge.tools.factory import KEYS, model_of
 from support.harness import Place

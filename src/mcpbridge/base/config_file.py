@@ -28,7 +28,7 @@ def find_config(explicit: str | None, environ: Mapping[str, str], *, here: bool 
 
     `here` False leaves `./servers.toml` out. One that others could have put there is left out in any case. Of one that
     is a link the target is meant: relative paths in it start where its text was written. Whoever starts something of
-    `./servers.toml` first makes sure that a person trusts it (`config/trust.py`).
+    `./servers.toml` first makes sure that a person trusts it (`config/trust/`).
     None: a named one is not there, or none is named and there is none.
     """
     if (named := named_config(explicit, environ)) is not None:

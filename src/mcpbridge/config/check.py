@@ -20,9 +20,9 @@ from mcpbridge.base.masking.known_values import SECRET_NAME
 from mcpbridge.base.suggestions import nearest
 from mcpbridge.config import mcp_servers_json as foreign
 from mcpbridge.config.error_messages import LineOf, as_config_error, dotted, place, together, unknown_key
-from mcpbridge.config.own_code import misuse
 from mcpbridge.config.schema import Settings, read_builtin
 from mcpbridge.config.tool_tables import read_tools
+from mcpbridge.config.trust.own_code import misuse
 from mcpbridge.config.variables import Expansion, Missing, Resolved
 from mcpbridge.core.model import BRIDGE, BUILTIN, OWN, TOOLS
 from mcpbridge.tools.settings import pack_name

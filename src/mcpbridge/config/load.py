@@ -24,7 +24,8 @@ from mcpbridge.base.errors import ConfigError
 from mcpbridge.config import mcp_servers_json as foreign
 from mcpbridge.config.check import check, refuse_what_only_loading_sets
 from mcpbridge.config.schema import Settings
-from mcpbridge.config.trust import NotTrusted, TrustStore, digest, place_of, whole_content
+from mcpbridge.config.trust.content import digest, place_of, whole_content
+from mcpbridge.config.trust.decisions import NotTrusted, TrustStore
 from mcpbridge.core.model import TOOLS
 from mcpbridge.tools.factory import has_several
 from mcpbridge.tools.settings import pack_name

@@ -11,7 +11,8 @@ from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.files.backups import Backups
 from mcpbridge.config.files.write_file import ChangedMeanwhile, decoded, encoded, read_bytes, replace_file
 from mcpbridge.config.load import Loaded, read
-from mcpbridge.config.trust import TrustStore, whole_content
+from mcpbridge.config.trust.content import whole_content
+from mcpbridge.config.trust.decisions import TrustStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from mcpbridge import Bridge
 from mcpbridge.base.errors import UpstreamUnavailable
 from mcpbridge.config.load import load
-from mcpbridge.config.trust import what_runs
+from mcpbridge.config.trust.description import what_runs
 from mcpbridge.protocol.transport import Receiver
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.transports import container_reaper_main as reaper

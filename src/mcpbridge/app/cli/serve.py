@@ -40,7 +40,7 @@ from mcpbridge.base.config_file import find_config
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded, only_server, read
-from mcpbridge.config.trust import NotTrusted
+from mcpbridge.config.trust.decisions import NotTrusted
 from mcpbridge.protocol.error_codes import INTERNAL_ERROR
 from mcpbridge.protocol.jsonrpc import encode_error
 

@@ -28,7 +28,8 @@ from mcpbridge.base.log import Level, get_logger
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded, only_server, read
 from mcpbridge.config.schema import Settings
-from mcpbridge.config.trust import NotTrusted, TrustStore, place_of, whole_content
+from mcpbridge.config.trust.content import place_of, whole_content
+from mcpbridge.config.trust.decisions import NotTrusted, TrustStore
 from mcpbridge.library.bridge import Bridge
 
 log = get_logger("mcpbridge.reload")

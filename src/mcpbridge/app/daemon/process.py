@@ -17,7 +17,7 @@ from mcpbridge.base.directories import cache_directory, runtime_directory, state
 from mcpbridge.base.log import Level, get_logger
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded
-from mcpbridge.config.trust import TrustStore
+from mcpbridge.config.trust.decisions import TrustStore
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.storage.settings import RunMode
 from mcpbridge.upstream.auth.browser import has_browser, open_page

@@ -37,7 +37,7 @@ from mcpbridge.base.directories import snapshots_path
 from mcpbridge.base.log import get_logger
 from mcpbridge.catalog.snapshot import Snapshot as CatalogSnapshot
 from mcpbridge.config.load import Loaded
-from mcpbridge.config.trust import whole_content
+from mcpbridge.config.trust.content import whole_content
 from mcpbridge.downstream.client import Client
 from mcpbridge.engine.pins.lock_watch import LOCK_NAME
 from mcpbridge.library.bridge import Bridge

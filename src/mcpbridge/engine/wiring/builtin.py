@@ -16,8 +16,8 @@ from mcpbridge.base.directories import cache_directory, runtime_directory, state
 from mcpbridge.base.errors import ToolInactive
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.upstream_filter import Offer
-from mcpbridge.config.own_code import OwnCode
 from mcpbridge.config.schema import Settings
+from mcpbridge.config.trust.own_code import OwnCode
 from mcpbridge.core.call_settings import CallSettings
 from mcpbridge.core.model import BRIDGE, BUILTIN, Asks, Call, Precheck, Tool
 from mcpbridge.core.source_settings import OfferSettings, ToolSettings

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from mcpbridge.config.load import read
-from mcpbridge.config.trust import TrustStore, whole_content
+from mcpbridge.config.trust.content import whole_content
+from mcpbridge.config.trust.decisions import TrustStore
 from support.harness import Place, StdioClient, eventually, python_server
 
 STARTING = [
@@ -112,7 +113,7 @@ def test_a_person_is_shown_what_would_run_and_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
 ) -> None:
     from mcpbridge.app.cli.config.config_path import load_trusted
-    from mcpbridge.config.trust import NotTrusted
+    from mcpbridge.config.trust.decisions import NotTrusted
 
     class Terminal(io.StringIO):
         def isatty(self) -> bool:

@@ -18,7 +18,7 @@ from mcpbridge.base.masking.known_values import Redactor
 
 if TYPE_CHECKING:
     from mcpbridge.config.load import Loaded
-    from mcpbridge.config.trust import TrustStore
+    from mcpbridge.config.trust.decisions import TrustStore
 
 
 def configuration_to_write(named: str | None, environ: Mapping[str, str]) -> Path:
@@ -83,7 +83,7 @@ def ask_for_trust(loaded: "Loaded", store: "TrustStore") -> bool:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     from mcpbridge.app.cli.output import visible
-    from mcpbridge.config.trust import whole_content
+    from mcpbridge.config.trust.content import whole_content
 
     path = str(loaded.settings.source)
     why = store.why_not(path, whole_content(loaded.settings, loaded.content))
@@ -109,7 +109,7 @@ _SHOWN_CHARACTERS = 1000
 
 def describe_what_runs(loaded: "Loaded") -> str:
     """What a configuration starts, connects to and reads, a line each; no secrets."""
-    from mcpbridge.config.trust import what_runs
+    from mcpbridge.config.trust.description import what_runs
 
     lines = [*what_runs(loaded.settings)]
     if read := ", ".join(sorted(f"${{{one}}}" for one in loaded.references)):

@@ -13,7 +13,8 @@ from mcpbridge.app.exit_codes import OK, USAGE
 from mcpbridge.base.config_file import FILE_NAME
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.load import read
-from mcpbridge.config.trust import Decision, TrustStore, changed_files, place_of, whole_content
+from mcpbridge.config.trust.content import place_of, whole_content
+from mcpbridge.config.trust.decisions import Decision, TrustStore, changed_files
 
 
 def _configuration(named: str | None) -> Path:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mcpbridge.config.load import read
-from mcpbridge.config.own_code import OwnCode
+from mcpbridge.config.trust.own_code import OwnCode
 from mcpbridge.library.bridge import Bridge
 
 TEXT = """

@@ -10,7 +10,6 @@ given to the library) needs no trust.
 The decisions are in `trusted.json` of the state directory, which only this user can read and write.
 """
 
-import hashlib
 import json
 import os
 import shlex
@@ -26,16 +25,11 @@ from msgspec import Struct
 from mcpbridge.base.directories import state_directory
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.files.write_file import read_bytes, replace_file
-from mcpbridge.config.own_code import python_objects
-from mcpbridge.config.schema import Settings
+from mcpbridge.config.trust.content import Content, place_of
 from mcpbridge.storage.file_locks import locked
-from mcpbridge.tools.factory import KEYS
 
 FILE = "trusted.json"
 _LOCK = "trusted.lock"
-
-Content = Mapping[str, str]
-"""By the path of each file that counts, the SHA-256 of its bytes."""
 
 
 class NotTrusted(ConfigError):
@@ -56,11 +50,6 @@ class Decision(Struct, frozen=True):
     """When, as an ISO time."""
     files: dict[str, str]
     """See `Content`."""
-
-
-def place_of(path: str | os.PathLike[str]) -> str:
-    """By what a decision names a configuration: its path from the root on, links resolved."""
-    return os.path.realpath(path)
 
 
 class TrustStore:
@@ -130,71 +119,10 @@ class TrustStore:
         return True
 
 
-def whole_content(settings: Settings, texts: Content) -> Content:
-    """What counts of a configuration: the texts that it was read from, and the Python files that it brings along."""
-    modules = [name.partition(":")[0] for name in python_objects(settings)]
-    if not modules:
-        return {**texts}
-    from mcpbridge.config.python_imports import python_files
-
-    files = python_files(Path(settings.source or ".").parent, modules)
-    return {**texts, **{place_of(path): digest(data) for path, data in files.items()}}
-
-
 def changed_files(decision: Decision, content: Content) -> list[str]:
     """The files that came, went or changed since a decision."""
     names = sorted({*decision.files, *content})
     return [name for name in names if decision.files.get(name) != content.get(name)]
-
-
-def digest(data: bytes) -> str:
-    """By which the content of a file is recognised."""
-    return hashlib.sha256(data).hexdigest()
-
-
-def what_runs(settings: Settings) -> Iterator[str]:
-    """What a bridge with these settings starts or connects to, a line each, for the person who decides.
-
-    With secrets: whoever shows it masks them.
-    """
-    for name, server in settings.servers.items():
-        if server.disabled:
-            continue
-        does = f"connects to {server.url}"
-        if server.command is not None:
-            does = shlex.join([server.command, *server.args])
-        elif server.image is not None:
-            mounts = f" with {', '.join(server.container.mounts)}" if server.container.mounts else ""
-            does = f"runs the image {shlex.join([server.image, *server.args])}{mounts}"
-        where = f" in {server.cwd}" if server.cwd else ""
-        proxy = f" through {server.proxy}" if server.proxy else ""
-        yield f"server {name}: {does}{where}{proxy}{_beside(server.env, server.headers)}"
-    for name, tool in settings.tools.items():
-        words = {key: getattr(tool, key, None) for key in KEYS}
-        does = next((f"{key} {_words(value)}" for key, value in words.items() if value), type(tool).__name__)
-        env, headers = (cast("Mapping[str, str]", getattr(tool, key, {})) for key in ("env", "headers"))
-        yield f"tool {name}: {does}{_beside(env, headers)}"
-    for pack in settings.packs:
-        yield f"pack of tools: {pack}"
-    for hook in settings.hooks:
-        does = shlex.join(hook.command) if hook.command else hook.url
-        yield f"hook: {does}{_beside(hook.env, hook.headers)}"
-    if settings.builtin.enable:
-        yield f"built-in tools: {', '.join(settings.builtin.enable)}"
-    if settings.store.path or settings.call_log.path:
-        files = [path for path in (settings.store.path, settings.call_log.path) if path]
-        yield f"keeps its state, which may add servers, in {', '.join(files)}"
-
-
-def _beside(env: Mapping[str, str], headers: Mapping[str, str]) -> str:
-    """What a program or a service gets: a variable such as `LD_PRELOAD` or `PATH` may choose another program."""
-    variables = f", with {' '.join(f'{name}={shlex.quote(value)}' for name, value in env.items())}" if env else ""
-    sent = f", with the headers {'; '.join(f'{name}: {value}' for name, value in headers.items())}" if headers else ""
-    return variables + sent
-
-
-def _words(value: object) -> str:
-    return shlex.join(map(str, cast("list[object]", value))) if isinstance(value, list) else str(value)
 
 
 def _is_private(path: Path) -> bool:

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.load import Loaded, load, read
-from mcpbridge.config.trust import Content, NotTrusted, TrustStore, what_runs, whole_content
+from mcpbridge.config.trust.content import Content, whole_content
+from mcpbridge.config.trust.decisions import NotTrusted, TrustStore
+from mcpbridge.config.trust.description import what_runs
 from mcpbridge.config.write_servers_toml import prepared, write
 from mcpbridge.library.client.open_options import read_config
 
