@@ -291,8 +291,6 @@ def test_what_a_variable_brings_in_is_not_expanded_again(tmp_path: Path) -> None
     [
         ('env = { T = "${GH_TOKEN}" }', "missing variable ${GH_TOKEN} in env.T"),
         ('args = ["${file:nowhere}"]', "cannot read ${file:nowhere}: No such file or directory in args.0"),
-        ('cwd = "${cmd:pass show x}"', "${cmd:pass show x} is not supported yet"),
-        ('cwd = "${keyring:x}"', "${keyring:x} is not supported yet"),
         ('args = ["${input:key}"]', "cannot resolve ${input:key}"),
         ('args = ["${UNCLOSED"]', "lacks its closing brace"),
         ('call_timeout = "${T}"', "missing variable ${T} in call_timeout"),

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,6 +44,26 @@ def test_each_value_names_its_origin_and_no_secret_is_shown(tmp_path: Path) -> N
     assert "hunter2" not in told
     assert "secret-mode" not in told
     assert "0f3c7a6d" not in told
+
+
+@pytest.mark.parametrize(
+    ("reference", "origin"),
+    [
+        ("file:x", "value file"),
+        ("cmd:op read op://a/b", "command"),
+        ("keyring:a/b", "keyring"),
+        ("keyring:a", "secret"),
+        ("secret:a", "secret"),
+        ("env:A", "variable"),
+        ("A:-b", "variable"),
+    ],
+)
+def test_where_a_secret_comes_from_is_shown_and_its_value_is_not(reference: str, origin: str) -> None:
+    from mcpbridge.config.schema import Settings
+
+    written = {"servers": {"one": {"headers": {"X": f"Bearer ${{{reference}}}"}}}}
+    [value] = [one for one in effective_values(Settings(), written, str) if one.key == "servers.one.headers.X"]
+    assert (value.value, value.origin, value.source) == ("[redacted]", origin, f"${{{reference}}}")
 
 
 @given(st.dictionaries(st.sampled_from(["token", "password", "Authorization", "x_secret"]), st.text(min_size=1)))

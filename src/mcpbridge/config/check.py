@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
@@ -21,13 +21,17 @@ from mcpbridge.base.suggestions import nearest
 from mcpbridge.config import mcp_servers_json as foreign
 from mcpbridge.config.error_messages import LineOf, as_config_error, dotted, place, together, unknown_key
 from mcpbridge.config.schema import Settings, read_builtin
+from mcpbridge.config.secrets.settings import SecretsSettings
 from mcpbridge.config.tool_tables import read_tools
 from mcpbridge.config.trust.own_code import misuse
-from mcpbridge.config.variables import Expansion, Missing, Resolved
+from mcpbridge.config.variables import SECRET_KINDS, Expansion, Missing, Resolved, secret_references
 from mcpbridge.core.model import BRIDGE, BUILTIN, OWN, TOOLS
 from mcpbridge.tools.settings import pack_name
 from mcpbridge.upstream.projects import ProjectText
 from mcpbridge.upstream.transports.settings import is_volume
+
+if TYPE_CHECKING:  # loaded where there is something to fetch
+    from mcpbridge.config.secrets.providers import Providers
 
 _WILD = frozenset("*?[")
 
@@ -108,17 +112,31 @@ class Checked(Struct, frozen=True):
     files: Mapping[str, str]
     """By path, the texts of other files that went into it; see `Expansion.files`."""
     references: frozenset[str]
-    """What is between the braces of each `${…}` that was resolved."""
+    """What is between the braces of each `${…}` that was found."""
+    is_deferred: bool = False
+    """References to secrets are in it as they are written."""
 
 
-def check(document: dict[str, object], path: Path, environ: Mapping[str, str], line_of: LineOf) -> "Checked":
+def check(
+    document: dict[str, object],
+    path: Path,
+    environ: Mapping[str, str],
+    line_of: LineOf,
+    *,
+    providers: "Providers | None" = None,
+) -> "Checked":
     """The settings that the document of the file `path` stands for.
+
+    `providers` has the values of references to secrets, which may take long: see `Providers`. None: they stay as they
+    are written.
 
     Raises:
         ConfigError: the document is wrong.
     """
     file, directory = str(path), path.absolute().parent
-    expansion = Expansion(environ, directory)
+    if providers is not None:
+        _prepare(providers, document, directory)
+    expansion = Expansion(environ, directory, source=providers)
     expanded = cast("dict[str, object]", expansion.of(document))
     for missing in expansion.missing:
         if not _is_of_server(missing.key) and missing.key[:1] != ("tools",):
@@ -144,6 +162,7 @@ def check(document: dict[str, object], path: Path, environ: Mapping[str, str], l
                 raise ConfigError(what, file=where, key=dotted(["servers", name]), hint=hint)
             if isinstance(server, dict):
                 lost = [missing for missing in expansion.missing if missing.key[1] == name]
+                lost += expansion.unread("servers", name, _PARSED)
                 texts = [text for text in expansion.of_project if text.key[1] == name]
                 if (wrong := misuse(cast("dict[str, object]", server), texts)) is not None:
                     where = place(file, line_of(wrong.key))
@@ -166,12 +185,27 @@ def check(document: dict[str, object], path: Path, environ: Mapping[str, str], l
     except ValidationError as error:
         raise as_config_error(error, document, root=Settings, file=file, line_of=line_of) from None
     missing = frozenset(one.variable for one in expansion.missing if one.variable)
+    warnings += expansion.warnings
     warnings += _about_strangers(settings, file, line_of)
     secrets = _secrets(settings, expansion.resolved)
     if "web-search" in settings.builtin.enable and (key := environ.get("TAVILY_API_KEY")):
         secrets.add(key)
-    references = frozenset(one.reference for one in expansion.resolved)
-    return Checked(settings, secrets, warnings, missing, expansion.files, references)
+    references = frozenset(one.reference for one in (*expansion.resolved, *expansion.deferred))
+    return Checked(settings, secrets, warnings, missing, expansion.files, references, bool(expansion.deferred))
+
+
+_PARSED = frozenset({"url", "image", "proxy"})
+"""Of what a server has: texts in which no `${…}` may be when they are checked."""
+
+
+def _prepare(providers: "Providers", document: Mapping[str, object], directory: Path) -> None:
+    """Have all secrets fetched side by side that a document refers to, in the way that it says itself."""
+    section = document.get("secrets", {})
+    try:
+        providers.settings = SecretsSettings.model_validate(section)
+    except ValidationError:
+        return  # which is reported with everything else that is wrong
+    providers.prepare(set(secret_references(dict(document))), directory)
 
 
 def _about_strangers(settings: Settings, file: str, line_of: LineOf) -> list[str]:
@@ -292,6 +326,9 @@ def _from(directory: Path, root: object) -> object:
     return os.path.normpath(directory / Path(root).expanduser())  # clients compare the URIs that become of them
 
 
+_PROVIDED = ("file:", *(f"{kind}:" for kind in SECRET_KINDS))
+
+
 def _secrets(settings: Settings, resolved: Sequence[Resolved]) -> set[str]:
     """What to mask: all that variables brought into `env` and `headers`, and whatever has a name like a secret's."""
     found: set[str] = set()
@@ -302,7 +339,7 @@ def _secrets(settings: Settings, resolved: Sequence[Resolved]) -> set[str]:
         private = section in ("env", "headers") and name not in _PLAIN_NAMES
         if one.key[:1] == ("tools",) and len(one.key) > 3:  # every table in there may hold credentials
             private = one.key[2] in _PRIVATE_TABLES
-        if private or one.reference.startswith("file:") or SECRET_NAME.search(one.reference):
+        if private or one.reference.startswith(_PROVIDED) or SECRET_NAME.search(one.reference):
             found.add(one.value)
     for holder in (*settings.servers.values(), *settings.hooks):
         for name, value in (*holder.env.items(), *holder.headers.items()):
@@ -332,7 +369,7 @@ def _secrets(settings: Settings, resolved: Sequence[Resolved]) -> set[str]:
         found.add(settings.store.key)
     if settings.questions.state_key:
         found.add(settings.questions.state_key)
-    return found
+    return {value for value in found if not any(secret_references(value))}  # what was not read is no secret yet
 
 
 _CREDENTIALS = ("token", "password", "key", "client_secret")

@@ -24,6 +24,7 @@ from mcpbridge.base.errors import ConfigError
 from mcpbridge.config import mcp_servers_json as foreign
 from mcpbridge.config.check import check, refuse_what_only_loading_sets
 from mcpbridge.config.schema import Settings
+from mcpbridge.config.secrets.providers import Providers
 from mcpbridge.config.trust.content import digest, place_of, whole_content
 from mcpbridge.config.trust.decisions import NotTrusted, TrustStore
 from mcpbridge.core.model import TOOLS
@@ -51,6 +52,12 @@ class Loaded(Struct, frozen=True):
     """The file says nothing at all."""
     is_found: bool = False
     """Nobody named the file: it was found in the working directory, and what changes in it waits for a person."""
+    text: str = ""
+    """What the file says, which may have secrets in it."""
+    is_deferred: bool = False
+    """References to secrets are in it as they are written: it is for looking at, not for use."""
+    providers: Providers | None = None
+    """What fetched the secrets that it refers to, and keeps them."""
 
 
 Agree = Callable[[Loaded, TrustStore], bool]
@@ -63,10 +70,12 @@ def load(
     *,
     here: bool = True,
     agree: Agree = lambda loaded, store: False,
+    fetches: bool = True,
 ) -> Loaded:
     """The configuration that a command started here and now should use. `here`: see `find`.
 
-    One that was found in the working directory must be trusted; `agree` asks for that, and a yes is kept.
+    One that was found in the working directory must be trusted; `agree` asks for that, and a yes is kept. `fetches`:
+    the secrets that it refers to are fetched; else it is only to be looked at.
 
     Raises:
         NotTrusted: a person has to say yes to it first, and has not.
@@ -74,15 +83,26 @@ def load(
     """
     environ = os.environ if environ is None else environ
     is_found = here and is_found_in_working_directory(explicit, environ)
-    loaded = read(find(explicit, environ, here=here), environ)
-    return require_trust(loaded, environ, agree=agree) if is_found else loaded
+    path = find(explicit, environ, here=here)
+    if not is_found:
+        return read(path, environ, providers=Providers(environ) if fetches else None)
+    return require_trust(read(path, environ), environ, agree=agree, fetches=fetches)
 
 
-def require_trust(loaded: Loaded, environ: Mapping[str, str], *, agree: Agree = lambda loaded, store: False) -> Loaded:
-    """The same configuration, known as one that was found, once a person trusts it.
+def require_trust(
+    loaded: Loaded,
+    environ: Mapping[str, str],
+    *,
+    agree: Agree = lambda loaded, store: False,
+    fetches: bool = True,
+) -> Loaded:
+    """The same configuration, known as one that was found, once a person trusts it; with the secrets it refers to.
+
+    `agree`, `fetches`: as for `load`.
 
     Raises:
         NotTrusted: nobody does.
+        ConfigError: it is wrong with the secrets in it.
     """
     store, path = TrustStore(environ), str(loaded.settings.source)
     content = whole_content(loaded.settings, loaded.content)
@@ -90,7 +110,23 @@ def require_trust(loaded: Loaded, environ: Mapping[str, str], *, agree: Agree = 
         if not agree(loaded, store):
             raise NotTrusted(place_of(path), store.why_not(path, content))
         store.add(path, content)
-    return replace(loaded, is_found=True)
+    return replace(with_secrets(loaded, environ, Providers(environ)) if fetches else loaded, is_found=True)
+
+
+def with_secrets(loaded: Loaded, environ: Mapping[str, str], providers: Providers) -> Loaded:
+    """A configuration that was read without its secrets, with them. What is read is the text that was read before.
+
+    Raises:
+        NotTrusted: a file that is a part of it has changed meanwhile.
+        ConfigError: it is wrong with the secrets in it.
+    """
+    if not loaded.is_deferred:
+        return replace(loaded, providers=providers)
+    path = Path(loaded.settings.source or "")
+    again = read(path, environ, text=loaded.text, providers=providers)
+    if again.content != loaded.content:
+        raise NotTrusted(place_of(path), "a file that it names changed while it was read")
+    return again
 
 
 def find(explicit: str | None, environ: Mapping[str, str], *, here: bool = True) -> Path:
@@ -124,10 +160,13 @@ def find(explicit: str | None, environ: Mapping[str, str], *, here: bool = True)
     raise ConfigError(f"no configuration: looked for {looked}", hint=hint)
 
 
-def read(path: Path, environ: Mapping[str, str], *, text: str | None = None) -> Loaded:
+def read(
+    path: Path, environ: Mapping[str, str], *, text: str | None = None, providers: Providers | None = None
+) -> Loaded:
     """Read and check one file: `servers.toml`, or an `mcpServers` JSON if its name ends in `.json`.
 
-    `text`: what it is to say; None: what it says.
+    `text`: what it is to say; None: what it says. `providers` fetches the secrets that it refers to, which may run
+    commands; None: they stay as they are written, which is enough to look at it.
 
     Raises:
         ConfigError: it cannot be read, or it is wrong.
@@ -141,7 +180,7 @@ def read(path: Path, environ: Mapping[str, str], *, text: str | None = None) -> 
         document, warnings = _parse_toml(text, file), []
         line_of = partial(_toml_line, text)
         refuse_what_only_loading_sets(document, file, line_of)
-    checked = check(document, path, environ, line_of)
+    checked = check(document, path, environ, line_of, providers=providers)
     warnings += checked.warnings
     settings = checked.settings
     if not (settings.servers or settings.tools or settings.packs or settings.builtin.enable):
@@ -156,6 +195,9 @@ def read(path: Path, environ: Mapping[str, str], *, text: str | None = None) -> 
         content,
         checked.references,
         not document,
+        text=text,
+        is_deferred=checked.is_deferred,
+        providers=providers,
     )
 
 

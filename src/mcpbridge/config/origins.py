@@ -13,7 +13,8 @@ from pydantic import BaseModel
 from mcpbridge.base.masking.mask import MASK
 from mcpbridge.config.schema import Settings
 
-Origin = Literal["file", "variable", "default"]
+Origin = Literal["file", "variable", "default", "value file", "command", "keyring", "secret"]
+"""`file`: the configuration itself; a `value file` is one of `${file:PATH}`, a `secret` one of `mcpbridge secret`."""
 
 _REFERENCE = re.compile(r"(?<!\$)\$\{([^}]*)\}")
 _NAMED_SECTIONS = frozenset({"servers", "tools", "profiles"})
@@ -72,8 +73,19 @@ def _value(key: str, written: Any, value: Any, redact: Callable[[str], str]) -> 
         return Value(key, _masked(key, value, redact), "default")
     references = [match.group() for match in _REFERENCE.finditer(str(written))]
     if references:
-        return Value(key, MASK, "variable", ", ".join(dict.fromkeys(references)))
+        return Value(key, MASK, _origin(references[0]), redact(", ".join(dict.fromkeys(references))))
     return Value(key, _masked(key, value, redact), "file")
+
+
+def _origin(reference: str) -> Origin:
+    """Where a reference gets its value from."""
+    kind, colon, rest = reference[2:-1].partition(":")
+    if not colon:
+        return "variable"
+    if kind == "keyring":
+        return "keyring" if "/" in rest else "secret"
+    kinds: dict[str, Origin] = {"file": "value file", "cmd": "command", "secret": "secret"}
+    return kinds.get(kind, "variable")
 
 
 def _masked(key: str, value: Any, redact: Callable[[str], str]) -> Any:

@@ -18,6 +18,7 @@ from mcpbridge.catalog.settings import (
 from mcpbridge.config.console_settings import ConsoleSettings
 from mcpbridge.config.daemon_settings import DaemonSettings
 from mcpbridge.config.health_settings import HealthSettings
+from mcpbridge.config.secrets.settings import SecretsSettings
 from mcpbridge.core.call_settings import CallDefaults
 from mcpbridge.core.result_settings import ResultDefaults
 from mcpbridge.downstream.settings import AskingSettings, HttpSettings, PresentationSettings
@@ -145,6 +146,9 @@ class Settings(BaseModel):
 
     call_log: CallLogSettings = CallLogSettings()
     """Which calls the bridge records."""
+
+    secrets: SecretsSettings = SecretsSettings()
+    """How values of `${cmd:…}`, `${keyring:…}` and `${secret:…}` are fetched."""
 
     source: str | None = None
     """The path of the file; None when there is none. Set while loading, never by people."""

@@ -51,6 +51,7 @@ def read_tools(
     for name, table in cast("dict[str, object]", tables).items() if isinstance(tables, dict) else ():
         origin = _Origin(file, ["tools", name], line_of)
         lost = [one for one in expansion.missing if one.key[:2] == ("tools", name)]
+        lost += expansion.unread("tools", name, KEYS)
         own = cast("dict[str, object]", written).get(name) if isinstance(written, dict) else None
         found[name] = _read(name, table, own, origin, lost, expansion.directory)
         origins[name] = origin.place()
@@ -142,7 +143,7 @@ def _of_spec(one: "SpecTool", expansion: Expansion) -> BackendSettings:
     """The settings of one item of a spec file, its variables filled in."""
     before = len(expansion.missing)
     table = expansion.of(dict(one.table), ("tools", one.name))
-    lost = expansion.missing[before:]
+    lost = [*expansion.missing[before:], *expansion.unread("tools", one.name, KEYS)]
     del expansion.missing[before:]  # they take this tool out, and nothing else
     origin = _Origin(one.file, [one.key], lambda key: None)
     _refuse_name(one.name, origin)

@@ -1,4 +1,8 @@
-"""Variables in configuration values: `${VAR}`, `${VAR:-default}`, `${env:VAR}` and `${file:PATH}`.
+"""References in configuration values: `${VAR}`, `${VAR:-default}`, `${env:VAR}`, `${file:PATH}`, and those to secrets.
+
+`${cmd:COMMAND}`, `${keyring:SERVICE/NAME}` and `${secret:NAME}` are fetched by `config/secrets/providers.py`, once for
+all places that have them. A configuration that is only looked at, or that nobody has trusted yet, is expanded without:
+they stay as they are written.
 
 Expansion is one pass: the value of a variable is never expanded again. `$${` stands for a plain `${`.
 
@@ -6,21 +10,53 @@ Expansion is one pass: the value of a variable is never expanded again. `$${` st
 variable brought in can pass for a reference later.
 """
 
+import os
 import re
-from collections.abc import Callable, Mapping
-from functools import partial
+import stat
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import cast
+from typing import Protocol, cast
 
 from msgspec import Struct, field
 
-from mcpbridge.base.masking.known_values import SECRET_NAME
+from mcpbridge.base.masking.known_values import SECRET_NAME, without_secrets
 from mcpbridge.upstream.projects import PROJECT_FIELDS, PROJECT_ROOT, ProjectText
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)\}?")
 _VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 _PROJECT = re.compile(rf"{PROJECT_ROOT}(?::-(.*))?", re.DOTALL)
 _LARGEST_FILE = 64 * 1024
+
+
+SECRET_KINDS = ("cmd", "keyring", "secret")
+"""What references to secrets begin with."""
+Reference = tuple[str, str]
+"""Of a reference to a secret: one of `SECRET_KINDS`, and what follows the colon."""
+_SECRET = re.compile(rf"(?<!\$)\$\{{({'|'.join(SECRET_KINDS)}):([^}}]*)\}}")
+
+
+class SecretSource(Protocol):
+    """Has the values of references to secrets."""
+
+    def value(self, reference: Reference, directory: Path) -> str:
+        """The value. `directory`: where the configuration is.
+
+        Raises:
+            NotThereError: it cannot be had; says why.
+        """
+        ...
+
+
+def secret_references(value: object) -> Iterator[Reference]:
+    """Every reference to a secret in a document, as often as it is there."""
+    if isinstance(value, str):
+        yield from ((found[1], found[2]) for found in _SECRET.finditer(value))
+    elif isinstance(value, list):
+        for item in cast("list[object]", value):
+            yield from secret_references(item)
+    elif isinstance(value, dict):
+        for member in cast("dict[str, object]", value).values():
+            yield from secret_references(member)
 
 
 class Missing(Struct, frozen=True):
@@ -62,8 +98,22 @@ class Expansion(Struct):
     """Each `${PROJECT_ROOT}` in a place without a project."""
     of_project: list[ProjectText] = field(default_factory=list[ProjectText])
     """The texts with a `${PROJECT_ROOT}`, which stays in them as it was written."""
+    source: SecretSource | None = None
+    """Where references to secrets get their values from; None: they stay as they are written."""
+    deferred: list[Resolved] = field(default_factory=list[Resolved])
+    """Those that stayed."""
+    warnings: list[str] = field(default_factory=list[str])
+    """For people."""
     files: dict[str, str] = field(default_factory=dict[str, str])
     """By path, the text of each file that can choose what runs; those of secrets change nothing in that."""
+
+    def unread(self, section: str, name: str, keys: Collection[str]) -> list[Missing]:
+        """Of a table, what stayed in places that cannot be checked with a reference in them."""
+        return [
+            Missing(one.key, f"{one.value} is not read before it is used")
+            for one in self.deferred
+            if one.key[:2] == (section, name) and one.key[2] in keys
+        ]
 
     def of(self, value: object, key: tuple[str, ...] = ()) -> object:
         """The value with every string in it expanded. What is missing stays as it was written, and is noted."""
@@ -100,43 +150,59 @@ class Expansion(Struct):
             return "${"
         try:
             brought_in = self._look_up(match[0], match[1], key)
-        except _NotThereError as error:
+        except NotThereError as error:
             self.missing.append(Missing(key, str(error), error.variable))
+            return match[0]
+        if brought_in is None:
+            self.deferred.append(Resolved(key, match[1], match[0]))
             return match[0]
         self.resolved.append(Resolved(key, match[1], brought_in))
         return brought_in
 
-    def _look_up(self, written: str, body: str, key: tuple[str, ...]) -> str:
+    def _look_up(self, written: str, body: str, key: tuple[str, ...]) -> str | None:
         if not written.endswith("}"):
-            raise _NotThereError(f"{written[:40]!r} lacks its closing brace (write $${{ for a plain ${{)")
+            raise NotThereError(f"{written[:40]!r} lacks its closing brace (write $${{ for a plain ${{)")
         kind, colon, rest = body.partition(":")
-        source = self._sources(key).get(kind) if colon else None
-        if source:
-            return source(rest)
+        if colon and kind == "file":
+            return self._from_file(key, rest)
+        if colon and kind in SECRET_KINDS:
+            return self._secret(written, (kind, rest))
         variable = _VARIABLE.fullmatch(body)
         if variable is None:
-            raise _NotThereError(f"cannot resolve {written} (write $${{ for a plain ${{)")
+            raise NotThereError(f"cannot resolve {written} (write $${{ for a plain ${{)")
         name, default = variable[1], variable[2]
         value = self.environ.get(name)
         if default is not None:
             return value or default  # as in a shell, `:-` also stands in for an empty value
         if value is None:
-            raise _NotThereError(f"missing variable ${{{name}}}", name)
+            raise NotThereError(f"missing variable ${{{name}}}", name)
         return value
 
-    def _sources(self, key: tuple[str, ...]) -> dict[str, Callable[[str], str]]:
-        return {"file": partial(self._from_file, key), "cmd": _not_yet("cmd"), "keyring": _not_yet("keyring")}
+    def _secret(self, written: str, reference: Reference) -> str | None:
+        if self.source is None:
+            return None
+        try:
+            return self.source.value(reference, self.directory)
+        except NotThereError as error:
+            raise NotThereError(f"cannot read {without_secrets(written)}: {error}") from error
 
     def _from_file(self, key: tuple[str, ...], name: str) -> str:
         path = self.directory / Path(name).expanduser()
         try:
             with path.open(encoding="utf-8") as file:
+                access = _access(path, os.fstat(file.fileno()))
                 text = file.read(_LARGEST_FILE + 1)
         except (OSError, ValueError, RuntimeError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a text file"
-            raise _NotThereError(f"cannot read ${{file:{name}}}: {reason}") from error
+            raise NotThereError(f"cannot read ${{file:{name}}}: {reason}") from error
         if len(text) > _LARGEST_FILE:
-            raise _NotThereError(f"cannot read ${{file:{name}}}: larger than 64 KiB")
+            raise NotThereError(f"cannot read ${{file:{name}}}: larger than 64 KiB")
+        if access == "write":
+            what = f"cannot read ${{file:{name}}}: every user of this machine can write it"
+            raise NotThereError(f"{what} (chmod 600 {path})")
+        if access == "read" and _is_secret(key):
+            warning = f"{path}: other users can read this file, which has a secret: chmod 600 {path}"
+            self.warnings += [warning] if warning not in self.warnings else []
         if not _is_secret(key):
             self.files[str(path)] = text
         return text.removesuffix("\n").removesuffix("\r")
@@ -157,7 +223,7 @@ def _has_project(key: tuple[str, ...]) -> bool:
     return len(key) > 2 and key[0] == "servers" and key[2] in PROJECT_FIELDS
 
 
-class _NotThereError(Exception):
+class NotThereError(Exception):
     """A reference that cannot be resolved; the message says why."""
 
     def __init__(self, why: str, variable: str = "") -> None:
@@ -165,8 +231,19 @@ class _NotThereError(Exception):
         self.variable = variable
 
 
-def _not_yet(kind: str) -> Callable[[str], str]:
-    def refuse(rest: str) -> str:
-        raise _NotThereError(f"${{{kind}:{rest}}} is not supported yet; use ${{VAR}} or ${{file:PATH}}")
+_MOUNTED = ("/run/secrets/", "/var/run/secrets/")
+"""Where containers find their secrets: readable by all, and there is one user."""
 
-    return refuse
+
+def _access(path: Path, facts: os.stat_result) -> str:
+    """What other users of this machine may do with a file: `write`, `read`, or nothing (empty)."""
+    if not hasattr(os, "getuid") or facts.st_uid != os.getuid() or not stat.S_ISREG(facts.st_mode):
+        return ""  # it is not this user's to mend
+    is_writable = bool(facts.st_mode & stat.S_IWOTH)
+    is_readable = bool(facts.st_mode & (stat.S_IRGRP | stat.S_IROTH))
+    if not (is_writable or is_readable) or str(path).startswith(_MOUNTED):
+        return ""
+    for folder in path.absolute().parents:  # nobody gets at what is in a folder that is closed to others
+        if not folder.stat().st_mode & (stat.S_IXGRP | stat.S_IXOTH):
+            return ""
+    return "write" if is_writable else "read"

@@ -1,6 +1,7 @@
-"""The key that stored tokens are encrypted with: in the system's keyring, or in a file that only its user can read.
+"""The key that stored sign-ins and named secrets are encrypted with.
 
-The keyring holds the key alone, not the secrets: some keyrings take no more than two kilobytes, and none has locks.
+It is in the system's keyring, or in a file that only its user can read. The keyring holds the key alone, not the
+secrets: some keyrings take no more than two kilobytes, and none has locks.
 The key of the store comes from the configuration (`storage/encryption.py`).
 """
 
@@ -48,7 +49,7 @@ class KeyFile:
         except (OSError, binascii.Error) as error:
             raise ConfigError(f"the key of the stored sign-ins cannot be used: {error}", file=str(path)) from error
         if len(key) != KEY_BYTES:
-            hint = "Remove it; you then have to sign in to every server again."
+            hint = "Remove it; you then have to sign in to every server again, and to set your secrets again."
             raise ConfigError("this is not the key of the stored sign-ins", file=str(path), hint=hint)
         return key
 

@@ -95,8 +95,6 @@ class SealedFiles:
         return self._directory / f"{_digest(key)}.sealed"
 
     def _load(self, key: str, path: Path) -> bytes | None:
-        from cryptography.exceptions import InvalidTag
-
         try:
             check_private(self._directory)
             with path.open("rb") as file:
@@ -105,33 +103,17 @@ class SealedFiles:
             return None
         except OSError as error:
             raise ConfigError(f"a stored sign-in cannot be read: {error.strerror}", file=str(path)) from error
-        sealed = data.removeprefix(_MAGIC)
-        try:
-            if len(sealed) == len(data) or len(data) > _LARGEST:
-                raise InvalidTag
-            return self._cipher().decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], key.encode())
-        except (InvalidTag, ValueError):
+        plain = opened(data, self._key(), key) if len(data) <= _LARGEST else None
+        if plain is None:
             # Of another key or damaged: as good as not there, and the next sign-in replaces it.
             log.warning("stored sign-in cannot be decrypted; ignoring it", file=str(path))
-            return None
+        return plain
 
     def _save(self, key: str, value: bytes) -> None:
         self._make_directory()
-        nonce = secrets.token_bytes(_NONCE_BYTES)
-        data = _MAGIC + nonce + self._cipher().encrypt(nonce, value, key.encode())
         path = self._path(key)
-        draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
         try:
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                draft.replace(path)
-            except BaseException:
-                draft.unlink(missing_ok=True)
-                raise
+            write_private(path, sealed(value, self._key(), key))
         except OSError as error:
             raise ConfigError(f"a sign-in cannot be stored: {error.strerror}", file=str(path)) from error
 
@@ -142,12 +124,51 @@ class SealedFiles:
             raise ConfigError(f"cannot be made: {error.strerror}", file=str(self._directory)) from error
         check_private(self._directory)
 
-    def _cipher(self):
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
+    def _key(self) -> bytes:
         if self._source is None:
             self._source = best_source(self._directory)
-        return AESGCM(self._source.key())
+        return self._source.key()
+
+
+def sealed(value: bytes, key: bytes, name: str) -> bytes:
+    """The bytes to write for a value, which is bound to its name."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    nonce = secrets.token_bytes(_NONCE_BYTES)
+    return _MAGIC + nonce + AESGCM(key).encrypt(nonce, value, name.encode())
+
+
+def opened(data: bytes, key: bytes, name: str) -> bytes | None:
+    """What was sealed with this key under this name; None: it was not, or somebody changed it."""
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    rest = data.removeprefix(_MAGIC)
+    if len(rest) == len(data):
+        return None
+    try:
+        return AESGCM(key).decrypt(rest[:_NONCE_BYTES], rest[_NONCE_BYTES:], name.encode())
+    except (InvalidTag, ValueError):
+        return None
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file that only its user can read, whole or not at all.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
 
 
 class MemorySecrets:

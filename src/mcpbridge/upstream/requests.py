@@ -370,6 +370,8 @@ class UpstreamRequests:
     def _judge(self, breaker: CircuitBreaker, error: BaseException, call: Call, is_probe: bool) -> None:
         """What a failure says of the server."""
         now = self._loop.time()
+        if isinstance(error, UpstreamHttpError):
+            self._connection.note_status(error.status)
         if isinstance(error, UpstreamTimeout):
             self._attribution.given_up(call)
             peer = self._connection.peer

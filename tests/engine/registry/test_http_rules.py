@@ -150,6 +150,8 @@ HOSTILE: list[tuple[Any, dict[str, Any]]] = [
             "${file:~/.ssh/id_rsa}",
             "${cmd:id}",
             "${keyring:x}",
+            "${secret:x}",
+            "a${GIVEN}${secret:x}",
             "${PROJECT_ROOT}",
             "a${GIVEN}${SECRET}",
             "$${x}${SECRET}",

@@ -48,13 +48,9 @@ def control_answers(
     async def reload_file(request: Document) -> Document:
         if reload is None:
             return {"pid": os.getpid(), "ok": False, "error": "it has no configuration file"}
-        return redact.values_of(
-            {
-                "pid": os.getpid(),
-                "config": bridge.settings.source,
-                **await reload(may_be_empty=bool(request.get("may_be_empty"))),
-            }
-        )
+        is_of_edit = bool(request.get("may_be_empty"))  # a command wrote it; that is no wish for other secrets
+        done = await reload(may_be_empty=is_of_edit, anew=not is_of_edit)
+        return redact.values_of({"pid": os.getpid(), "config": bridge.settings.source, **done})
 
     def cache(_: Document) -> Document:
         return {"pid": os.getpid(), **bridge.cache_status()}

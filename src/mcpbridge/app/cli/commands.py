@@ -55,6 +55,7 @@ JOBS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "deny": ("calls.approvals", "Refuse a call."),
         "trust": ("config.trust", "Trust a configuration of a working directory."),
         "untrust": ("config.trust", "Stop trusting a configuration."),
+        "secret": ("access.secret", "Store the secrets that the configuration refers to."),
         "token": ("access.token", "Make a bearer token for HTTP clients."),
     },
     "Trouble": {

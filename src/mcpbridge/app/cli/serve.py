@@ -40,6 +40,7 @@ from mcpbridge.base.config_file import find_config
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded, only_server, read
+from mcpbridge.config.secrets.providers import Providers
 from mcpbridge.config.trust.decisions import NotTrusted
 from mcpbridge.protocol.error_codes import INTERNAL_ERROR
 from mcpbridge.protocol.jsonrpc import encode_error
@@ -117,7 +118,7 @@ def _loaded(config: str | None, *, is_asked: bool) -> Loaded:
         users = None if is_asked else find_config(None, os.environ, here=False)
         if users is None:
             raise
-        return read(Path(users), os.environ)
+        return read(Path(users), os.environ, providers=Providers(os.environ))
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:

@@ -7,6 +7,9 @@ The file is looked at once a second, which costs a `stat` and needs nothing inst
 report changes do not see edits on network file systems and in mounted folders, which is where many keep their
 configuration. Editors write in several steps, or put a new file in the place of the old one, so an edit is read once
 the file has been still for a moment; a file that is gone for that moment changes nothing.
+
+Secrets that the file refers to (`${cmd:…}` and its like) are fetched again when they are old, when a server refuses
+what it got, and on `mcpbridge reload`. Another value is a change like an edit.
 """
 
 import asyncio
@@ -26,11 +29,13 @@ from msgspec.structs import replace
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.log import Level, get_logger
 from mcpbridge.base.masking.known_values import Redactor
-from mcpbridge.config.load import Loaded, only_server, read
+from mcpbridge.config.load import Loaded, only_server, read, with_secrets
 from mcpbridge.config.schema import Settings
+from mcpbridge.config.secrets.providers import Providers
 from mcpbridge.config.trust.content import place_of, whole_content
 from mcpbridge.config.trust.decisions import NotTrusted, TrustStore
 from mcpbridge.library.bridge import Bridge
+from mcpbridge.storage.named_secrets import secrets_file
 
 log = get_logger("mcpbridge.reload")
 
@@ -38,6 +43,8 @@ POLL_SECONDS = 1.0
 """Seconds between two looks at the file."""
 DEBOUNCE_SECONDS = 0.3
 """Seconds for which an edited file must be as it is before it is read."""
+REFUSED_AGAIN = 30.0
+"""Seconds between two times that secrets are fetched since a server refused one."""
 _GONE = 5.0
 """Looks (of the interval) for which a file may be gone before that counts as a broken edit."""
 _FRESH = 10.0
@@ -64,16 +71,22 @@ class Reloading:
         warnings: Iterable[str] = (),
         missing: frozenset[str] = frozenset(),
         trust: TrustStore | None = None,
+        providers: Providers | None = None,
     ) -> None:
         """`redact` learns the secrets that an edit brings. `environ`: what variables stand for.
 
         `view`: the one server that is served alone. `log_level`: given on the command line, so the file's never counts.
         `warnings`: those of the file, reported at the start; they are not logged again. `missing`: see `Loaded`.
-        `trust`: nobody named the file, so an edit waits until a person trusts it here.
+        `trust`: nobody named the file, so an edit waits until a person trusts it here. `providers`: what fetched the
+        secrets that the file refers to.
         """
         self._bridge, self._path, self._redact = bridge, path, redact
         self._environ, self._view, self._trust = environ, view, trust
         self._log_level: Level | None = log_level
+        self._providers = providers or Providers(environ)
+        self._refused = self._fetched_at = 0.0
+        """When a server last refused its credentials, and when secrets were fetched for that, on `time.monotonic`."""
+        self._named_secrets = secrets_file(environ)
         self._more: dict[str, str] = {}
         self._lock = asyncio.Lock()
         self._changed: dict[str, object] = {}
@@ -92,7 +105,7 @@ class Reloading:
         self._seen: _Stamp = () if is_fresh else now
 
     async def reload(
-        self, more_environ: Mapping[str, str] | None = None, *, may_be_empty: bool = False
+        self, more_environ: Mapping[str, str] | None = None, *, may_be_empty: bool = False, anew: bool = False
     ) -> dict[str, object]:
         """Read the file and put it into effect; returns what came of it, as JSON values.
 
@@ -103,11 +116,15 @@ class Reloading:
         `may_be_empty`: somebody took the last server out on purpose. Else an empty file counts as a broken edit: it is
         what a full disk and some editors leave.
 
+        `anew`: secrets that the file refers to are fetched again, whatever their age.
+
         `more_environ`: variables for what the file names and `environ` does not have, from now on.
         """
         async with self._lock:
             self._more |= more_environ or {}
             try:
+                if anew and self._providers.has_any:
+                    await self._fetch(everything=True)
                 loaded = await anyio.to_thread.run_sync(partial(self._read, may_be_empty=may_be_empty))
                 self._redact.know(loaded.secrets)
                 before = self._bridge.settings
@@ -151,7 +168,7 @@ class Reloading:
     def _read(self, *, may_be_empty: bool) -> Loaded:
         self._beside = _files_named_in(self._path)
         self._seen = self._look()  # first: what changes from here on is another edit
-        loaded = read(self._path, self.environ)
+        loaded = read(self._path, self.environ, providers=self._providers if self._trust is None else None)
         if loaded.is_empty and not may_be_empty and _has_any(self._bridge.settings):
             what = "it is empty, which would take every server and tool away"
             hint = "`mcpbridge remove NAME` takes one out; `mcpbridge restart` begins with the file as it is."
@@ -160,6 +177,7 @@ class Reloading:
             content = whole_content(loaded.settings, loaded.content)
             if not self._trust.trusts(self._path, content):
                 raise NotTrusted(place_of(self._path), self._trust.why_not(self._path, content))
+            loaded = with_secrets(loaded, self.environ, self._providers)
         if not self._view:
             return loaded
         return replace(loaded, settings=only_server(loaded.settings, self._view))
@@ -203,7 +221,10 @@ class Reloading:
         clock = asyncio.get_running_loop().time
         while True:
             await anyio.sleep(interval)
-            if not self._bridge.settings.daemon.watch or self._look() == self._seen:
+            if not self._bridge.settings.daemon.watch:
+                continue
+            await self._follow_secrets()
+            if self._look() == self._seen:
                 continue
             stamp = await self._come_to_rest(debounce)
             gone_since = 0.0 if stamp[0] is not None else gone_since or clock()
@@ -216,6 +237,31 @@ class Reloading:
                 # Whatever is wrong with an edit, the bridge that runs must not end by it.
                 log.error("the configuration cannot be reloaded", exc_info=error)
 
+    async def _follow_secrets(self) -> None:
+        """Fetch again what is old, or what a server refused; another value is put into effect."""
+        if not self._providers.has_any:
+            return
+        refused = max((one.connection.refused_at for one in self._bridge.pool.everyone()), default=0.0)
+        is_refused = refused > self._refused and time.monotonic() - self._fetched_at >= REFUSED_AGAIN
+        if not (is_refused or self._providers.is_due):
+            return
+        try:
+            async with self._lock:
+                if is_refused:
+                    self._refused, self._fetched_at = refused, time.monotonic()
+                has_changed = await self._fetch(everything=is_refused)
+            if has_changed:
+                await self.reload()
+        except Exception as error:
+            log.error("secrets cannot be fetched again", exc_info=error)
+
+    async def _fetch(self, *, everything: bool) -> bool:
+        """Fetch secrets again. Says whether one is another now."""
+        has_changed = await anyio.to_thread.run_sync(partial(self._providers.refresh, everything=everything))
+        for problem in self._providers.problems:
+            log.warning("a secret cannot be fetched again; its old value stays in use", reason=problem)
+        return has_changed
+
     async def _come_to_rest(self, debounce: float) -> _Stamp:
         """How the file is once it has been the same for so many seconds."""
         stamp = self._look()
@@ -226,9 +272,9 @@ class Reloading:
                 return stamp
 
     def _look(self) -> _Stamp:
-        """How the file is now, those that it takes values from by `${file:PATH}`, and what is known of trust."""
+        """How the file is now, what it takes values from (`${file:PATH}`, our own secrets), and what is trusted."""
         trust = () if self._trust is None else (self._trust.path,)
-        return tuple(_stamp(path) for path in (self._path, *self._beside, *trust))
+        return tuple(_stamp(path) for path in (self._path, *self._beside, *trust, self._named_secrets))
 
 
 def _has_any(settings: Settings) -> bool:

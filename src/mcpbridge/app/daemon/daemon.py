@@ -262,7 +262,7 @@ class _Daemon:
             if self._running.reloading is not None:
                 self._around.supervision.reloading()
                 try:
-                    await self._running.reloading.reload()
+                    await self._running.reloading.reload(anew=True)
                 except Exception as error:
                     # Whatever is wrong with an edit, the daemon that runs must not end by it.
                     log.error("the configuration cannot be reloaded", exc_info=error)

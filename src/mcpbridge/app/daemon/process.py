@@ -90,6 +90,7 @@ async def running(
             warnings=loaded.warnings,
             missing=loaded.missing,
             trust=TrustStore(os.environ) if loaded.is_found else None,
+            providers=loaded.providers,
         )
         desk = ConsoleDesk(bridge, redact, facts=facts, reload=reloading.reload)
         answers = control_answers(bridge, redact, facts, reloading.reload, {"console": desk.link, **more})

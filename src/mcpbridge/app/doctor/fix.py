@@ -17,6 +17,7 @@ from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.files.backups import Backups
 from mcpbridge.config.files.write_file import ChangedMeanwhile, decoded, encoded, read_bytes, replace_file
 from mcpbridge.config.load import read
+from mcpbridge.config.secrets.providers import Providers
 from mcpbridge.config.write_servers_toml import keep_trust
 
 
@@ -216,7 +217,7 @@ async def _repair(
         repair.write(before, after)
         made = (*made, finding.edit)
         try:
-            loaded = read(path, environ)
+            loaded = read(path, environ, providers=Providers(environ))
         except ConfigError as error:
             return Outcome(server, code, made, is_kept=False, why=f"the file would be wrong: {error.what}")
         report, failed = await examiner.again(loaded, server)

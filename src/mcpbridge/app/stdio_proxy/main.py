@@ -154,7 +154,7 @@ def _is_trusted() -> bool:
     from mcpbridge.base.errors import ConfigError
 
     try:
-        load_trusted(None)
+        load_trusted(None, fetches=False)
     except ConfigError as error:
         if os.isatty(0):
             _say(str(error))

@@ -9,20 +9,26 @@ files that are read. The same is refused for entries from the store, which other
 
 import asyncio
 import os
+import tomllib
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+import anyio.to_thread
 import msgspec
 from msgspec.structs import replace
 
 from mcpbridge.base.errors import BridgeError, StoreFailed
 from mcpbridge.base.log import get_logger
 from mcpbridge.base.masking.known_values import Redactor
+from mcpbridge.config.check import Checked
 from mcpbridge.config.needs_restart import Reloaded
 from mcpbridge.config.schema import Settings
+from mcpbridge.config.secrets.providers import Providers
+from mcpbridge.config.variables import secret_references
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.engine.registry import rules
 from mcpbridge.engine.registry.format import Entry, Key, StoredEntries
@@ -155,7 +161,8 @@ class Registry:
             if not may_replace and self._is_known(section, name):
                 raise RegistryProblem("exists", f"there is a {rules.noun(section)} {name[:100]!r} already")
             plain = rules.plain(table)
-            parsed = self._read(section, name, plain)
+            rules.refuse_clash(self._base(), self.over(self._base()), section, name)
+            parsed = await self._with_secrets(section, name, plain)
             entry = Entry(section, name, table=plain, by=by, at=_now(), is_stored=keep is True)
             if keep == "file":
                 from mcpbridge.config.edit_servers_toml import put_table
@@ -268,8 +275,6 @@ class Registry:
 
     async def _write(self, entry: Entry, edit: Callable[[str], str]) -> Reloaded:
         """Have the file changed, and in effect what it then has under this name; what lay over that goes."""
-        import anyio.to_thread
-
         from mcpbridge.config import write_servers_toml as configuration
 
         source = self._base().source
@@ -282,12 +287,17 @@ class Registry:
                 self._redact.know(loaded.secrets)
             await anyio.to_thread.run_sync(configuration.write, change, self._environ)
 
+        written = section_of(loaded.settings, entry.section).get(entry.name) if loaded is not None else None
+        if loaded is not None and written is not None and loaded.is_deferred:
+            table: dict[str, Any] = tomllib.loads(loaded.text)[entry.section].get(entry.name, {})
+            written = await self._with_secrets(entry.section, entry.name, table) if table else written
+
         def rebase(base: Settings) -> Settings:
             if loaded is None:
                 return base
             tables = dict(section_of(base, entry.section))
             tables.pop(entry.name, None)
-            if (written := section_of(loaded.settings, entry.section).get(entry.name)) is not None:
+            if written is not None:
                 tables[entry.name] = written
             return base.model_copy(update={entry.section: tables})
 
@@ -310,7 +320,17 @@ class Registry:
     def _read(self, section: Section, name: str, table: dict[str, Any]) -> OfferSettings:
         """The settings of a table, variables filled in, as if it stood in the file."""
         rules.refuse_clash(self._base(), self.over(self._base()), section, name)
-        checked = rules.read(self._base(), section, name, table, self._environ)
+        return self._known(section, name, rules.read(self._base(), section, name, table, self._environ))
+
+    async def _with_secrets(self, section: Section, name: str, table: dict[str, Any]) -> OfferSettings:
+        """The same with the secrets that it refers to, which are fetched beside the loop."""
+        if not any(secret_references(table)):
+            return self._known(section, name, rules.read(self._base(), section, name, table, self._environ))
+        providers = Providers(self._environ)
+        reading = partial(rules.read, self._base(), section, name, table, self._environ, providers=providers)
+        return self._known(section, name, await anyio.to_thread.run_sync(reading))
+
+    def _known(self, section: Section, name: str, checked: Checked) -> OfferSettings:
         if isinstance(self._redact, Redactor):
             self._redact.learn(f"{section}/{name}", checked.secrets)
         return section_of(checked.settings, section)[name]

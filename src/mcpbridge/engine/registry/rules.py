@@ -17,6 +17,7 @@ from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.suggestions import nearest
 from mcpbridge.config.check import Checked, check
 from mcpbridge.config.schema import Settings
+from mcpbridge.config.secrets.providers import Providers
 from mcpbridge.core.model import TOOLS
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.engine.registry.format import Entry
@@ -128,15 +129,25 @@ def plain(table: Mapping[str, Any]) -> dict[str, Any]:
         raise RegistryProblem("invalid", f"the table is no JSON: {type(error).__name__}") from error
 
 
-def read(base: Settings, section: Section, name: str, table: dict[str, Any], environ: Mapping[str, str]) -> Checked:
+def read(
+    base: Settings,
+    section: Section,
+    name: str,
+    table: dict[str, Any],
+    environ: Mapping[str, str],
+    *,
+    providers: Providers | None = None,
+) -> Checked:
     """What a table comes to, variables filled in, as if it stood in the file. What is wrong names no secret.
+
+    `providers`: as for `check`.
 
     Raises:
         ConfigError: it is wrong.
     """
     path = Path(base.source) if base.source else Path("servers.toml").absolute()
     try:
-        return check({section: {name: table}}, path, environ, lambda key: None)
+        return check({section: {name: table}}, path, environ, lambda key: None, providers=providers)
     except ConfigError as error:
         told = str(error).replace(f"{path}: ", "")
         for text in private_texts(table):

@@ -24,6 +24,7 @@ from mcpbridge.config import mcp_servers_json as foreign
 from mcpbridge.config.check import check, refuse_what_only_loading_sets
 from mcpbridge.config.load import Loaded, find, load, read
 from mcpbridge.config.schema import Settings
+from mcpbridge.config.secrets.providers import Providers
 
 Config = str | os.PathLike[str] | Mapping[str, Any] | Settings | None
 """`servers.toml` or any mcpServers JSON by its path; the same tables as a mapping; None: what commands find."""
@@ -63,7 +64,7 @@ def read_config(config: Config, environ: Mapping[str, str] | None = None, *, is_
         return _of_tables(config, environ)
     if not isinstance(config, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance] - of programs without types
         raise ConfigError(f"a configuration is a file or its tables, not {type(config).__name__}", key="config")
-    return read(Path(config).expanduser(), environ)
+    return read(Path(config).expanduser(), environ, providers=Providers(environ))
 
 
 def _of_tables(tables: Mapping[str, Any], environ: Mapping[str, str]) -> Loaded:
@@ -72,7 +73,8 @@ def _of_tables(tables: Mapping[str, Any], environ: Mapping[str, str]) -> Loaded:
         document, warnings = foreign.translate(document, _HERE)
     else:
         refuse_what_only_loading_sets(document, _HERE, _no_line)
-    checked = check(document, Path(_HERE), environ, _no_line)  # paths in it are relative to the working directory
+    # Paths in it are relative to the working directory.
+    checked = check(document, Path(_HERE), environ, _no_line, providers=Providers(environ))
     loaded = Loaded(checked.settings, (*warnings, *checked.warnings), tuple(sorted(checked.secrets)), checked.missing)
     return replace(loaded, settings=checked.settings.model_copy(update={"source": None}))
 

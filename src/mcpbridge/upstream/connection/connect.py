@@ -136,6 +136,7 @@ class ConnectionAttempt:
     def _note_wait(self, error: UpstreamError) -> None:
         if isinstance(error, UpstreamHttpError):
             self._connection.retry_after = error.retry_after or 0.0
+            self._connection.note_status(error.status)
 
     def _session_on(self, channel: Channel) -> UpstreamSession:
         return UpstreamSession(

@@ -86,6 +86,8 @@ class Connection:
         """The present connection bears another session after this one."""
         self.retry_after = 0.0
         """Seconds that the server, when it refused the present connection, wanted to be left alone."""
+        self.refused_at = 0.0
+        """When the server last refused the credentials that it got (HTTP 401), on `time.monotonic`; 0: never."""
         self.is_renewing = False
         """The present connection ends for a new one at once: nothing is wrong with the server."""
         self.waiting = 0
@@ -95,6 +97,11 @@ class Connection:
         """The present start is one that somebody who needs it has caused."""
         self._stepped = asyncio.Event()
         self._dial_now = asyncio.Event()
+
+    def note_status(self, status: int) -> None:
+        """The server answered with this HTTP error status."""
+        if status == 401:
+            self.refused_at = time.monotonic()
 
     def __del__(self) -> None:
         if self.session is not None:

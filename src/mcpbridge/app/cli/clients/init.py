@@ -70,7 +70,7 @@ def init_command(
             fail(USAGE, "`mcpbridge init` asks at a terminal, and there is none", advice)
         around = client_environment(project)
         if is_found_in_working_directory(config, around.environ):  # it is about to be put into clients
-            load_trusted(config)
+            load_trusted(config, fetches=False)
         path = configuration_to_write(config, around.environ)
         with redirect_stdout(sys.stderr) if as_json else nullcontext():
             plan, backup = _take_over(path, around, secrets_to, yes=yes, is_named=project is not None)

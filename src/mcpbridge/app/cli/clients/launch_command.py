@@ -104,7 +104,7 @@ def _configuration(config: str | None, usual: Path, environ: Mapping[str, str]) 
         note(f"there is no configuration yet; `mcpbridge import` or `mcpbridge init` writes {usual}")
         return usual
     if is_found_in_working_directory(config, environ):  # from now on clients name it
-        load_trusted(config)
+        load_trusted(config, fetches=False)
     if path != usual and not config and not environ.get("MCPBRIDGE_CONFIG"):
         note(f"it serves {path}, the configuration of this directory (--config FILE names another)")
     return path
@@ -127,7 +127,7 @@ def _token_for(url: str, config: str | None, environ: Mapping[str, str]) -> str:
     if not is_loopback(host):
         return ""
     try:
-        if load(config).settings.http.tokens:
+        if load(config, fetches=False).settings.http.tokens:
             note("a token of `http.tokens` is asked for there: put one into the file by hand")
             return ""
     except ConfigError:

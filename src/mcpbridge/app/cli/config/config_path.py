@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mcpbridge.base.config_file import FILE_NAME, find_config
+from mcpbridge.base.config_file import FILE_NAME, find_config, is_found_in_working_directory
 from mcpbridge.base.directories import config_directory
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.masking.known_values import Redactor
@@ -52,8 +52,10 @@ def _find(explicit: str | None) -> Path:
     return find(explicit, os.environ)  # it says why there is none
 
 
-def load_trusted(config: str | None) -> "Loaded":
+def load_trusted(config: str | None, *, fetches: bool = True) -> "Loaded":
     """The configuration that is meant, if it may be used: one that nobody named is asked about at the terminal.
+
+    `fetches`: see `load`.
 
     Raises:
         NotTrusted: nobody named it, and nobody said yes.
@@ -61,7 +63,7 @@ def load_trusted(config: str | None) -> "Loaded":
     """
     from mcpbridge.config.load import load
 
-    return load(config, agree=ask_for_trust)
+    return load(config, agree=ask_for_trust, fetches=fetches)
 
 
 def load_only_to_look(config: str | None) -> "Loaded":
@@ -72,7 +74,7 @@ def load_only_to_look(config: str | None) -> "Loaded":
     """
     from mcpbridge.config.load import read
 
-    return read(_find(config), os.environ)
+    return _with_key_of_store(read(_find(config), os.environ), config)
 
 
 def ask_for_trust(loaded: "Loaded", store: "TrustStore") -> bool:
@@ -140,4 +142,22 @@ def load_or_default(config: str | None) -> "Loaded":
         if config or os.environ.get("MCPBRIDGE_CONFIG"):
             raise
         return Loaded(Settings())
-    return read(path, os.environ)
+    return _with_key_of_store(read(path, os.environ), config)
+
+
+def _with_key_of_store(loaded: "Loaded", config: str | None) -> "Loaded":
+    """The same, with the secrets it refers to if the key of its store is one: what is in there is wanted.
+
+    Raises:
+        NotTrusted: nobody named the file or trusts it, so nothing of it is run.
+        ConfigError: it is wrong with the secrets in it.
+    """
+    from mcpbridge.config.load import require_trust, with_secrets
+    from mcpbridge.config.secrets.providers import Providers
+    from mcpbridge.config.variables import secret_references
+
+    if not any(secret_references(loaded.settings.store.key)):
+        return loaded
+    if is_found_in_working_directory(config, os.environ):
+        return require_trust(loaded, os.environ)
+    return with_secrets(loaded, os.environ, Providers(os.environ))

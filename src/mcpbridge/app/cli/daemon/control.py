@@ -55,7 +55,9 @@ def up_command(*, config: str | None, as_json: bool) -> int:
     if before:
         found = before[-1]
     else:
-        loaded = load_trusted(config)  # what is wrong with it is better said here than in the log of a process
+        loaded = load_trusted(
+            config, fetches=False
+        )  # what is wrong with it is better said here than in the log of a process
         found = ensure_daemon(path, is_found=loaded.is_found)
     show_started("up/1", found, "runs already" if before else "started", as_json=as_json)
     return OK
@@ -146,7 +148,7 @@ def restart_command(*, config: str | None, as_json: bool) -> int:
       mcpbridge restart
     """
     path = config_path(config)
-    is_found = load_trusted(config).is_found
+    is_found = load_trusted(config, fetches=False).is_found
     around = survey(path)
     around.require_answer(path)
     running = around.daemons

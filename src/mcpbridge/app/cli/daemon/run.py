@@ -34,6 +34,7 @@ from mcpbridge.base.config_file import is_found_in_working_directory
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded, find, read, require_trust
+from mcpbridge.config.secrets.providers import Providers
 from mcpbridge.storage.http_token import http_token_path
 
 if TYPE_CHECKING:
@@ -66,9 +67,10 @@ def daemon(arguments: Sequence[str]) -> int:
         if held is None:
             print(f"mcpbridge: another daemon serves {config} already; see `mcpbridge status`", file=sys.stderr)
             return _busy() if supervision.is_supervised else OK
-        loaded = read(config, os.environ)
         if options.found or is_found_in_working_directory(options.config, os.environ):
-            loaded = require_trust(loaded, os.environ)
+            loaded = require_trust(read(config, os.environ), os.environ)
+        else:
+            loaded = read(config, os.environ, providers=Providers(os.environ))
         admin_token = take_admin_token(os.environ)
         redact = Redactor([*loaded.secrets, *filter(None, [admin_token])])
         ending = _run(options, config, loaded, redact, held, supervision, admin_token)

@@ -77,7 +77,7 @@ def install(
       mcpbridge service install --http 127.0.0.1:8808 --dry-run
     """
     path = config_path(config)
-    load_trusted(config)
+    load_trusted(config, fetches=False)
     if socket and _ON_MAC:
         raise click.UsageError("--socket is for systemd.")
     if prints and as_json:

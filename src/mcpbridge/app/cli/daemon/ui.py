@@ -59,7 +59,7 @@ def running_bridge(config: str | None) -> RunningBridge:
     around.require_answer(path)
     if around.bridges:
         return (around.daemons or around.bridges)[-1]
-    loaded = load_trusted(config)
+    loaded = load_trusted(config, fetches=False)
     return ensure_daemon(path, stays=False, is_found=loaded.is_found)
 
 

@@ -33,6 +33,9 @@ FORMATS: Mapping[str, type] = {
     "trust/1": setup.Trusted,
     "trust-list/1": setup.TrustList,
     "untrust/1": setup.Untrusted,
+    "secret-set/1": setup.StoredSecret,
+    "secret-list/1": setup.SecretList,
+    "secret-rm/1": setup.DeletedSecret,
     # -- servers and tools
     "manage/1": tools.Manage,
     "list/1": tools.List,

@@ -1,4 +1,4 @@
-"""Documents about setting up: servers that are taken over, clients' files, trust, and tokens."""
+"""Documents about setting up: servers that are taken over, clients' files, trust, secrets, and tokens."""
 
 from typing import Annotated, NotRequired, TypedDict
 
@@ -163,6 +163,40 @@ class TrustList(TypedDict):
 
     trusted: list[TrustedFile]
     """Each of them."""
+
+
+class StoredSecret(TypedDict):
+    """A secret that was stored. Its value is not in any document."""
+
+    name: str
+    """What it is called: `${secret:NAME}`."""
+    replaced: bool
+    """Whether there was one of this name."""
+
+
+class SecretName(TypedDict):
+    """A secret, without its value."""
+
+    name: str
+    """What it is called."""
+    set_at: str
+    """When it was set, as an ISO time."""
+
+
+class SecretList(TypedDict):
+    """What `secret list` prints."""
+
+    secrets: list[SecretName]
+    """Each of them, by name."""
+
+
+class DeletedSecret(TypedDict):
+    """A secret that was deleted."""
+
+    name: str
+    """What it was called."""
+    removed: bool
+    """Always true."""
 
 
 class Token(TypedDict):
