@@ -26,6 +26,7 @@ _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)\}?")
 _VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 _PROJECT = re.compile(rf"{PROJECT_ROOT}(?::-(.*))?", re.DOTALL)
 _LARGEST_FILE = 64 * 1024
+_LEAST = 32
 
 
 SECRET_KINDS = ("cmd", "keyring", "secret")
@@ -155,7 +156,8 @@ class Expansion(Struct):
             return match[0]
         if brought_in is None:
             self.deferred.append(Resolved(key, match[1], match[0]))
-            return match[0]
+            # Keys of stores have a least length; the value will have it.
+            return match[0] if key[:1] in (("servers",), ("tools",)) else match[0].ljust(_LEAST)
         self.resolved.append(Resolved(key, match[1], brought_in))
         return brought_in
 

@@ -16,7 +16,11 @@ from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.log import Logger
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import read
+from mcpbridge.config.secrets.providers import Providers
+from mcpbridge.config.trust.content import whole_content
+from mcpbridge.config.trust.decisions import TrustStore
 from mcpbridge.library.bridge import Bridge
+from mcpbridge.storage.named_secrets import NamedSecrets
 from support.harness import eventually
 from support.in_process_bridge import BridgeToScripts
 from support.upstreams.scripted_upstream import LEGACY_SERVER, ScriptedTransport
@@ -66,11 +70,11 @@ async def world(
 ) -> AsyncGenerator[World]:
     path = folder / "servers.toml"
     path.write_text(text)
-    loaded = read(path, environ or {})
+    loaded = read(path, environ or {}, providers=more.get("providers"))
     redact = Redactor(loaded.secrets)
     transports = {name: ScriptedTransport(LEGACY_SERVER) for name in "abc"}
     with anyio.fail_after(60):
-        async with BridgeToScripts(loaded.settings, transports) as bridge:
+        async with BridgeToScripts(loaded.settings, transports, redact=redact) as bridge:
             assert await bridge.settled(30)
             made = World(bridge, Reloading(bridge, path, redact=redact, environ=environ or {}, **more), path)
             Logger.sink = lambda level, event, fields: made.logged.append((level, event, fields))
@@ -321,3 +325,75 @@ async def test_who_takes_the_last_server_out_on_purpose_gets_that(tmp_path: Path
 async def test_a_file_that_says_something_may_have_no_servers(tmp_path: Path, text: str) -> None:
     async with world(tmp_path) as at:
         assert (await at.reload(text))["removed"] == ["a"]
+
+
+# -- secrets that the file refers to (issue 22)
+
+
+def rotating(folder: Path) -> tuple[str, Path, Providers]:
+    value = folder / "value"
+    value.write_text("canary-first")
+    text = f"[secrets]\nrefresh = 1000\n{ONE}env.TOKEN = '${{cmd:cat value}}'\n[servers.b]\ncommand = 'scripted'\n"
+    environ = {"XDG_DATA_HOME": str(folder / "data"), "PATH": os.environ["PATH"]}
+    return text, value, Providers(environ)
+
+
+async def tokens(at: World) -> str:
+    return at.bridge.pool.upstreams["a"].settings.env["TOKEN"]
+
+
+@pytest.mark.parametrize("why", ["old", "refused", "reload"])
+async def test_a_rotated_secret_reaches_its_server_alone(tmp_path: Path, why: str) -> None:
+    """When it is old, when a server refuses what it got, and on `mcpbridge reload`."""
+    text, value, providers = rotating(tmp_path)
+    if why == "old":
+        text = text.replace("refresh = 1000", "refresh = 0.2")
+    async with world(tmp_path, text, providers=providers) as at, at.reloading.watching(**QUICK):
+        other = at.bridge.pool.upstreams["b"]
+        assert await tokens(at) == "canary-first"
+        value.write_text("canary-second")
+        if why == "refused":
+            at.bridge.pool.upstreams["a"].connection.note_status(401)
+        elif why == "reload":
+            told = await at.reloading.reload()
+            assert "replaced" not in told, "an edit is no reason to run commands again"
+            told = await at.reloading.reload(anew=True)
+            assert told["replaced"] == ["a"]
+        await eventually(lambda: tokens(at), lambda token: token == "canary-second", within=30)
+        assert at.bridge.pool.upstreams["b"] is other
+        assert at.bridge.redact("canary-second") == "[redacted]", "it is known before anybody can see it"
+        assert "canary" not in str(at.logged)
+
+
+async def test_a_secret_that_is_set_anew_reaches_its_server(tmp_path: Path) -> None:
+    environ = {"XDG_DATA_HOME": str(tmp_path / "data")}
+    store = NamedSecrets(environ)
+    store.set("a", "canary-first")
+    text = f"{ONE}env.TOKEN = '${{secret:a}}'\n"
+    async with world(tmp_path, text, environ, providers=Providers(environ)) as at, at.reloading.watching(**QUICK):
+        assert await tokens(at) == "canary-first"
+        store.set("a", "canary-second")
+        await eventually(lambda: tokens(at), lambda token: token == "canary-second", within=30)
+
+
+async def test_a_vault_that_is_locked_later_changes_nothing_and_is_logged_once_a_try(tmp_path: Path) -> None:
+    text, value, providers = rotating(tmp_path)
+    async with world(tmp_path, text, providers=providers) as at:
+        value.unlink()
+        assert await at.reloading.reload(anew=True) == {"ok": True}
+        assert await tokens(at) == "canary-first"
+        [problem] = [fields for _, event, fields in at.logged if "old value stays in use" in event]
+        assert "exit code 1" in problem["reason"]
+
+
+async def test_nothing_of_an_edit_runs_before_a_person_trusts_it(tmp_path: Path) -> None:
+    environ = {"XDG_STATE_HOME": str(tmp_path / "state"), "XDG_DATA_HOME": str(tmp_path / "data")}
+    trust = TrustStore(environ)
+    async with world(tmp_path, ONE, environ, trust=trust, providers=Providers(environ)) as at:
+        told = await at.reload(f"{ONE}env.TOKEN = '${{cmd:touch owned}}'\n")
+        assert "waits for a new yes" in str(told) or "nobody has trusted" in str(told)
+        assert not (tmp_path / "owned").exists()
+        loaded = read(at.path, environ)
+        trust.add(at.path, whole_content(loaded.settings, loaded.content))
+        assert (await at.reloading.reload())["ok"]
+        assert (tmp_path / "owned").exists()

@@ -192,3 +192,18 @@ def test_no_key_that_shows_its_issuer_is_left_beside_others(pieces: list[str]) -
     masked = without_secrets("".join(pieces))
     for key in re.finditer(ISSUED_KEYS, masked):
         assert ORDINARY_WORDS.fullmatch(key[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("cannot read ${secret:github} in env.TOKEN", "cannot read ${secret:github} in env.TOKEN"),
+        ("Authorization: Bearer ${secret:team/github.1}", "Authorization: Bearer ${secret:team/github.1}"),
+        ("${secret: hunter22}", "${secret: [redacted]}"),
+        ("{secret: hunter22}", "{secret: [redacted]}"),
+        ("${API_KEY:-hunter2222}", "${API_KEY:[redacted]}"),
+    ],
+)
+def test_the_name_of_a_stored_secret_is_none(text: str, shown: str) -> None:
+    """`${secret:NAME}` of a configuration says where a secret is (issue 22)."""
+    assert without_secrets(text) == shown

@@ -120,7 +120,9 @@ _SENTENCE = re.compile(
     r"(\"[^\"\s]{3,256}+\"|'[^'\s]{3,256}+'|`[^`\s]{3,256}+`|[^\s\"'`<>,;(){}\[\]|\\]{6,128}+)",
     re.IGNORECASE,
 )
-_NAME = re.compile(r"(?<!\w)([A-Za-z_][\w.-]{0,79}+)(\\*+[\"']?\s{0,3}(=>|:=|[=:])\s{0,3})")
+_NAME = re.compile(
+    r"(?<!\w)(?!(?<=\$\{)secret:[\w.@:/-]{1,128}\})([A-Za-z_][\w.-]{0,79}+)(\\*+[\"']?\s{0,3}(=>|:=|[=:])\s{0,3})"
+)
 _SPACED = re.compile(
     r"(?:^|[^\w-])(api|access|secret|private|client|signing|encryption|license|subscription|account)[ \t]$",
     re.IGNORECASE,

@@ -267,3 +267,23 @@ async def test_a_client_that_is_opened_there_gets_what_is_trusted_and_else_the_u
         await place.run("down", "--all")
         place._running -= 1
         place.kill_survivors()
+
+
+async def test_commands_of_secrets_are_shown_and_not_run_before_somebody_says_yes(place: Place) -> None:
+    """Issue 22: `${cmd:…}` is something that runs, wherever it is in the file."""
+    server = python_server("plain")
+    env = {"TOKEN": "${cmd:touch owned-by-env}", "OTHER": "${secret:nowhere}"}
+    place.config(
+        {"one": {**server, "env": env}, "two": {"url": "${cmd:touch owned-by-url}"}}, store={"key": "${cmd:./key}"}
+    )
+    for words in (["list"], ["check"], ["serve"], ["status"], ["trust", "--list"], ["results"], ["log"], ["doctor"]):
+        finished = await place.run(*words)
+        assert not list(place.folder.glob("owned*")), words
+        assert "canary" not in finished.out + finished.err
+    trusted = await place.run("trust")
+    assert trusted.code == 0, trusted.err
+    for shown in ("${cmd:touch owned-by-env}", "${cmd:touch owned-by-url}", "${cmd:./key}", "${secret:nowhere}"):
+        assert shown in trusted.out
+    assert not list(place.folder.glob("owned*"))
+    await place.run("list")
+    assert {path.name for path in place.folder.glob("owned*")} == {"owned-by-env", "owned-by-url"}
