@@ -39,7 +39,7 @@ def set_secret(*, name: str, as_json: bool) -> int:
     \u0008
     Examples:
       mcpbridge secret set github
-      gh auth token | mcpbridge secret set github
+      mcpbridge secret set team/deploy.key < FILE
     """
     if NAME.fullmatch(name) is None:  # before anybody has typed a secret in vain
         what = visible(f"not usable as the name of a secret: {name[:80]!r}")
