@@ -1,5 +1,6 @@
 """`mcpbridge top`: what a person sees and decides in a terminal, with Textual's own driver."""
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,24 @@ WAITING = {
     "client": "t",
 }
 
+RUNNING = {
+    "method": "tools/call",
+    "tool": "shop/refund_order",
+    "client": "t",
+    "since": time.time() - 300,
+    "stage": "approval",
+}
+FAILED = {
+    "at": "2026-01-01T00:00:00Z",
+    "method": "tools/call",
+    "tool": "git/git_log",
+    "client": "t",
+    "outcome": "tool_error",
+    "seconds": 0.25,
+    "facts": {"message": "no such branch \x1b[2J"},
+}
+DONE = {**FAILED, "outcome": "ok", "facts": {}, "result": {"size": 4000, "tokens": 1234}}
+
 
 class Bridge:
     """Answers as the control socket does."""
@@ -38,7 +57,7 @@ class Bridge:
         answers: dict[str, Mapping[str, Any]] = {
             "status": STATUS,
             "approvals": {"approvals": self.waiting},
-            "stats": {"tools": [{"tool": "git/git_log", "calls": 7, "errors": 0, "latency": {}}]},
+            "calls": {"running": [RUNNING], "ended": [FAILED, DONE]},
         }
         return answers[do]
 
@@ -49,7 +68,7 @@ def rows(app: Top, table: str) -> list[list[str]]:
 
 
 async def test_a_person_sees_servers_calls_and_approvals_and_approves_one() -> None:
-    """Issue 20: `mcpbridge top` with approvals by y and n; what others say is inert."""
+    """Issue 20: `mcpbridge top`: servers, live calls, approvals by y and n; what others say is inert."""
     bridge = Bridge()
     app = Top(bridge)
     async with app.run_test(size=(160, 50)) as pilot:
@@ -62,7 +81,12 @@ async def test_a_person_sees_servers_calls_and_approvals_and_approves_one() -> N
         servers = rows(app, "servers")
         assert servers[0][:4] == ["git", "ready", "1,200", "3"]
         assert servers[1][:2] == ["bad⟦ESC⟧[31m[bold]", "failed: command not found"]
-        assert rows(app, "calls")[0][:2] == ["git/git_log", "7"]
+        running, failed, done = rows(app, "calls")
+        assert running[1:5] == ["shop/refund_order", "waits for approval", "t", "5 min"]
+        assert failed[1:5] == ["git/git_log", "tool error", "t", "250 ms"]
+        assert failed[6] == "no such branch ⟦ESC⟧[2J"
+        assert done[2] == "ok"
+        assert done[5] == "1,234"
         await pilot.press("y")
         while rows(app, "approvals"):
             await pilot.pause()

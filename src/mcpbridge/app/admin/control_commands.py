@@ -1,6 +1,7 @@
 """What every running bridge answers on its control socket, by the `do` of the request.
 
-`status`, `stats`, `reload`, `command`, `cache`, `clear_cache`, `approvals`, `decide`, and what `tool_documents.py` has.
+`status`, `stats`, `calls`, `reload`, `command`, `cache`, `clear_cache`, `approvals`, `decide`, and what
+`tool_documents.py` has.
 A daemon answers a few more (`daemon/daemon.py`). How requests come and
 answers go is the business of `control_socket.py`.
 """
@@ -8,6 +9,9 @@ answers go is the business of `control_socket.py`.
 import os
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
+
+import anyio.to_thread
+import msgspec
 
 from mcpbridge.app.admin.approvals import decide, list_approvals
 from mcpbridge.app.admin.control_client import Document
@@ -18,6 +22,10 @@ from mcpbridge.base.masking.known_values import Redactor, known_only, masked
 from mcpbridge.core.model import TOOLS
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.pipeline.approvals.pending import PendingApprovals
+from mcpbridge.storage.sqlite.database import may_exist
+
+_LIVE_CALLS = 30
+"""Calls under way, and calls that have ended, that are reported at once."""
 
 Reload = Callable[..., Awaitable[dict[str, object]]]
 """Reads the configuration again, and says what came of it."""
@@ -45,6 +53,9 @@ def control_answers(
         await bridge.list_ledger.flush()
         return redact.values_of(stats_of(bridge.metrics))
 
+    async def calls(_: Document) -> Document:
+        return redact.values_of({"pid": os.getpid(), **await live_calls(bridge)})
+
     async def reload_file(request: Document) -> Document:
         if reload is None:
             return {"pid": os.getpid(), "ok": False, "error": "it has no configuration file"}
@@ -67,12 +78,33 @@ def control_answers(
     own: Answers = {
         "status": status,
         "stats": stats,
+        "calls": calls,
         "reload": reload_file,
         "command": command,
         "cache": cache,
         "clear_cache": clear_cache,
     }
     return {**own, **_tool_answers(bridge, redact), **approval_answers(bridge.approvals), **more}
+
+
+async def live_calls(bridge: Bridge) -> Document:
+    """`running`: the calls under way, oldest first. `ended`: the last ones, newest first, as far as they are recorded.
+
+    Raises:
+        StoreFailed: the call log cannot be read.
+    """
+    from mcpbridge.storage.call_log.reader import Filter, read_page
+
+    file = bridge.audit.path
+    bridge.audit.write_soon()
+
+    def read() -> list[Any]:
+        return list(read_page(file, Filter(), limit=_LIVE_CALLS).rows) if may_exist(file) else []
+
+    return {
+        "running": [msgspec.to_builtins(call) for call in bridge.running_calls()[:_LIVE_CALLS]],
+        "ended": await anyio.to_thread.run_sync(read),
+    }
 
 
 def _tool_answers(bridge: Bridge, redact: Redactor) -> Answers:

@@ -1,10 +1,12 @@
-"""The console in a terminal: servers, calls and approvals of the bridge that runs, by Textual.
+"""The console in a terminal: servers, live calls and approvals of the bridge that runs, by Textual.
 
 It asks the bridge over its control socket, as `mcpbridge status` and `approve` do, twice a second. Needs the extra
 `top`.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, ClassVar, cast
 
 from rich.text import Text
@@ -57,7 +59,7 @@ class Top(App[None]):
             yield DataTable[Text](id="approvals", cursor_type="row")
             yield Label("Servers")
             yield DataTable[Text](id="servers", cursor_type="none")
-            yield Label("Tools, the most called first")
+            yield Label("Calls: those under way, then the last ones")
             yield DataTable[Text](id="calls", cursor_type="none")
         yield Footer()
 
@@ -65,7 +67,7 @@ class Top(App[None]):
         """Begin to look."""
         self._table("approvals").add_columns("Tool", "Arguments", "Why", "Client")
         self._table("servers").add_columns("Server", "State", "Calls", "Failed", "p50", "p95", "Restarts", "Running")
-        self._table("calls").add_columns("Tool", "Calls", "Failed", "p50", "p95", "Tokens out")
+        self._table("calls").add_columns("Time", "Call", "Outcome", "Client", "Took", "Tokens", "Noted")
         self._table("approvals").focus()
         self.set_interval(_EVERY, self.look)
         self.look()
@@ -73,10 +75,10 @@ class Top(App[None]):
     @work(thread=True, exclusive=True, group="look")
     def look(self) -> None:
         """Ask the bridge, beside the screen."""
-        answers = [self._ask(do) for do in ("status", "approvals", "stats")]
+        answers = [self._ask(do) for do in ("status", "approvals", "calls")]
         self.call_from_thread(self._show, *answers)
 
-    def _show(self, status: Mapping[str, Any], approvals: Mapping[str, Any], stats: Mapping[str, Any]) -> None:
+    def _show(self, status: Mapping[str, Any], approvals: Mapping[str, Any], calls: Mapping[str, Any]) -> None:
         trouble = str(status.get("error") or "")
         self.query_one("#trouble", Static).update(
             Text(f"The bridge does not answer ({inert_text(trouble, _LINE)}). Trying again." if trouble else "")
@@ -87,7 +89,9 @@ class Top(App[None]):
         self._approvals = list(cast("Sequence[Mapping[str, Any]]", approvals.get("approvals", [])))
         self._fill("approvals", [_approval(one) for one in self._approvals])
         self._fill("servers", [_server(one) for one in status.get("servers", [])])
-        self._fill("calls", [_tool(one) for one in stats.get("tools", [])[:30]])
+        now = time.time()
+        running = [_running(one, now) for one in calls.get("running", [])]
+        self._fill("calls", [*running, *(_ended(one) for one in calls.get("ended", []))])
 
     def action_decide(self, decision: str) -> None:
         """Answer the approval under the cursor."""
@@ -130,7 +134,8 @@ def _approval(one: Mapping[str, Any]) -> list[Text]:
 def _server(one: Mapping[str, Any]) -> list[Text]:
     latency: Mapping[str, Any] = one.get("latency") or {}
     state = str(one.get("state"))
-    said = state if state in _COLOURS else f"{state}: {one.get('reason') or ''}"
+    reason = str(one.get("reason") or "")
+    said = state if state in _COLOURS else reason if reason.startswith(state) else f"{state}: {reason}"
     return [
         _cell(one["name"]),
         _cell(said, _COLOURS.get(state, "red")),
@@ -143,13 +148,33 @@ def _server(one: Mapping[str, Any]) -> list[Text]:
     ]
 
 
-def _tool(one: Mapping[str, Any]) -> list[Text]:
-    latency: Mapping[str, Any] = one.get("latency") or {}
+def _running(one: Mapping[str, Any], now: float) -> list[Text]:
+    stage = str(one.get("stage") or "")
     return [
-        _cell(one.get("tool") or f"{one.get('server')} {one.get('method')}"),
-        _cell(shown_count(one.get("calls", 0))),
-        _cell(shown_count(one.get("errors", 0))),
-        _cell(shown_seconds(latency.get("p50"))),
-        _cell(shown_seconds(latency.get("p95"))),
-        _cell(shown_count(one.get("tokens_out_estimated", 0))),
+        _cell(_clock(datetime.fromtimestamp(one["since"]).astimezone())),
+        _cell(one["tool"] or one["method"]),
+        _cell("waits for approval" if stage == "approval" else "running", "blue"),
+        _cell(one["client"]),
+        _cell(shown_seconds(max(0.0, now - one["since"]))),
+        _cell(""),
+        _cell(stage),
     ]
+
+
+def _ended(one: Mapping[str, Any]) -> list[Text]:
+    outcome, error = str(one["outcome"]), str(one.get("error") or "")
+    facts: Mapping[str, Any] = one.get("facts") or {}
+    result: Mapping[str, Any] = one.get("result") or {}
+    return [
+        _cell(_clock(datetime.fromisoformat(one["at"]).astimezone())),
+        _cell(one["tool"] or one["method"]),
+        _cell(outcome.replace("_", " "), "green" if outcome == "ok" else "dim" if outcome == "cancelled" else "red"),
+        _cell(one.get("client", "")),
+        _cell(shown_seconds(one.get("seconds"))),
+        _cell(shown_count(result.get("tokens"))),
+        _cell(facts.get("message") or (error if error != outcome else "")),
+    ]
+
+
+def _clock(at: datetime) -> str:
+    return f"{at:%H:%M:%S}" if at.date() == datetime.now().astimezone().date() else f"{at:%Y-%m-%d %H:%M:%S}"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import anyio
 
+from mcpbridge.app.admin.control_commands import live_calls
 from support.console_app import Visiting, visible, visit, visiting
 from support.harness import eventually, python_server
 
@@ -147,6 +148,21 @@ async def test_a_running_call_stands_on_top_and_can_be_cancelled(tmp_path: Path)
         assert "Check whether the action took effect" in page
         assert "over already" in await one.post(f"calls/{uid}/cancel", status=404)
         assert "Running now" not in await one.get("calls/running")
+
+
+async def test_a_terminal_gets_the_calls_under_way_and_the_last_ones(tmp_path: Path) -> None:
+    """Issue 20: `mcpbridge top` shows live calls: what the control socket answers it."""
+    async with visiting(SERVERS, tmp_path) as one:
+        await one.bridge.call_tool("plain/echo", {"text": "one"})
+        await one.bridge.call_tool("gated/echo", {"text": "two"})
+        async with held(one, tmp_path):
+            await eventually(lambda: live_calls(one.bridge), lambda calls: bool(calls["running"]))
+            calls = await eventually(lambda: live_calls(one.bridge), lambda calls: len(calls["ended"]) == 2)
+            assert [call["tool"] for call in calls["running"]] == ["gated/pass_gate"]
+            assert [(call["tool"], call["outcome"]) for call in calls["ended"]] == [
+                ("gated/echo", "ok"),
+                ("plain/echo", "ok"),
+            ]
 
 
 async def test_who_may_only_look_is_offered_no_cancelling(tmp_path: Path) -> None:
