@@ -18,6 +18,7 @@ DOCUMENTED = {
     "arguments": ["ValidateArguments"],
     "unchanged": ["HeldDefinition"],
     "permitted": ["DecideByArguments"],
+    "trifecta": ["LethalTrifecta"],
     "budgets, rates": ["CallBudget", "RateLimit"],
     "approved": ["Approval"],
     "late": ["AbandonedCalls"],

@@ -27,6 +27,7 @@ from mcpbridge.pipeline.hooks.settings import HookSettings
 from mcpbridge.pipeline.observability.settings import ObserveSettings
 from mcpbridge.pipeline.permissions.settings import PermissionRule
 from mcpbridge.pipeline.settings import CacheSettings
+from mcpbridge.pipeline.trifecta.settings import TrustSettings
 from mcpbridge.protocol.settings import LimitSettings
 from mcpbridge.sandbox.settings import SandboxSettings
 from mcpbridge.storage.settings import CallLogSettings, StoreSettings
@@ -68,6 +69,9 @@ class Settings(BaseModel):
 
     calls: CallDefaults = CallDefaults()
     """How calls are treated unless their server or tool says otherwise."""
+
+    trust: TrustSettings = TrustSettings()
+    """Whether a session may read private data, meet untrusted content, and then send freely."""
 
     permissions: list[PermissionRule] = []
     """Who may call what: the first rule that matches a call decides, and if none does, the `permission` of its tool."""

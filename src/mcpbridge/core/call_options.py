@@ -35,6 +35,7 @@ class Hints(Struct, frozen=True):
     read_only: bool | None = None
     destructive: bool | None = None
     idempotent: bool | None = None
+    open_world: bool | None = None
 
 
 NO_HINTS = Hints()

@@ -12,6 +12,8 @@ from mcpbridge.protocol.deadlines import Timeouts
 
 Permission = Literal["allow", "require_approval", "deny"]
 Risk = Literal["low", "medium", "high"]
+Label = Literal["private", "untrusted", "sends"]
+"""What a call touches: private data, text that strangers wrote, or a way out."""
 
 CALL_SECONDS, LOCAL_SECONDS, LONGEST_SECONDS = 60.0, 30.0, 600.0
 """Seconds for a call of an upstream's tool, of a local tool, and for any call in all, where nothing is configured."""
@@ -102,6 +104,11 @@ class CallSettings(BaseModel):
     side_effects: Literal["serial", "parallel"] | None = None
     """Whether tools that change something run one at a time for each server and client (`serial`, default) or
     concurrently (`parallel`)."""
+
+    labels: list[Label] | None = None
+    """What calls do, for `trust.strict`: `private` (they read private data), `untrusted` (they bring in what strangers
+    wrote), `sends` (they can send something out). `[]`: nothing of that. Default: what is known of the server; of
+    others, tools that read have the first two and all others the last."""
 
     redact: list[Literal["secrets", "pii"]] | None = None
     """What a model does not get to see of results: `secrets`, `pii` (mail, phone, IBAN, card and social security

@@ -32,6 +32,7 @@ from mcpbridge.engine.wiring.search import SearchContext, ToolSearch
 from mcpbridge.engine.wiring.tools import Backends, BackendSet, ProgramTool
 from mcpbridge.pipeline.hooks.call import Hook
 from mcpbridge.pipeline.permissions.policy import Policy
+from mcpbridge.pipeline.trifecta.tool_labels import ToolLabels
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.protocol.meta import SERVER_INFO
 from mcpbridge.storage.settings import RunMode, call_log_path, recorded
@@ -159,7 +160,18 @@ def build(
     serve = {**builtins.serve, **backends.serve}
     if every := settings.health.every:
         lease.hold("health", every, lambda: PeriodicCheck(shared.health_checks, every), run=PeriodicCheck.running)
-    inputs = PipelineInputs(servers, options, policy, results, sources, serve, builtins.precheck, asks, on_call_end)
+    inputs = PipelineInputs(
+        servers,
+        options,
+        policy,
+        ToolLabels(sources, settings.calls, options.of, is_own_function=backends.is_own_function),
+        results,
+        sources,
+        serve,
+        builtins.precheck,
+        asks,
+        on_call_end,
+    )
     identity = identity_of(settings)
     listing = Listing(
         catalog,

@@ -26,6 +26,7 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.base.short_turns import short_turns
 from mcpbridge.core.call_options import ResultOptions
 from mcpbridge.core.model import Call
+from mcpbridge.pipeline.trifecta.session_labels import labels_of
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.protocol.revisions import FIRST_WITH_STRUCTURE
@@ -362,6 +363,7 @@ class Rewriter:
             chars=job.parts.chars,
             at=time.time(),
             client=call.caller.name,
+            labels=labels_of(call),
         )
         await self._kept_results.keep(job.bytes_to_keep, summary, principal=call.caller.principal)
 

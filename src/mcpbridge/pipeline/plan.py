@@ -43,6 +43,7 @@ from mcpbridge.pipeline.stages.concurrency_limit import ConcurrencyLimit, Slots
 from mcpbridge.pipeline.stages.deadline import Deadline
 from mcpbridge.pipeline.stages.held_definition import HeldDefinition
 from mcpbridge.pipeline.stages.hooks import Hooks
+from mcpbridge.pipeline.stages.lethal_trifecta import LethalTrifecta
 from mcpbridge.pipeline.stages.observe import Observe, Record, Recording
 from mcpbridge.pipeline.stages.original_names import OriginalNames
 from mcpbridge.pipeline.stages.permission import DecideByArguments, DenyByTool
@@ -83,6 +84,7 @@ class StageParts(Struct, frozen=True):
     running: RunningLog | None
     """Gets to know of each recorded call before it is sent; None: nobody does."""
     policy: Policy
+    trifecta: LethalTrifecta
     asks: Callable[[Tool], Asks | None]
     """What says of a call by its arguments whether a person must agree; None: the arguments do not matter."""
     compress: Compress
@@ -117,6 +119,7 @@ def call_stages(parts: StageParts, *, is_recorded: bool = False) -> list[StageFa
         ValidateArguments(),  # nobody is asked about a call that cannot work; rules see what the tool gets
         parts.held,  # nobody is asked about a call of a tool that is held; it sees what the tool gets
         DecideByArguments(parts.policy, parts.asks),  # rules with conditions on the arguments
+        parts.trifecta,  # what else the session has done decides last, and only ever for more care
         CallBudget(calls, state=parts.budgets),  # nobody is asked about a call that may not run yet
         RateLimit(calls.rate_limit, parts.rates, buckets=parts.buckets),  # the same
         parts.approval,  # below this a person has agreed, if one had to
@@ -140,6 +143,7 @@ STAGE_NAMES: Mapping[type, str] = {
     ValidateArguments: "check arguments",
     HeldDefinition: "held definition",
     DecideByArguments: "permission by arguments",
+    LethalTrifecta: "lethal trifecta",
     CallBudget: "call budget",
     RateLimit: "rate limit",
     Approval: "approval",

@@ -10,13 +10,15 @@ import base64
 import hashlib
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import cast
 
 import anyio.to_thread
 import msgspec
 from msgspec import Struct
 
 from mcpbridge.base.masking.known_values import known_only
+from mcpbridge.core.model import Call
 from mcpbridge.storage.store import BytesLike, Entry, Store
 
 
@@ -40,6 +42,8 @@ class ResultSummary(Struct, frozen=True, omit_defaults=True):
     """When it was kept; seconds since 1970."""
     client: str = ""
     """`clientInfo.name` of who called."""
+    labels: tuple[str, ...] | None = None
+    """What the call had touched, `private` and `untrusted`; None: nobody looked."""
 
 
 class OwnedResult(Struct, frozen=True):
@@ -178,6 +182,7 @@ class KeptResults:
             chars=summary.chars,
             at=summary.at or self._clock(),
             client=self._cut(summary.client, _LONGEST_NAME),
+            labels=summary.labels,
         )
 
     def _cut(self, text: str, most: int) -> str:
@@ -220,3 +225,17 @@ def _matching(entries: Sequence[Entry], words: Sequence[str], limit: int) -> lis
             if len(found) == limit:
                 break
     return found
+
+
+_REFERENCES = "references"
+
+
+def note_references(call: Call, handles: Iterable[str]) -> None:
+    """The arguments of the call hold these kept results, in full."""
+    call.note(_REFERENCES, sorted(handles))
+
+
+def references_of(call: Call) -> list[str]:
+    """The handles that `note_references` noted."""
+    handles = (call.facts or {}).get(_REFERENCES)
+    return cast("list[str]", handles) if isinstance(handles, list) else []

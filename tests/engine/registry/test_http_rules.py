@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from mcpbridge.config.variables import Expansion
-from mcpbridge.engine.registry.http_rules import ALLOWED, INNER, KINDS, RegistryProblem, refuse_over_http
+from mcpbridge.core.source_settings import ToolSettings
+from mcpbridge.engine.registry.http_rules import ALLOWED, INNER, KINDS, TOOLS_REFUSED, RegistryProblem, refuse_over_http
 from mcpbridge.tools.factory import KEYS, model_of
 from mcpbridge.upstream.settings import ServerSettings
 
@@ -19,11 +20,11 @@ ENDPOINT = {"endpoint": "https://x.example/{city}"}
 
 REFUSED = {
     "url": "command args env inherit_env cwd image container tls proxy roots memory_limit sandbox unavailable "
-    "project_texts text_trust accept_findings pin pin_ignore",
-    "endpoint": "tls proxy unavailable text_trust accept_findings",
-    "openapi": "tls proxy unavailable text_trust accept_findings",
-    "grpc": "descriptor unavailable text_trust accept_findings",
-    "agent": "tls proxy unavailable text_trust accept_findings",
+    "project_texts text_trust accept_findings labels pin pin_ignore",
+    "endpoint": "tls proxy unavailable text_trust accept_findings labels",
+    "openapi": "tls proxy unavailable text_trust accept_findings labels",
+    "grpc": "descriptor unavailable text_trust accept_findings labels",
+    "agent": "tls proxy unavailable text_trust accept_findings labels",
 }
 """What somebody judged to be nothing for HTTP, by kind. Whoever adds a server from afar does not accept its texts,
 nor what it changes."""
@@ -80,7 +81,8 @@ def test_every_setting_is_judged(key: str, section: Any, model: type[BaseModel])
             seen |= inner
     while seen:
         one = seen.pop()
-        assert one.model_fields.keys() == set(HARMLESS[one.__name__].split()), one.__name__
+        refused = TOOLS_REFUSED if one is ToolSettings else frozenset[str]()
+        assert one.model_fields.keys() - refused == set(HARMLESS[one.__name__].split()), one.__name__
         seen |= {found for field in one.model_fields.values() for found in models_in(field.annotation)} - {one}
 
 
@@ -102,6 +104,13 @@ ALLOWED_TABLES: list[tuple[Any, dict[str, Any]]] = [
     ("tools", {"grpc": "[::1]:443", "tls": {"server_name": "x"}}),
     ("tools", {"agent": "https://x.example", "skills": True}),
 ]
+
+
+@pytest.mark.parametrize("labels", [[], ["private"]])
+def test_nobody_says_from_afar_that_a_tool_is_harmless(labels: list[str]) -> None:
+    for table in ({**URL, "labels": labels}, {**URL, "tool": {"a": {"disabled": True}, "send": {"labels": labels}}}):
+        with pytest.raises(RegistryProblem, match="labels"):
+            refuse_over_http("servers", table)
 
 
 @pytest.mark.parametrize(("section", "table"), ALLOWED_TABLES)

@@ -307,7 +307,7 @@ def _hints(members: Mapping[str, Any]) -> Hints:
     if not isinstance(said, dict):
         return NO_HINTS
     annotations = cast("dict[str, object]", said)
-    names = ("readOnlyHint", "destructiveHint", "idempotentHint")
+    names = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
     return Hints(*(value if isinstance(value := annotations.get(name), bool) else None for name in names))
 
 

@@ -62,6 +62,9 @@ INNER: Mapping[tuple[Section, str], frozenset[str]] = {
 }
 """What may be in a table of which not everything may be said."""
 
+TOOLS_REFUSED = _keys("labels")
+"""What may not be said of single tools (`tool.NAME`): whoever adds a server from afar does not call it harmless."""
+
 _TRANSPORTS = (*sorted(TRANSPORT_SPELLINGS), "streamable-http", "sse", "websocket")
 _ADDRESS = re.compile(r"(?:https?|wss?)://[^\s/]", re.IGNORECASE)
 _HOST = re.compile(
@@ -104,12 +107,20 @@ def refuse_over_http(section: Section, table: Mapping[str, Any], *, variables: C
             for name in sorted(cast("Mapping[str, Any]", value)):
                 if name not in inner:
                     raise _forbidden(f"{key}.{name}")
+    _refuse_of_tools(table.get("tool"))
     if len(given) != 1:
         raise RegistryProblem("invalid", f"exactly one of {', '.join(f'`{key}`' for key in kinds)} is needed")
     _refuse_local(given[0], table[given[0]])
     if "transport" in table and table["transport"] not in _TRANSPORTS:
         raise RegistryProblem("forbidden", "`transport` must be one of HTTP or WebSocket over HTTP")
     _refuse_references(table, frozenset(variables), ())
+
+
+def _refuse_of_tools(tools: object) -> None:
+    for name, own in cast("Mapping[str, object]", tools).items() if isinstance(tools, Mapping) else ():
+        for key in sorted(TOOLS_REFUSED):
+            if isinstance(own, Mapping) and key in own:
+                raise _forbidden(f"tool.{name[:100]}.{key}")
 
 
 def _refused(section: Section, key: str, known: Collection[str], given: Sequence[str]) -> RegistryProblem:

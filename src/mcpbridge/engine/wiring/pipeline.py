@@ -40,10 +40,13 @@ from mcpbridge.pipeline.stages.call_budget import BudgetState
 from mcpbridge.pipeline.stages.concurrency_limit import Slots
 from mcpbridge.pipeline.stages.held_definition import HeldDefinition, Judge
 from mcpbridge.pipeline.stages.hooks import Hooks
+from mcpbridge.pipeline.stages.lethal_trifecta import LethalTrifecta
 from mcpbridge.pipeline.stages.observe import Record
 from mcpbridge.pipeline.stages.rate_limit import Buckets
 from mcpbridge.pipeline.stages.redact import Redact
 from mcpbridge.pipeline.stages.validate_arguments import ValidateArguments
+from mcpbridge.pipeline.trifecta.session_labels import SessionLabels
+from mcpbridge.pipeline.trifecta.tool_labels import ToolLabels
 from mcpbridge.storage.call_log.format import CallRecord
 from mcpbridge.storage.call_log.log import CallLog
 from mcpbridge.storage.settings import RunMode, recorded
@@ -144,6 +147,8 @@ class PipelineInputs(Struct, frozen=True):
     """With what `[calls]` says where they say nothing."""
     options: ToolOptions
     policy: Policy
+    labels: ToolLabels
+    """What the calls of each tool touch."""
     results: ResultStages
     sources: Mapping[str, OfferSettings]
     """The same, and what is set of tools that no server has, by the server that they count as."""
@@ -175,6 +180,8 @@ class CallState:
         )
         self.approvals = PendingApprovals(approval, context.store, self.grants, self.audit, recent)
         """Calls that wait for a person to agree."""
+        self.session_labels = SessionLabels()
+        """What each session has touched."""
         self.changes = Changes()
         self.budgets, self.buckets = BudgetState(), Buckets()
         self.session_counts = CountsBySession()
@@ -210,6 +217,9 @@ class CallPipeline:
         grade = self._recorded.grade
         if {"pulse", "context-status"}.intersection(settings.builtin.enable):
             record = _both(record, state.session_counts.ended)
+        self._trifecta = LethalTrifecta(
+            settings.trust.watches, inputs.labels, state.session_labels, inputs.results.kept_results
+        )
         parts = StageParts(
             calls=settings.calls,
             rates={name: server.rate_limit for name, server in servers.items() if server.rate_limit},
@@ -221,6 +231,7 @@ class CallPipeline:
             recorder=context.recorder if grade != "off" else None,
             running=context.audit if grade == "all" else None,
             policy=inputs.policy,
+            trifecta=self._trifecta,
             asks=inputs.asks,
             compress=inputs.results.compress,
             references=inputs.results.references,
@@ -285,7 +296,12 @@ class CallPipeline:
             policy=lambda: inputs.policy.version,
             audit=state.audit,
             needed=lambda tool, options: (
-                tool is not None and (inputs.policy.for_tool(tool, options).needs_call or inputs.asks(tool) is not None)
+                tool is not None
+                and (
+                    inputs.policy.for_tool(tool, options).needs_call
+                    or inputs.asks(tool) is not None
+                    or self._trifecta.may_ask(tool)
+                )
             ),
             precheck=inputs.precheck,
             as_before=state.approvals.as_before,

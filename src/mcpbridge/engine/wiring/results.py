@@ -48,6 +48,7 @@ class ResultStages(Struct, frozen=True):
     references: References
     builtins: Mapping[str, Builtin]
     """The bridge's own tools for kept results, by name."""
+    kept_results: KeptResults
 
 
 class LargeResults:
@@ -92,7 +93,7 @@ class LargeResults:
             recalled=self._count_recalled,
             logged=None if call_log is None else partial(_find_logged, call_log),
         )
-        return ResultStages(settings, compress, References(self.kept_results), {"recall": recall})
+        return ResultStages(settings, compress, References(self.kept_results), {"recall": recall}, self.kept_results)
 
     def take_effect(self, stages: ResultStages) -> None:
         """Keep results as these settings say from now on."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 from mcpbridge.base.errors import CallRefused, ConfigError, NotPermitted
 from mcpbridge.base.log import get_logger
 from mcpbridge.base.suggestions import nearest
-from mcpbridge.core.call_settings import Risk
+from mcpbridge.core.call_settings import Label, Risk
 from mcpbridge.core.model import Asks, Call
 
 if TYPE_CHECKING:
@@ -118,6 +118,8 @@ class ToolOptions(TypedDict, total=False):
     """Attempts in all of a call that failed and can be repeated. Default: 1."""
     cache: float | str
     """Seconds that a result answers the same call again. Default: never."""
+    labels: Sequence[Label]
+    """What its calls do, for `trust.strict`: `private`, `untrusted`, `sends`. Default: nothing of that."""
 
 
 M = TypeVar("M", bound="BackendSettings")

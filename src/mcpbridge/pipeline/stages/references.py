@@ -21,7 +21,7 @@ from mcpbridge.core.model import BRIDGE, Call, CallHandler, Tool
 from mcpbridge.pipeline.stage import Stage, Trigger
 from mcpbridge.protocol.body import Body
 from mcpbridge.results.exact_json import NotReadable, NotThere, parse_json, pointed_at, write_json
-from mcpbridge.results.kept_results import KeptResults
+from mcpbridge.results.kept_results import KeptResults, note_references
 from mcpbridge.storage.compression import Workers
 
 if TYPE_CHECKING:  # loaded with the first reference
@@ -82,7 +82,7 @@ class References:
                 write = partial(_written, value, answers)
                 written = await self._workers.run(write, size=size) if size > _SLOW else write()
                 call.params.put("arguments", Raw(written))
-                call.note("references", sorted({reference.handle for reference in answers}))
+                note_references(call, {reference.handle for reference in answers})
         return await proceed(call)
 
     async def _answers(self, uses: "Counter[_Reference]", principal: str) -> "dict[_Reference, _Answer]":
