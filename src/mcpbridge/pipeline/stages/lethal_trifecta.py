@@ -1,8 +1,8 @@
 """Notes what each session has touched, and stops the call that could send it out.
 
 A session that has read private data and met untrusted content may follow orders in that content, and give the data
-away. So a call that can send something out is asked about, or refused, with the calls that led there. Labels come from the
-settings, from a table of known servers and from annotations (`pipeline/trifecta`). A call adds its labels when its
+away. So a call that can send something out is asked about, or refused, with the calls that led there. Labels come from
+the settings, from a table of known servers and from annotations (`pipeline/trifecta`). A call adds its labels when its
 result comes, since nobody has read anything before. Kept results keep the labels of the calls that they came from, in
 whatever session they are read.
 """
