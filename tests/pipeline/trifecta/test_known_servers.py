@@ -9,7 +9,7 @@ from mcpbridge.pipeline.trifecta.known_servers import KNOWN, known_server
 
 def row_of(**how: Any) -> str:
     """The first name of the row; empty: it is not known."""
-    given = {"command": None, "args": [], "image": None, "url": None, **how}
+    given: dict[str, Any] = {"command": None, "args": [], "image": None, "url": None, **how}
     row = known_server(given["command"], given["args"], given["image"], given["url"])
     return row.names[0] if row is not None else ""
 
