@@ -287,7 +287,7 @@ async def test_names_resolve_to_nothing_outside() -> None:
     source = "import socket, sys; print(sorted({a[4][0] for a in socket.getaddrinfo(sys.argv[1], 443)}))"
     async with started(["api.example.test:443", "*.wild.test:443"]) as up:
         for name in ("api.example.test", "a.wild.test", "b.c.wild.test"):
-            assert "'127." in await python(up, source, name)
+            assert "'33.64." in await python(up, source, name)
         for name in ("wild.test", "example.test", "secret.attacker.test"):
             answer = await python(up, source, name)
             assert answer.startswith("1 ")

@@ -1,13 +1,16 @@
-"""Answers a program's questions for names: an allowed one gets a loopback address, at which the bridge listens. Pure.
+"""Answers a program's questions for names: an allowed one gets an address at which the bridge listens. Pure.
 
 Nothing is asked of any other server here. So questions carry nothing outside, and a program that knows nothing of
-proxies reaches the bridge when it connects to the name.
+proxies reaches the bridge when it connects to the name. The addresses look like public ones, since some programs refuse
+hosts that lead to a loopback address; in the network of the program they lead to its own loopback interface.
 """
 
 import struct
 from ipaddress import IPv4Address
 
-_FIRST = int(IPv4Address("127.64.0.1"))
+NETWORK = "33.64.0.0/16"
+"""Where the addresses of names are. No host on the internet answers there."""
+_FIRST = int(IPv4Address("33.64.0.1"))
 MOST_NAMES = 4096
 """Names that get an address; wildcards allow any number."""
 
@@ -20,7 +23,7 @@ _LEAST_SIZE = 12
 
 
 class Names:
-    """The loopback address of each name, the other way round too."""
+    """The address of each name, the other way round too."""
 
     def __init__(self) -> None:
         self._addresses: dict[str, str] = {}

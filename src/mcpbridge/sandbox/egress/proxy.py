@@ -3,8 +3,8 @@
 Three kinds of sockets lie in the network of the program; the bridge owns them and accepts from them:
 
 1. A proxy, for programs that read `HTTPS_PROXY`: CONNECT, and requests for http:// addresses.
-2. One socket for each port on the list, at every loopback address. `dns.py` gives each allowed name an address of its
-   own, so a program that knows nothing of proxies arrives here, and the address says which host it means.
+2. One socket for each port on the list, at every address. `dns.py` gives each allowed name an address of its own, so a
+   program that knows nothing of proxies arrives here, and the address says which host it means.
 3. A resolver, which answers with these addresses.
 
 The bridge resolves a host itself, refuses private addresses (`fetch/address_rules.py`), and connects to an address that
@@ -20,18 +20,15 @@ from typing import cast
 from msgspec import Struct
 
 from mcpbridge.base.errors import AddressRefused
-from mcpbridge.base.log import get_logger
 from mcpbridge.protocol.http.connect import connection_failure, dial
 from mcpbridge.sandbox.egress import http_head
 from mcpbridge.sandbox.egress.client_hello import UNRECOGNIZED_NAME, Reading, read_hello
 from mcpbridge.sandbox.egress.dns import Names, answer_to, question_of
 from mcpbridge.sandbox.egress.relay import Side, relay
-from mcpbridge.sandbox.egress.report import EgressReport, how_to_allow
+from mcpbridge.sandbox.egress.report import EgressReport
 from mcpbridge.sandbox.egress.rules import Rules, is_name, plain_host
 from mcpbridge.sandbox.fetch.address_rules import Guard, Resolve, Target, is_own_address, read, resolved
 from mcpbridge.sandbox.fetch.settings import GuardSettings
-
-log = get_logger("mcpbridge.sandbox")
 
 MOST_CONNECTIONS = 256
 """Connections of one server at a time; further ones are closed at once."""
@@ -106,7 +103,7 @@ class EgressProxy:
         if name == "localhost":
             return answer_to(query, "127.0.0.1")
         if not self._rules.knows(name):
-            self._report.refuse(name, None, f"the name is not on the list; {how_to_allow(self._server, name, None)}")
+            self._report.refuse(name, None, f"the name is not on the list; {self._report.how_to_allow(name, None)}")
             return answer_to(query, None)
         return answer_to(query, self._names.address_of(plain_host(name)) or None)
 
@@ -124,9 +121,8 @@ class EgressProxy:
     async def _serve(self, serve: "_Serve", program: Side) -> None:
         """One connection of the program. Whatever goes wrong is its end alone."""
         try:
-            await serve(program)
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
-            log.debug("a connection out of the sandbox ended", upstream=self._server, reason=str(error))
+            with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+                await serve(program)
         finally:
             program.close()
 
@@ -156,7 +152,7 @@ class EgressProxy:
         await self._tunnel(program, outside, head.host, head.port)
 
     async def _connect_by_address(self, program: Side) -> None:
-        """A connection to one of the loopback addresses that stand for a host."""
+        """A connection to one of the addresses that stand for a host."""
         address, port = program.writer.get_extra_info("sockname")[:2]
         host = self._names.name_of(address) or address
         try:
@@ -219,7 +215,7 @@ class EgressProxy:
             OSError, TimeoutError: it cannot be reached.
         """
         if not self._rules.allows(host, port):
-            why = f"{host}:{port} is not on the list; {how_to_allow(self._server, host, port)}"
+            why = f"{host}:{port} is not on the list; {self._report.how_to_allow(host, port)}"
             self._report.refuse(host, port, why)
             raise _Refused(why)
         plain = plain_host(host)
@@ -230,7 +226,8 @@ class EgressProxy:
                 addresses = self._guards[port].check_answers(target, answers, self._is_own)
             except AddressRefused:
                 listed = ", ".join(answers[:3])
-                why = f"{plain}:{port} leads to a private address ({listed}): it has to be on the list itself"
+                how = self._report.how_to_allow(answers[0] if answers else "", port)
+                why = f"{plain}:{port} leads to an address inside or reserved ({listed}); {how} too"
                 self._report.refuse(plain, port, why)
                 raise _Refused(why) from None
             sock = await _dialled_one(addresses, port)

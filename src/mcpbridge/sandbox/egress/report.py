@@ -15,11 +15,14 @@ _LONGEST = 200
 class EgressReport:
     """The counts of one server, over all its processes."""
 
-    def __init__(self, server: str) -> None:
-        self._server = server
+    def __init__(self, server: str, key: str = "network") -> None:
+        """`key`: the setting with the list, in the sandbox of the server."""
+        self._server, self._setting = server, f"servers.{server}.sandbox.{key}"
         self.connections = 0
         """Connections that were made."""
         self._refused: dict[str, int] = {}
+        self.last_reason = ""
+        """Why the last attempt was refused; empty: none was."""
 
     @property
     def refused(self) -> Mapping[str, int]:
@@ -28,6 +31,7 @@ class EgressReport:
 
     def refuse(self, host: str, port: int | None, why: str) -> None:
         """Count a refusal, and log it if it is the first of this address. `host` comes from the program."""
+        self.last_reason = why
         place = _printable(host if port is None else f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
         if place not in self._refused and len(self._refused) >= _MOST:
             place = _REST
@@ -35,11 +39,10 @@ class EgressReport:
         if self._refused[place] == 1:
             log.warning("a connection out of the sandbox was refused", upstream=self._server, to=place, reason=why)
 
-
-def how_to_allow(server: str, host: str, port: int | None) -> str:
-    """What to do so that it is let through."""
-    entry = f"[{host}]:{port}" if ":" in host else f"{host}:{port if port is not None else 443}"
-    return f'to allow it, add "{_printable(entry)}" to `servers.{server}.sandbox.network`'
+    def how_to_allow(self, host: str, port: int | None) -> str:
+        """What to do so that it is let through."""
+        entry = f"[{host}]:{port}" if ":" in host else f"{host}:{port if port is not None else 443}"
+        return f'to allow it, add "{_printable(entry)}" to `{self._setting}`'
 
 
 def _printable(text: str) -> str:

@@ -111,10 +111,12 @@ def _own_network(order: "dict[str, Any]") -> None:
     resolver = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
     interface = b"lo".ljust(16, b"\0")
     fcntl.ioctl(resolver.fileno(), _SET_FLAGS, interface + (_UP | _RUNNING).to_bytes(2, sys.byteorder) + b"\0" * 22)
-    for number, address in enumerate(order["addresses"]):
+    for number, network in enumerate(order["addresses"]):
+        address, _, bits = network.partition("/")
+        mask = (0xFFFFFFFF << (32 - int(bits)) & 0xFFFFFFFF).to_bytes(4, "big")
         alias = f"lo:{number + 1}".encode().ljust(16, b"\0") + _socket.AF_INET.to_bytes(2, sys.byteorder) + b"\0\0"
         fcntl.ioctl(resolver.fileno(), _SET_ADDRESS, alias + _socket.inet_aton(address) + b"\0" * 16)
-        fcntl.ioctl(resolver.fileno(), _SET_MASK, alias + b"\xff" * 4 + b"\0" * 16)
+        fcntl.ioctl(resolver.fileno(), _SET_MASK, alias + mask + b"\0" * 16)
     resolver.bind(("127.0.0.1", 53))
     listening = [_listening(_socket, "127.0.0.1", order["proxy"]), resolver]
     listening += [_listening(_socket, "0.0.0.0", port) for port in order["ports"]]  # noqa: S104 - the loopback alone

@@ -117,7 +117,7 @@ class OwnNetwork(Struct, frozen=True):
     ports: tuple[int, ...]
     """Ports that are listened at, at every address."""
     addresses: tuple[str, ...] = ()
-    """IPv4 addresses that are this network's own, beside those of the loopback."""
+    """IPv4 networks, as `ADDRESS/BITS`, of which every address is its own, beside those of the loopback."""
     files: Mapping[str, str] = {}
     """Files that are there instead of the system's, and where they are outside."""
 

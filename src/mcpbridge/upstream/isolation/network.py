@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from mcpbridge.base.log import get_logger
-from mcpbridge.sandbox.egress.dns import Names
+from mcpbridge.sandbox.egress.dns import NETWORK, Names
 from mcpbridge.sandbox.egress.proxy import EgressProxy, Listening
 from mcpbridge.sandbox.egress.report import EgressReport
 from mcpbridge.sandbox.egress.rules import Rules
@@ -84,8 +84,8 @@ async def filtered_network(
     try:
         ours.settimeout(0)
         port = next(port for port in range(_PROXY_PORT, 65536) if port not in rules.ports)
-        addresses = [one for one in rules.addresses() if ":" not in one and not one.startswith("127.")]
-        own = OwnNetwork(theirs.detach(), port, tuple(rules.ports), tuple(dict.fromkeys(addresses)), files)
+        single = [f"{one}/32" for one in rules.addresses() if ":" not in one and not one.startswith("127.")]
+        own = OwnNetwork(theirs.detach(), port, tuple(rules.ports), (NETWORK, *dict.fromkeys(single)), files)
         filtered = FilteredNetwork(server, own, EgressProxy(server, rules, names, report), report, ours)
         try:
             yield filtered

@@ -18,10 +18,15 @@ class ServerSandbox(SandboxOverrides):
     A list of `HOST:PORT`: these alone, through a proxy of the bridge; `*.example.com:443` stands for all names below
     one. Default: what `allow_network` says, an older name of it."""
 
+    install_network: Literal["none", "open"] | tuple[str, ...] | None = None
+    """What `npx` and `uvx` reach while they install their package, before a server without an open network starts: a
+    list as in `network`, or `"open"`. `"none"`: nothing is installed. Default: the package registries that the
+    environment names, else npm's and Python's."""
+
     cpus: int | None = Field(default=None, ge=1)
     """Processors that the program may use at a time. Default: all of the bridge's."""
 
-    @field_validator("network")
+    @field_validator("network", "install_network")
     @classmethod
     def _is_a_list_of_hosts(cls, value: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
         if isinstance(value, tuple):

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -24,7 +24,7 @@ from mcpbridge.sandbox.job import Access, Limits, Runner
 from mcpbridge.sandbox.runner import Isolation, Wrapped, rights_of, why_none
 from mcpbridge.sandbox.settings import SandboxSettings
 from mcpbridge.upstream.isolation.home import home_of, make_home
-from mcpbridge.upstream.isolation.packages import package_of
+from mcpbridge.upstream.isolation.packages import Package, package_of
 from mcpbridge.upstream.isolation.settings import ServerSandbox
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.transports.stdio import StdioTransport
@@ -129,8 +129,6 @@ class SandboxedTransport(StdioTransport):
             if name not in own:
                 environment.pop(name, None)
         limits, access, more = _rights(runner, settings.sandbox or ServerSandbox())
-        if filtered is not None and not runner.is_off:
-            environment |= filtered.env
         environment = {**more, **environment}
         program = _program_path(settings.command or "", environment, settings.cwd)
         needed = await asyncio.to_thread(brought_along, program, environment.get("PATH", os.defpath))
@@ -138,10 +136,40 @@ class SandboxedTransport(StdioTransport):
         trusted = [environment[name] for name in CERTIFICATE_NAMES if environment.get(name, "").startswith("/")]
         readable = [*access.read_only, *needed, *trusted, *([directory] if directory else ())]
         access = replace(access, read_only=tuple(dict.fromkeys(readable)))
-        home = make_home(home_of(self._upstream, package_of(settings.command or "", settings.args).name, os.environ))
+        package = package_of(settings.command or "", settings.args)
+        home = make_home(home_of(self._upstream, package.name, os.environ))
+        if package.runner and not access.network and not runner.is_off:
+            place = _Around(runner, program, environment, limits, replace(access, read_only=(*needed, *trusted)), home)
+            environment |= await self._installed(package, place)
+        if filtered is not None and not runner.is_off:
+            environment |= filtered.env
         own_network = filtered.own if filtered is not None else None
         argv = [program, *settings.args]
         return await runner.wrapped(argv, environment, directory, limits, access, home, own_network)
+
+    async def _installed(self, package: Package, around: "_Around") -> Mapping[str, str]:
+        """Install what the server runs. Returns the variables with which it finds that without a network."""
+        from mcpbridge.upstream.isolation import install  # few servers need one
+
+        own = self._settings.sandbox or ServerSandbox()
+        plan = install.plan_for(package, around.env)
+        if plan is None or own.install_network == "none":
+            return {}
+        env = install.variables_of_installation(around.env, self._settings.env)
+        place = install.Place(around.runner, around.program, env, around.limits, around.access, around.home)
+        await install.ensure_installed(self._upstream, plan, place, own.install_network)
+        return plan.offline
+
+
+class _Around(NamedTuple):
+    """In what the packages of a server are installed."""
+
+    runner: Isolation
+    program: str
+    env: Mapping[str, str]
+    limits: Limits
+    access: Access
+    home: str
 
 
 def _rights(runner: Runner, own: ServerSandbox) -> tuple[Limits, Access, Mapping[str, str]]:
