@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from mcpbridge.base.config_file import FILE_NAME, find_config, is_found_in_working_directory, is_ours, named_config
 from mcpbridge.base.directories import config_directory
 from mcpbridge.base.errors import ConfigError
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config import mcp_servers_json as foreign
 from mcpbridge.config.check import check, refuse_what_only_loading_sets
 from mcpbridge.config.schema import Settings
@@ -58,6 +59,13 @@ class Loaded(Struct, frozen=True):
     """References to secrets are in it as they are written: it is for looking at, not for use."""
     providers: Providers | None = None
     """What fetched the secrets that it refers to, and keeps them."""
+    trusted: Mapping[str, str] = {}
+    """Of one that was found: by path, the digests of all that a person said yes to."""
+
+    @property
+    def masked_text(self) -> str:
+        """What the file says, secrets masked: may be kept and shown."""
+        return Redactor(self.secrets)(self.text)
 
 
 Agree = Callable[[Loaded, TrustStore], bool]
@@ -109,8 +117,9 @@ def require_trust(
     if not store.trusts(path, content):
         if not agree(loaded, store):
             raise NotTrusted(place_of(path), store.why_not(path, content))
-        store.add(path, content)
-    return replace(with_secrets(loaded, environ, Providers(environ)) if fetches else loaded, is_found=True)
+        store.add(path, content, loaded.masked_text)
+    loaded = with_secrets(loaded, environ, Providers(environ)) if fetches else loaded
+    return replace(loaded, is_found=True, trusted=content)
 
 
 def with_secrets(loaded: Loaded, environ: Mapping[str, str], providers: Providers) -> Loaded:

@@ -46,7 +46,7 @@ def keep_trust(path: Path, environ: Mapping[str, str], after: str) -> Generator[
     yield
     if is_kept:
         loaded = read(path, environ, text=after)
-        store.add(path, whole_content(loaded.settings, loaded.content))
+        store.add(path, whole_content(loaded.settings, loaded.content), loaded.masked_text)
 
 
 def _is_trusted(path: Path, environ: Mapping[str, str], store: TrustStore) -> bool:

@@ -401,6 +401,10 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
         """The sign-in of a server; None when it is not one that people can sign in to."""
         return self._transports.authorizations.get(server)
 
+    def check_before_start(self, check: Callable[[str], None]) -> None:
+        """Have `check` called with the name of a server before a program of it is started; it raises to refuse that."""
+        self._transports.before_start = check
+
     def clear_cache(self, *, server: str = "", tool: str = "") -> int:
         """Forget kept results: all, those of one server, or of tools whose id (`server/tool`) matches a glob.
 

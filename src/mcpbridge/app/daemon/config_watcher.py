@@ -26,14 +26,15 @@ import anyio
 import anyio.to_thread
 from msgspec.structs import replace
 
-from mcpbridge.base.errors import ConfigError
+from mcpbridge.base.errors import ConfigError, UpstreamUnavailable
 from mcpbridge.base.log import Level, get_logger
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded, only_server, read, with_secrets
 from mcpbridge.config.schema import Settings
 from mcpbridge.config.secrets.providers import Providers
-from mcpbridge.config.trust.content import place_of, whole_content
+from mcpbridge.config.trust.content import Content, place_of, whole_content
 from mcpbridge.config.trust.decisions import NotTrusted, TrustStore
+from mcpbridge.config.trust.named_files import files_of_server
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.storage.named_secrets import secrets_file
 
@@ -72,13 +73,14 @@ class Reloading:
         missing: frozenset[str] = frozenset(),
         trust: TrustStore | None = None,
         providers: Providers | None = None,
+        trusted: Content | None = None,
     ) -> None:
         """`redact` learns the secrets that an edit brings. `environ`: what variables stand for.
 
         `view`: the one server that is served alone. `log_level`: given on the command line, so the file's never counts.
         `warnings`: those of the file, reported at the start; they are not logged again. `missing`: see `Loaded`.
         `trust`: nobody named the file, so an edit waits until a person trusts it here. `providers`: what fetched the
-        secrets that the file refers to.
+        secrets that the file refers to. `trusted`: all that a person said yes to (`Loaded.trusted`).
         """
         self._bridge, self._path, self._redact = bridge, path, redact
         self._environ, self._view, self._trust = environ, view, trust
@@ -87,6 +89,9 @@ class Reloading:
         self._refused = self._fetched_at = 0.0
         """When a server last refused its credentials, and when secrets were fetched for that, on `time.monotonic`."""
         self._named_secrets = secrets_file(environ)
+        self._trusted: Content = trusted or {}
+        self._covered = sorted(self._trusted)
+        """Files that count beside the configuration, where it has to be trusted."""
         self._more: dict[str, str] = {}
         self._lock = asyncio.Lock()
         self._changed: dict[str, object] = {}
@@ -163,6 +168,22 @@ class Reloading:
         """What variables in the file stand for."""
         return {**self._more, **self._environ}
 
+    def check_before_start(self, server: str) -> None:
+        """Refuse to start a program of which a file changed since a person trusted it.
+
+        Between this and the start of the program is a moment in which a file could still be replaced.
+
+        Raises:
+            UpstreamUnavailable: one did; names it.
+        """
+        settings = self._bridge.settings.servers.get(server)
+        if self._trust is None or settings is None:
+            return
+        for path, digest in files_of_server(settings, self._path.absolute().parent).items():
+            if self._trusted.get(path) != digest:
+                what = f"{path} changed since it was trusted, so it is not started: run `mcpbridge trust {self._path}`"
+                raise UpstreamUnavailable(server, what)
+
     # -- reading
 
     def _read(self, *, may_be_empty: bool) -> Loaded:
@@ -175,9 +196,10 @@ class Reloading:
             raise ConfigError(what, file=str(self._path), hint=hint)
         if self._trust is not None:
             content = whole_content(loaded.settings, loaded.content)
+            self._covered = sorted(content)
             if not self._trust.trusts(self._path, content):
                 raise NotTrusted(place_of(self._path), self._trust.why_not(self._path, content))
-            loaded = with_secrets(loaded, self.environ, self._providers)
+            loaded = replace(with_secrets(loaded, self.environ, self._providers), trusted=content)
         if not self._view:
             return loaded
         return replace(loaded, settings=only_server(loaded.settings, self._view))
@@ -200,7 +222,7 @@ class Reloading:
 
     def _settle(self, before: Settings, loaded: Loaded) -> None:
         """What concerns this process beside the bridge."""
-        self.loaded = loaded
+        self.loaded, self._trusted = loaded, loaded.trusted
         if self._bridge.config_error is not None:
             self._bridge.config_error = None
             log.info("the configuration is valid again")
@@ -273,7 +295,7 @@ class Reloading:
 
     def _look(self) -> _Stamp:
         """How the file is now, what it takes values from (`${file:PATH}`, our own secrets), and what is trusted."""
-        trust = () if self._trust is None else (self._trust.path,)
+        trust = () if self._trust is None else (self._trust.path, *map(Path, self._covered))
         return tuple(_stamp(path) for path in (self._path, *self._beside, *trust, self._named_secrets))
 
 

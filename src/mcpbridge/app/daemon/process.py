@@ -91,7 +91,9 @@ async def running(
             missing=loaded.missing,
             trust=TrustStore(os.environ) if loaded.is_found else None,
             providers=loaded.providers,
+            trusted=loaded.trusted,
         )
+        bridge.check_before_start(reloading.check_before_start)
         desk = ConsoleDesk(bridge, redact, facts=facts, reload=reloading.reload)
         answers = control_answers(bridge, redact, facts, reloading.reload, {"console": desk.link, **more})
         async with reloading.watching(), publish(answers, directory, look_every=look_every), desk.running():

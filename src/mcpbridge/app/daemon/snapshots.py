@@ -37,7 +37,7 @@ from mcpbridge.base.directories import snapshots_path
 from mcpbridge.base.log import get_logger
 from mcpbridge.catalog.snapshot import Snapshot as CatalogSnapshot
 from mcpbridge.config.load import Loaded
-from mcpbridge.config.trust.content import whole_content
+from mcpbridge.config.trust.content import code_content, whole_content
 from mcpbridge.downstream.client import Client
 from mcpbridge.engine.pins.lock_watch import LOCK_NAME
 from mcpbridge.library.bridge import Bridge
@@ -73,7 +73,8 @@ class Inputs(Struct, frozen=True):
     def of(cls, loaded: Loaded, environ: Mapping[str, str], *, is_found: bool) -> "Inputs":
         """Those of a configuration that was read with this environment. Reads the Python files that it names."""
         named = [match[1] for one in loaded.references if (match := _VARIABLE.fullmatch(one))]
-        files = {**whole_content(loaded.settings, loaded.content), **_lock_of(loaded.settings.source)}
+        content = (whole_content if is_found else code_content)(loaded.settings, loaded.content)
+        files = {**content, **_lock_of(loaded.settings.source)}
         return cls(files, {*named, *loaded.missing}, environ, is_found)
 
     @property

@@ -18,7 +18,14 @@ def place_of(path: str | os.PathLike[str]) -> str:
 
 
 def whole_content(settings: Settings, texts: Content) -> Content:
-    """What counts of a configuration: the texts that it was read from, and the Python files that it brings along."""
+    """What a decision covers: the texts, and all code of its repository that a configuration names."""
+    from mcpbridge.config.trust.named_files import named_files
+
+    return {**named_files(settings), **code_content(settings, texts)}
+
+
+def code_content(settings: Settings, texts: Content) -> Content:
+    """The texts that a configuration was read from, and the Python files that the bridge itself loads."""
     modules = [name.partition(":")[0] for name in python_objects(settings)]
     if not modules:
         return {**texts}

@@ -2,10 +2,10 @@
 
 A configuration names programs, and a directory may come from anybody: a cloned repository must not have its programs
 run unasked. So a file that nobody named is used only if a person has said yes to it, at this path and with this
-content. What counts as content is decided here too: the text of the file, each `spec` file, each `${file:PATH}` that
-can choose what runs, and the Python modules of `[tools]` and `packs` that are beside it. The bytes that are compared
-are those that were read, not those of a second look. A file that is named (`--config`, `$MCPBRIDGE_CONFIG`, a path
-given to the library) needs no trust.
+content. What counts as content is in `content.py`: the text of the file, each `spec` file, each `${file:PATH}` that can
+choose what runs, the Python modules of `[tools]` and `packs` that are beside it, and the files of its repository that
+its commands name. The bytes of texts that are compared are those that were read, not those of a second look. A file
+that is named (`--config`, `$MCPBRIDGE_CONFIG`, a path given to the library) needs no trust.
 
 The decisions are in `trusted.json` of the state directory, which only this user can read and write.
 """
@@ -50,6 +50,8 @@ class Decision(Struct, frozen=True):
     """When, as an ISO time."""
     files: dict[str, str]
     """See `Content`."""
+    text: str = ""
+    """What the configuration said, secrets masked; empty: it was not kept."""
 
 
 class TrustStore:
@@ -77,13 +79,15 @@ class TrustStore:
         names = ", ".join(changed_files(decision, content)[:5])
         return f"it has changed since it was trusted at {decision.at} ({names}), and waits for a new yes"
 
-    def add(self, path: str | os.PathLike[str], content: Content) -> None:
+    def add(self, path: str | os.PathLike[str], content: Content, text: str = "") -> None:
         """Keep the decision, in the place of an older one of this path.
+
+        `text`: what the configuration says, secrets masked, so that a later change can be shown.
 
         Raises:
             ConfigError: it cannot be written.
         """
-        decision = Decision(datetime.now(UTC).isoformat(timespec="seconds"), dict(content))
+        decision = Decision(datetime.now(UTC).isoformat(timespec="seconds"), dict(content), text)
         self._update({place_of(path): decision})
 
     def remove(self, path: str | os.PathLike[str]) -> bool:
@@ -109,7 +113,10 @@ class TrustStore:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with locked(self._folder / _LOCK):
                 decisions = {path: one for path, one in {**self.all(), **changes}.items() if one is not None}
-                document = {path: {"at": one.at, "files": one.files} for path, one in sorted(decisions.items())}
+                document = {
+                    path: {"at": one.at, "files": one.files, "text": one.text}
+                    for path, one in sorted(decisions.items())
+                }
                 before = read_bytes(self.path)
                 if before is not None:
                     self.path.chmod(0o600)
@@ -140,4 +147,4 @@ def _decisions(document: object) -> Iterator[tuple[str, Decision]]:
         with suppress(TypeError, KeyError, AttributeError, ValueError):
             fields = cast("dict[str, dict[str, object]]", one)
             files = {str(name): str(value) for name, value in fields["files"].items()}
-            yield path, Decision(str(fields["at"]), files)
+            yield path, Decision(str(fields["at"]), files, str(fields.get("text", "")))

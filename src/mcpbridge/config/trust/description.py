@@ -1,11 +1,15 @@
-"""What a configuration starts, connects to and reads, for the person who decides about it. Pure."""
+"""What a configuration starts, connects to and reads, for the person who decides about it."""
 
+import os
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import cast
 
 from mcpbridge.config.schema import Settings
 from mcpbridge.tools.factory import KEYS
+
+_MOST_SHOWN = 20
+"""Files that are named one by one."""
 
 
 def what_runs(settings: Settings) -> Iterator[str]:
@@ -40,6 +44,23 @@ def what_runs(settings: Settings) -> Iterator[str]:
     if settings.store.path or settings.call_log.path:
         files = [path for path in (settings.store.path, settings.call_log.path) if path]
         yield f"keeps its state, which may add servers, in {', '.join(files)}"
+
+
+def what_is_covered(settings: Settings) -> Iterator[str]:
+    """Which files of its repository a decision covers, and what it does not, for the person who decides."""
+    from mcpbridge.config.trust.named_files import directories_of, named_files
+
+    folder = os.path.realpath(os.path.dirname(settings.source or "."))  # noqa: PTH120 - texts, as in decisions
+    if files := sorted(named_files(settings)):
+        yield f"a yes covers the present content of {_listed(files, folder)}"
+    if directories := sorted(map(os.path.realpath, directories_of(settings))):
+        yield f"a yes does not cover what is in {_listed(directories, folder)}"
+
+
+def _listed(paths: list[str], folder: str) -> str:
+    shown = [os.path.relpath(path, folder) if path.startswith(folder) else path for path in paths[:_MOST_SHOWN]]
+    more = f" and {len(paths) - _MOST_SHOWN} more" if len(paths) > _MOST_SHOWN else ""
+    return ", ".join(shown) + more
 
 
 def _beside(env: Mapping[str, str], headers: Mapping[str, str]) -> str:

@@ -50,6 +50,8 @@ class TransportMaker:
         """What each of them was made for: with another address or account a server needs another one."""
         self.signed_in: Callable[[str], None] = lambda _: None
         """Told which server there is a token for again; see `Authorization.on_signed_in`."""
+        self.before_start: Callable[[str], None] = lambda _: None
+        """Called with the name of a server each time that a program of it is about to be started; may refuse that."""
         self._egress_reports: dict[str, EgressReport] = {}
         """What servers with a list of hosts reached and were refused, all processes of a server together."""
         self._sse_urls: set[str] = set()
@@ -67,6 +69,7 @@ class TransportMaker:
             command, args = settings.command, tuple(settings.args)
 
             def spec() -> ProcessSpec:  # asked at each start: a daemon learns further places of programs from clients
+                self.before_start(name)
                 environment = child_environment(settings.env, settings.inherit_env, os.environ)
                 return ProcessSpec(command, args, environment, settings.cwd)
 
@@ -78,10 +81,17 @@ class TransportMaker:
     def _sandboxed(self, name: str, settings: ServerSettings) -> Transport:
         from mcpbridge.upstream.transports.sandboxed_stdio import SandboxedTransport
 
+        make = self._runner
+
+        def runner() -> Runner:
+            self.before_start(name)
+            assert make is not None  # below
+            return make()
+
         return SandboxedTransport(
             name,
             settings,
-            self._runner,
+            runner if make is not None else None,
             max_bytes=self._max_bytes,
             redact=self._redact,
             reports=self._egress_reports,

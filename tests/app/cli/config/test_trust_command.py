@@ -45,6 +45,10 @@ STARTING = [
 ]
 
 
+SERVER = python_server("plain")["args"][1]
+"""A script that is a server."""
+
+
 def touching(folder: Path) -> str:
     script = f"import pathlib; pathlib.Path({str(folder / 'owned')!r}).touch()"
     return f"[servers.evil]\ncommand = {json.dumps(sys.executable)}\nargs = ['-c', {json.dumps(script)}]\n"
@@ -287,3 +291,99 @@ async def test_commands_of_secrets_are_shown_and_not_run_before_somebody_says_ye
     assert not list(place.folder.glob("owned*"))
     await place.run("list")
     assert {path.name for path in place.folder.glob("owned*")} == {"owned-by-env", "owned-by-url"}
+
+
+async def test_a_yes_covers_the_scripts_of_a_repository_and_a_change_is_shown(place: Place) -> None:
+    """Issue 22, with a real folder: what the configuration names is asked about again when it changes."""
+    (place.folder / ".git").mkdir()
+    script, helper = place.folder / "server.py", place.folder / "helper.py"
+    script.write_text(f"import helper, runpy\nrunpy.run_path({SERVER!r}, run_name='__main__')\n")
+    helper.write_text("# harmless\n")
+    file = place.config({"one": {"command": sys.executable, "args": ["server.py"]}})
+    told = await place.run("trust")
+    assert "a yes covers the present content of helper.py, server.py" in told.out, told.out + told.err
+    assert (await place.run("list", "--json")).code == 0
+    for path in (script, helper):
+        before = path.read_text()
+        path.write_text(f"{before}import os\n")
+        refused = await place.run("list")
+        assert (refused.code, f"({path})" in refused.err) == (2, True), refused.err
+        path.write_text(before)
+    helper.write_text("import os\n")
+    file.write_text(file.read_text().replace('"server.py"', '"server.py", "--verbose"'))
+    shown = (await place.run("trust")).out
+    assert "changed: helper.py" in shown
+    assert "changed: servers.toml" in shown
+    assert '--verbose"' in shown
+    listed = json.loads((await place.run("trust", "--list", "--json")).out)
+    assert [one["state"] for one in listed["trusted"]] == ["trusted"]
+
+
+def test_the_question_after_a_change_shows_the_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mcpbridge.app.cli.config.config_path import load_trusted
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for name in ("STATE", "CONFIG"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name))
+    monkeypatch.delenv("MCPBRIDGE_CONFIG", raising=False)
+    monkeypatch.chdir(tmp_path)
+    Path("run.sh").write_text("echo one\n")
+    text = '[servers.a]\ncommand = "sh"\nargs = ["run.sh"]\n[servers.unchanged]\ncommand = "unchanged-program"\n'
+    Path("servers.toml").write_text(text)
+    screens = list[str]()
+
+    def asked() -> str:
+        screen = Terminal()
+        monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+        monkeypatch.setattr(sys, "stderr", screen)
+        assert load_trusted(None).is_found
+        screens.append(screen.getvalue())
+        return screens[-1]
+
+    assert "unchanged-program" in asked()
+    assert asked() == "", "nobody is asked twice about the same"
+    Path("run.sh").write_text("echo two\n")
+    assert "changed: run.sh" in asked()
+    Path("servers.toml").write_text(text.replace("run.sh", "run.sh -x"))
+    shown = asked()
+    assert '-args = ["run.sh"]' in shown
+    assert '+args = ["run.sh -x"]' in shown
+    assert "unchanged-program" not in shown
+
+
+async def test_a_running_bridge_starts_nothing_whose_script_changed_until_a_person_says_yes(place: Place) -> None:
+    place.env["MCPBRIDGE_STANDALONE"] = "0"
+    script = place.folder / "server.py"
+    harmless = f"import runpy\nrunpy.run_path({SERVER!r}, run_name='__main__')\n"
+    script.write_text(harmless)
+    server = {"command": sys.executable, "args": ["server.py"], "start": "lazy", "idle_stop": 0.2}
+    place.config({"one": server}, daemon={"idle_exit": 60})
+    assert (await place.run("trust")).code == 0
+    place._running += 1  # commands that are run meanwhile leave the daemon alone
+    try:
+        assert (await place.run("up")).code == 0
+
+        async def status() -> dict[str, object]:
+            return json.loads((await place.run("status", "--json")).out)["bridges"][0]
+
+        async def state() -> str:
+            [one] = (await status())["servers"]  # pyright: ignore
+            return one["state"]  # pyright: ignore
+
+        await eventually(state, lambda found: found in ("idle", "stopped"), within=60)
+        script.write_text(f"import pathlib; pathlib.Path({str(place.folder / 'owned')!r}).touch()\n{harmless}")
+        waits = await eventually(status, lambda one: bool(one["config_error"]), within=30)
+        assert "server.py" in str(waits["config_error"])
+        called = await place.run("call", "one/echo", "text=x")
+        assert called.code != 0
+        assert "changed since it was trusted" in called.out + called.err, called.out + called.err
+        assert not (place.folder / "owned").exists()
+        assert (await place.run("trust")).code == 0
+        await eventually(status, lambda one: one["config_error"] is None, within=30)
+    finally:
+        await place.run("down", "--all")
+        place._running -= 1
+        place.kill_survivors()

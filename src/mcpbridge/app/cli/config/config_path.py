@@ -88,8 +88,9 @@ def ask_for_trust(loaded: "Loaded", store: "TrustStore") -> bool:
     from mcpbridge.config.trust.content import whole_content
 
     path = str(loaded.settings.source)
-    why = store.why_not(path, whole_content(loaded.settings, loaded.content))
-    print(visible(f"{path}: {why}.\n{describe_what_runs(loaded)}"), file=sys.stderr)
+    content = whole_content(loaded.settings, loaded.content)
+    shown = describe_change(loaded, store, content) or describe_what_runs(loaded)
+    print(visible(f"{path}: {store.why_not(path, content)}.\n{shown}"), file=sys.stderr)
     discard_typed_ahead()
     print("Trust it? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
@@ -109,11 +110,25 @@ _SHOWN_LINES = 40
 _SHOWN_CHARACTERS = 1000
 
 
-def describe_what_runs(loaded: "Loaded") -> str:
-    """What a configuration starts, connects to and reads, a line each; no secrets."""
-    from mcpbridge.config.trust.description import what_runs
+def describe_change(loaded: "Loaded", store: "TrustStore", content: Mapping[str, str]) -> str:
+    """What changed since a person trusted this configuration last; empty: nobody has, or nothing did. No secrets."""
+    from mcpbridge.config.trust.changes import describe_changes
+    from mcpbridge.config.trust.content import place_of
 
-    lines = [*what_runs(loaded.settings)]
+    decision = store.find(str(loaded.settings.source))
+    if decision is None or not decision.text:
+        return ""
+    redact = Redactor(loaded.secrets)
+    path = place_of(str(loaded.settings.source))
+    changes = describe_changes(decision, path, loaded.masked_text, content)
+    return "\n".join(f"  {redact(line)}" for line in changes)
+
+
+def describe_what_runs(loaded: "Loaded") -> str:
+    """What a configuration starts, connects to and reads, and which files a yes covers, a line each; no secrets."""
+    from mcpbridge.config.trust.description import what_is_covered, what_runs
+
+    lines = [*what_runs(loaded.settings), *what_is_covered(loaded.settings)]
     if read := ", ".join(sorted(f"${{{one}}}" for one in loaded.references)):
         lines.insert(0, f"reads {read}")
     if len(lines) > _SHOWN_LINES:

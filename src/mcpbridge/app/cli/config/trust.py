@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from mcpbridge.app.cli.config.config_path import describe_what_runs
+from mcpbridge.app.cli.config.config_path import describe_change, describe_what_runs
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, header_option
 from mcpbridge.app.cli.output import print_json, print_table, print_text, visible
@@ -35,9 +35,9 @@ def _configuration(named: str | None) -> Path:
 def trust_command(*, path: str | None, lists: bool, as_json: bool) -> int:
     """Trust a configuration of a working directory: PATH, or ./servers.toml.
 
-    Commands that start its servers then use it without asking, as it is now. They ask again if it changes, or a spec
-    file or a Python module beside it that it names. What it starts is shown. Exit code 2: there is no such file, or it
-    is wrong.
+    Commands that start its servers then use it without asking, as it is now. They ask again if it changes, or a file
+    of its repository that it names: scripts, hooks, spec files, Python modules. What it starts and reads is shown, and
+    what changed since the last time. Exit code 2: there is no such file, or it is wrong.
 
     \u0008
     Examples:
@@ -55,10 +55,14 @@ def trust_command(*, path: str | None, lists: bool, as_json: bool) -> int:
         fail(USAGE, visible(f"there is no configuration at {file}"), "Name one: mcpbridge trust PATH.")
     loaded = read(file, os.environ)
     content = whole_content(loaded.settings, loaded.content)
-    store.add(file, content)
+    changed = describe_change(loaded, store, content)
+    store.add(file, content, loaded.masked_text)
     if as_json:
         print_json("trust/1", {"path": str(file), "trusted": True, "files": sorted(content)})
         return OK
+    if changed:
+        print_text("changed since it was trusted:")
+        print_text(changed)
     print_text(f"trusted {file}")
     print_text(describe_what_runs(loaded))
     return OK
