@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcpbridge.base.background_tasks import TaskGroup, own_group
+from mcpbridge.base.background_tasks import FirstStep, TaskGroup, own_group
 
 pytestmark = pytest.mark.anyio
 
@@ -106,3 +106,44 @@ def test_no_other_task_group_of_the_standard_library_is_entered() -> None:
         if re.search(r"\basyncio\.TaskGroup\(\)", path.read_text())
     ]
     assert used == []
+
+
+async def test_a_first_step_is_taken_even_by_a_task_that_is_cancelled_before() -> None:
+    """asyncio never enters the coroutine of such a task: it can clean up nothing, and answer nobody."""
+    seen: list[str] = []
+
+    async def work() -> str:
+        seen.append("began")
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            await asyncio.sleep(0)
+            return "answered"
+        return "never"
+
+    task = asyncio.create_task(FirstStep(work()))
+    task.cancel()
+    with anyio.fail_after(30):
+        assert await task == "answered"
+    assert seen == ["began", "cancelled"]
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_a_first_step_may_be_the_last(is_cancelled: bool) -> None:
+    async def work() -> str:
+        return "done"
+
+    task = asyncio.create_task(FirstStep(work()))
+    if is_cancelled:
+        task.cancel()
+    with anyio.fail_after(30):
+        assert await task == "done"
+    assert await FirstStep(work()) == "done"
+
+
+async def test_a_first_step_that_is_never_taken_can_be_given_up() -> None:
+    async def work() -> None:
+        raise AssertionError("it never runs")
+
+    FirstStep(work()).close()

@@ -15,7 +15,7 @@ import pytest
 
 MOST_ENTRIES = {
     "plain": 36,
-    "plain over HTTP": 82,  # those of the HTTP server are in it, which was uvicorn's before
+    "plain over HTTP": 53,  # those of the HTTP server are in it
     "results as they come": 35,
     "call log": 75,  # three more than it was: the times of its stages are noted
     "history": 54,

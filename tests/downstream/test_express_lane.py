@@ -1,10 +1,8 @@
 """The express lane gives what the full lane gives: the same answers, the same messages to servers, the same counts."""
 
 import asyncio
-import itertools
 import json
-import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,330 +12,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mcpbridge.base.errors import Overloaded, UpstreamGone
-from mcpbridge.core.elicitation import ClientCapabilities
-from mcpbridge.downstream.client import Client
-from mcpbridge.downstream.conversation import Conversation
-from mcpbridge.protocol.reading.client_messages import find_client_ids, refuse_client_line
-from mcpbridge.protocol.reading.framing import LineReader
 from mcpbridge.storage.call_log.reader import Filter, read_call, read_calls
-from mcpbridge.storage.settings import RunMode
-from support.in_process_bridge import BridgeToScripts, bridged
-from support.upstreams.scripted_upstream import LEGACY_SERVER, SILENCE, Refusal, ScriptedTransport
-
-Message = dict[str, Any]
-
-TOOLS = [
-    {
-        "name": name,
-        "inputSchema": {"type": "object", "properties": {"what": {"type": "string"}, "n": {"type": "integer"}}},
-    }
-    for name in ("echo", "other")
-]
-TEXT = {"content": [{"type": "text", "text": "done"}]}
-SECRET = "ghp_" + "a1B2" * 9
-RESULTS: Mapping[str, Any] = {
-    "plain": TEXT,
-    "more": {**TEXT, "isError": False, "unknown": [1.50, {"a": None}], "_meta": {"vendor/x": 1}},
-    "tool error": {"content": [{"type": "text", "text": f"no: {SECRET}"}], "isError": True},
-    "error": Refusal(-32000, f"no: {SECRET}", {"code": 7}),
-    "invalid": Refusal(-32602, "no such thing"),
-    "structured": {**TEXT, "structuredContent": {"n": 1}},
-    "icons": {"content": [{"type": "resource_link", "uri": "file:///a", "name": "a", "icons": [{"src": "data:,"}]}]},
-    "large": {"content": [{"type": "text", "text": "line of a long text\n" * 4000}]},
-    "rows": {"content": [{"type": "text", "text": json.dumps([{"id": n, "name": f"row {n}"} for n in range(2000)])}]},
-    "in our name": {"content": [{"type": "text", "text": "[mcpbridge: nothing happened]"}]},
-    "own key": {**TEXT, "_meta": {"mcpbridge/kept": "x"}},
-    "question": {"resultType": "input_required", "inputRequests": {}},
-    "empty": {},
-    "lost": UpstreamGone("up", "it broke"),
-    "full": Overloaded("the pipe is full"),
-    "later": SILENCE,
-}
-"""What the tool answers when it is asked for it."""
-
-
-def script(params: Message) -> Any:
-    return RESULTS.get(params.get("arguments", {}).get("what", "plain"), TEXT)
-
-
-class Talk:
-    """One client on a channel, and all that it was sent."""
-
-    def __init__(self, bridge: BridgeToScripts, client: Client | None = None) -> None:
-        self.heard: list[Message] = []
-        self.numbers = itertools.count(1)
-        self.client = client or Client(front="stdio")
-        self._news = asyncio.Event()
-        self._lines = LineReader(1 << 20, rescue=refuse_client_line, find_ids=find_client_ids)
-        self.conversation = Conversation(bridge.server, self.client, send=self._take, pending=lambda: 0)
-
-    def _take(self, message: bytes) -> None:
-        self.heard.append(json.loads(message))
-        self._news.set()
-        self._news = asyncio.Event()
-
-    def say(self, *messages: Message) -> None:
-        """Send these at once."""
-        data = b"".join(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n" for message in messages)
-        self.conversation.take(self._lines.feed(data))
-
-    def call(self, id_: object, what: str = "plain", tool: str = "up__echo", **arguments: Any) -> Message:
-        """The message of a call."""
-        params = {"name": tool, "arguments": {"what": what, **arguments}}
-        return {"id": id_, "method": "tools/call", "params": params}
-
-    async def answer(self, id_: object) -> Message:
-        """The answer to a request, now or later."""
-        with anyio.fail_after(30):
-            while True:
-                for message in self.heard:
-                    if message.get("id") == id_ and "method" not in message:
-                        return message
-                await self._news.wait()
-
-    async def begin(self, version: str = "2025-06-18", capabilities: Message | None = None) -> None:
-        """Introduce itself, and call each tool once, so that its plan is there."""
-        hello = {"protocolVersion": version, "capabilities": capabilities or {}, "clientInfo": {"name": "talk"}}
-        self.say({"id": "hello", "method": "initialize", "params": hello})
-        await self.answer("hello")
-        self.say({"method": "notifications/initialized"})
-        for tool in ("up__echo", "up__other"):
-            self.say(self.call(f"warm {tool}", tool=tool))
-            await self.answer(f"warm {tool}")
-
-
-def server(version: str = "2025-11-25") -> ScriptedTransport:
-    hello = {**LEGACY_SERVER["initialize"], "protocolVersion": version}
-    return ScriptedTransport(
-        {**LEGACY_SERVER, "initialize": hello, "tools/list": {"tools": TOOLS}, "tools/call": script}
-    )
-
-
-async def turns(number: int = 20) -> None:
-    """Let the loop turn: what is due is done."""
-    for _ in range(number):
-        await asyncio.sleep(0)
-
-
-# -- what every step does, in both lanes alike
-
-
-Step = Callable[[Talk, ScriptedTransport, BridgeToScripts], Awaitable[object]]
-
-
-def calls(*whats: str, at_once: bool = True) -> Step:
-    async def step(talk: Talk, up: ScriptedTransport, bridge: BridgeToScripts) -> None:
-        messages = [talk.call(next(talk.numbers), what) for what in whats]
-        for part in [messages] if at_once else [[one] for one in messages]:
-            talk.say(*part)
-        for message, what in zip(messages, whats, strict=True):
-            if what != "later":
-                await talk.answer(message["id"])
-        await turns()
-
-    return step
-
-
-async def answer_late(talk: Talk, up: ScriptedTransport, bridge: BridgeToScripts) -> None:
-    """The last call that waits gets its answer."""
-    for asked in reversed(up.asked("tools/call")):
-        if asked["params"].get("arguments", {}).get("what") == "later" and up.line.is_open:
-            up.line.gives({"jsonrpc": "2.0", "id": asked["id"], "result": {**TEXT, "late": asked["id"]}})
-            break
-    await turns()
-
-
-def cancel(reason: str) -> Step:
-    async def step(talk: Talk, up: ScriptedTransport, bridge: BridgeToScripts) -> None:
-        waiting = [one["id"] for one in asked_ids(talk, bridge)]
-        if waiting:
-            talk.say({"method": "notifications/cancelled", "params": {"requestId": waiting[-1], "reason": reason}})
-        await turns()
-
-    return step
-
-
-def asked_ids(talk: Talk, bridge: BridgeToScripts) -> Sequence[Message]:
-    running = [call for call in bridge.server.running_calls if call.caller is talk.client]
-    return [{"id": json.loads(bytes(call.asked_as))} for call in running]
-
-
-async def look(talk: Talk, up: ScriptedTransport, bridge: BridgeToScripts) -> None:
-    """Somebody looks at what runs."""
-    bridge.running_calls()
-    await turns()
-
-
-async def log(talk: Talk, up: ScriptedTransport, bridge: BridgeToScripts) -> None:
-    """The server logs while calls run, and asks for a sign of life."""
-    if up.line.is_open:
-        up.line.says("notifications/message", level="info", data="working")
-        up.line.gives({"jsonrpc": "2.0", "id": "ping", "method": "ping"})
-    await turns()
-
-
-ODD: Sequence[Message] = (
-    {"name": "up__echo", "arguments": {"what": "plain"}, "_meta": {"progressToken": 5, "x": 1}},
-    {"_meta": {}, "name": "up__echo", "arguments": {"what": "plain"}},
-    {"_meta": {"vendor/x": [1.50, {"a": None}]}, "arguments": {"what": "more"}, "name": "up__echo"},
-    {"name": "up__echo", "arguments": {"what": "tool error"}, "_meta": {"progressToken": None, "traceparent": "00-x"}},
-    {"name": "up__echo", "arguments": {}, "_meta": {"mcpbridge/run": "r", "mcpbridge/results": "whole"}},
-    {"name": "up__echo", "arguments": {}, "_meta": {"io.modelcontextprotocol/related-task": {"taskId": "t"}}},
-    {"name": "up__echo", "arguments": {}, "_meta": 5},
-    {"name": "up__echo", "arguments": {}, "task": {}},
-    {"name": "up__echo", "arguments": {}, "inputResponses": {}},
-    {"name": "up__echo", "arguments": '{"what": "plain"}'},
-    {"name": "up__echo", "arguments": {"n": "7"}},
-    {"name": "up__echo", "arguments": {"n": "seven"}},
-    {"name": "up/echo", "arguments": {}},
-    {"name": "up__echo"},
-    {"name": "up__nothing", "arguments": {}},
-    {"arguments": {}},
+from support.in_process_bridge import bridged
+from support.lane_steps import (
+    QUESTION,
+    RESULTS,
+    STEPS,
+    TEXT,
+    Message,
+    Talk,
+    becomes_quiet,
+    outcome,
+    server,
+    stable,
+    turns,
+    with_meta,
 )
-
-
-async def strange(talk: Talk, up: ScriptedTransport, bridge: BridgeToScripts) -> None:
-    """Requests that are not plain, between others."""
-    for number, params in enumerate(ODD):
-        id_ = f"strange {number} {next(talk.numbers)}"
-        talk.say({"id": id_, "method": "tools/call", "params": params})
-        await talk.answer(id_)
-
-
-def with_meta(call: Message, **meta: object) -> Message:
-    """The message of a call that has a progress token, and keys of others."""
-    params = {**call["params"], "_meta": {"progressToken": f"of {call['id']}", "vendor/x": [1.5], **meta}}
-    return {**call, "params": params}
-
-
-async def progress(talk: Talk, up: ScriptedTransport, bridge: BridgeToScripts) -> None:
-    """A call whose server reports more progress than the client hears at once."""
-    id_ = next(talk.numbers)
-    talk.say(with_meta(talk.call(id_, "later"), traceparent=f"00-{'1' * 32}-{'2' * 16}-01"))
-    await turns()
-    asked = up.asked("tools/call")[-1]
-    token = asked["params"].get("_meta", {}).get("progressToken")
-    if token is not None and up.line.is_open:
-        for number in range(21):
-            up.line.says("notifications/progress", progressToken=token, progress=number, message="on the way")
-        up.line.gives({"jsonrpc": "2.0", "id": asked["id"], "result": TEXT})
-    await turns()
-
-
-async def ask(talk: Talk, up: ScriptedTransport, bridge: BridgeToScripts) -> None:
-    """The server asks during a call; a client that can be asked answers."""
-    id_ = next(talk.numbers)
-    talk.say(talk.call(id_, "later"))
-    await turns()
-    before = len(talk.heard)
-    if up.line.is_open:
-        up.line.gives({"jsonrpc": "2.0", "id": f"ask {id_}", "method": "elicitation/create", "params": QUESTION})
-    await turns()
-    for message in talk.heard[before:]:
-        if message.get("method") == "elicitation/create":
-            talk.say({"id": message["id"], "result": {"action": "accept", "content": {"n": id_}}})
-    await turns()
-
-
-QUESTION = {"message": "How many?", "requestedSchema": {"type": "object", "properties": {"n": {"type": "integer"}}}}
-
-
-async def relist(talk: Talk, up: ScriptedTransport, bridge: BridgeToScripts) -> None:
-    """The server's list changes while calls run; what follows sees the new one."""
-    if up.line.is_open:
-        up.line.says("notifications/tools/list_changed")
-    await turns()
-
-
-STEPS: Mapping[str, Step] = {
-    **{what: calls(what) for what in RESULTS},
-    "several": calls("plain", "more", "tool error", "plain", "large", "plain"),
-    "one by one": calls("plain", "plain", "error", "plain", at_once=False),
-    "many": calls(*["plain"] * 40),
-    "many later": calls(*["later"] * 3),
-    "answer late": answer_late,
-    "cancel": cancel("a person wanted that"),
-    "time out": cancel("Request timed out"),
-    "look": look,
-    "log": log,
-    "strange": strange,
-    "relist": relist,
-    "progress": progress,
-    "ask": ask,
-}
-
-
-FORM = ClientCapabilities.declared({"elicitation": {}}, "2025-11-25")
-
-
-def becomes_quiet(bridge: BridgeToScripts) -> None:
-    """From now on the server is one that never asked, so that calls of clients that can be asked take no turns."""
-    history = bridge.pool.upstreams["up"].declared.history
-    history.quiet = FORM
-    for follower in history.followers:
-        follower.history_changed()
-
-
-async def outcome(
-    steps: Sequence[str],
-    versions: tuple[str, str],
-    *,
-    is_express: bool,
-    asking: str = "",
-    mode: RunMode = "embedded",
-    **sections: Any,
-) -> Message:
-    """What a client, the server and the counts say after these steps.
-
-    `asking`: the client can be asked, by a server over HTTP (`http`), or one that never did so far (`quiet`).
-    """
-    up = server(versions[1])
-    up.kind = "streamable-http" if asking == "http" else "stdio"
-    sections = {"results": {"threshold": 2000}, "store": {"kind": "memory"}, **sections}
-    async with bridged({"up": up}, servers={"up": {"call_timeout": 60}}, mode=mode, **sections) as bridge:
-        bridge.server.express.is_open = is_express
-        bridge.catalog.settle()  # else the client may hear of the first list, or not
-        talk = Talk(bridge)
-        await talk.begin(versions[0], {"elicitation": {}} if asking else {})
-        if asking == "quiet":
-            becomes_quiet(bridge)
-        for name in steps:
-            await STEPS[name](talk, up, bridge)
-            bridge.catalog.settle()  # a tool that gave much is listed with a hint about that, some time later
-        with anyio.move_on_after(0.05):
-            await talk.conversation.finish(0.02)
-        talk.conversation.close()
-        await turns()
-        counts = {
-            key: (total.outcomes, total.refused, total.failed, total.rewritten, total.bytes_in, total.bytes_out)
-            for key, total in bridge.metrics.by_tool().items()
-        }
-        upstream = bridge.pool.upstreams["up"]
-        limiter = upstream.requests.limiter
-        left = len(upstream.running), limiter.free == limiter.slots, bridge.server.express.count(talk.client)
-        # When a list is asked for anew depends on the turns of the loop, of which the lanes take different numbers.
-        # So do the ids of requests to the server, which name their progress.
-        sent = [(one.get("method"), without_token(one.get("params")), one.get("result")) for one in up.line.heard]
-        apart = ("tools/list", "notifications/cancelled")
-        requests = [[one for one in sent if one[0] not in apart], [one for one in sent if one[0] == "tools/list"]]
-        # Who leaves withdraws all calls in one turn; which of them the server hears of first is left to the loop.
-        requests.append(sorted((one for one in sent if one[0] == "notifications/cancelled"), key=str))
-        answers = {json.dumps(one["id"]): stable(one) for one in talk.heard if "method" not in one}
-        others = [stable(one) for one in talk.heard if "method" in one]
-        return {"answers": answers, "others": others, "requests": requests, "counts": counts, "left": left}
-
-
-def without_token(params: Message | None) -> str:
-    """Params without the value of their progress token."""
-    return re.sub(r'("progressToken": )[^,}]+', r"\1TOKEN", json.dumps(params))
-
-
-def stable(message: Message) -> str:
-    """A message without what is random: the handles of kept results, and the ids of questions."""
-    message = {**message, "id": "ID"} if "method" in message and "id" in message else message
-    return re.sub(r"[a-zA-Z2-7]{26}", "HANDLE", json.dumps(message))
-
 
 VERSIONS = st.sampled_from([("2025-11-25", "2025-11-25"), ("2025-06-18", "2025-11-25"), ("2024-11-05", "2025-06-18")])
 
@@ -356,7 +46,10 @@ def test_both_lanes_give_the_same(steps: list[str], versions: tuple[str, str], a
 
 async def recorded(steps: Sequence[str], versions: tuple[str, str], folder: Path, *, is_express: bool) -> Message:
     """The same of a user's own bridge, which records calls, and its records."""
-    files = {"store": {"path": str(folder / "store.db")}, "call_log": {"path": str(folder / "calls.db")}}
+    files: dict[str, Any] = {
+        "store": {"path": str(folder / "store.db")},
+        "call_log": {"path": str(folder / "calls.db")},
+    }
     found = await outcome(steps, versions, is_express=is_express, mode="own", **files)
     file = folder / "calls.db"
     rows = [read_call(file, row["uid"]) for row in read_calls(file, Filter(), limit=1000)]
@@ -469,7 +162,10 @@ async def test_a_plain_call_takes_it_and_needs_no_task() -> None:
 
 
 async def test_a_recorded_call_takes_it_too(tmp_path: Path) -> None:
-    files = {"store": {"path": str(tmp_path / "store.db")}, "call_log": {"path": str(tmp_path / "calls.db")}}
+    files: dict[str, Any] = {
+        "store": {"path": str(tmp_path / "store.db")},
+        "call_log": {"path": str(tmp_path / "calls.db")},
+    }
     up = server()
     async with bridged({"up": up}, mode="own", **files) as bridge:
         talk = Talk(bridge)
@@ -566,6 +262,20 @@ async def test_a_call_that_waits_for_an_answer_of_its_client_has_its_time_stoppe
         talk.say({"id": talk.heard[-1]["id"], "result": {"action": "decline"}})
         assert (await up.answer("q"))["result"] == {"action": "decline"}
         assert "no answer within" in json.dumps(await talk.answer(1)), "from now on it counts again"
+        talk.conversation.close()
+
+
+async def test_a_person_who_stops_a_call_on_it_leaves_its_client_an_answer() -> None:
+    """The call continues in a task, which is cancelled before its first step."""
+    up = server()
+    async with bridged({"up": up}) as bridge:
+        talk = Talk(bridge)
+        await talk.begin()
+        talk.say(talk.call(1, "later"))
+        [call] = bridge.server.running_calls
+        assert bridge.server.stop_call(call)
+        assert "a person cancelled this call" in json.dumps(await talk.answer(1))
+        await up.hears("notifications/cancelled")
         talk.conversation.close()
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, TypeVar
@@ -41,6 +41,39 @@ async def to_its_end(work: Coroutine[Any, Any, _T]) -> _T:
     if interrupted is not None:
         raise interrupted
     return task.result()
+
+
+class FirstStep(Coroutine[Any, Any, _T]):
+    """A coroutine that takes its first step even if its task is cancelled before: then it is cancelled where it waits.
+
+    asyncio never enters the coroutine of such a task, so nothing in it could clean up, or answer who waits.
+    """
+
+    __slots__ = ("_has_begun", "_work")
+
+    def __init__(self, work: Coroutine[Any, Any, _T]) -> None:
+        """`work` has not begun."""
+        self._work = work
+        self._has_begun = False
+
+    def send(self, value: Any, /) -> Any:
+        """Go on; see `Coroutine`."""
+        self._has_begun = True
+        return self._work.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Go on with an error; see `Coroutine`."""
+        if not self._has_begun:
+            self.send(None)
+        return self._work.throw(*error)
+
+    def close(self) -> None:
+        """Give it up."""
+        self._work.close()
+
+    def __await__(self) -> Generator[Any, Any, _T]:
+        self._has_begun = True
+        return self._work.__await__()
 
 
 class TaskGroup(asyncio.TaskGroup):

@@ -8,7 +8,7 @@ channel itself belongs to `stdio.py`, `http/websocket.py` and `http/sse.py`.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
-from mcpbridge.base.background_tasks import TaskGroup
+from mcpbridge.base.background_tasks import FirstStep, TaskGroup
 from mcpbridge.base.errors import BadRequest
 from mcpbridge.base.log import get_logger
 from mcpbridge.downstream.client import Answer, Client
@@ -182,8 +182,12 @@ class Conversation:
             self._idle.set()
 
     def continue_in_task(self, frame: Frame, sent: ExpressCall) -> asyncio.Task[None]:
-        """Answer a request whose call was sent on the express lane."""
-        task = self._tasks[id(frame)] = self._loop.create_task(self._answer(frame, sent))
+        """Answer a request whose call was sent on the express lane.
+
+        Its task takes its first step even if it is cancelled before: only then does a call that a person stops in this
+        turn get its answer.
+        """
+        task = self._tasks[id(frame)] = self._loop.create_task(FirstStep(self._answer(frame, sent)))
         return task
 
     def deliver(self, frame: Frame, answer: bytes) -> None:

@@ -267,7 +267,8 @@ class Server:
         self.listeners.clients.discard(client)
         self.express.close(client)
         for task in list(self._running.pop(client, {}).values()):
-            task.cancel()
+            if not task.cancelling():  # else its front has a last word for it, which a second one would take away
+                task.cancel()
         if client.requests is not None:
             client.requests.end()
         self._parking.left(client)

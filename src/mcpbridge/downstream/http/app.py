@@ -24,6 +24,7 @@ from mcpbridge.downstream.http.body_deadline import Deadline
 from mcpbridge.downstream.http.exchange import (
     MERGED,
     NO_HEADERS,
+    Admission,
     ClientLeft,
     Endpoint,
     Exchange,
@@ -37,6 +38,7 @@ from mcpbridge.downstream.http.exchange import (
     refusal,
 )
 from mcpbridge.downstream.http.host_and_origin import HostCheck, Reach, preflight_headers
+from mcpbridge.downstream.http.http1_exchange import Http1Exchange
 from mcpbridge.downstream.http.reply import OpenReplies, declares_modern, decode_body
 from mcpbridge.downstream.http.sessions import LegacyFront
 from mcpbridge.downstream.http.sse import SseFront
@@ -44,6 +46,7 @@ from mcpbridge.downstream.http.stateless import ModernFront
 from mcpbridge.downstream.services import RunningBridge
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.protocol.jsonrpc import Frame, encode
+from mcpbridge.protocol.reading.client_messages import read_client_message
 from mcpbridge.protocol.revisions import LEGACY, MODERN
 
 if TYPE_CHECKING:
@@ -151,6 +154,8 @@ _GET_ONLY = ((b"allow", b"GET"),)
 _SSE_METHODS = ((b"allow", b"GET, POST"),)
 _UPGRADE = ((b"upgrade", b"websocket"),)
 _SOON = ((b"retry-after", b"1"),)
+_LARGEST_PLAIN = 1 << 16
+"""Bytes of a request that is answered without a task; a larger one is read by one."""
 _NO_MOUNTS: Mapping[str, Callable[[], App]] = MappingProxyType({})
 _STOPPING = Refused(503, "The bridge is stopping", headers=((b"retry-after", b"5"),), close=True)
 
@@ -231,6 +236,45 @@ class HttpFront:
         except ClientLeft:
             pass
 
+    def take(self, exchange: Http1Exchange) -> bool:
+        """Send the call of a whole request on the express lane, which answers it without a task, if it is plain.
+
+        False: nothing was done, and `handle` serves it.
+        """
+        lane = self._bridge.server.express
+        if lane is None or self._is_stopping or lane.recorded.writes_first:
+            return False
+        admission = exchange.admission
+        if admission is None:
+            admission = exchange.admission = self._admit(exchange)
+            if admission is None:
+                return False
+        body = exchange.whole_body
+        if len(body) > min(_LARGEST_PLAIN, self._settings.max_body):
+            return False
+        items = read_client_message(body)
+        frame = items[0] if items else None
+        if not isinstance(frame, Frame):
+            return False
+        exchange.frame = frame
+        return frame.method == "tools/call" and self._legacy.take(exchange, frame, admission, lane)
+
+    def _admit(self, exchange: Http1Exchange) -> Admission | None:
+        """What the rules say of a request by its head; None: they refuse it, or it cannot be plain."""
+        headers, accepts = exchange.headers, exchange.accepts
+        if exchange.method != "POST" or exchange.path != self._settings.path or not accepts.json:
+            return None
+        version, session = exchange.header(b"mcp-protocol-version"), headers.get(b"mcp-session-id", b"").strip()
+        is_readable = is_json(headers.get(b"content-type", b"")) and b"content-encoding" not in headers
+        if not is_readable or not session or (version is not None and version not in LEGACY):
+            return None
+        try:
+            extra = self._host_check.check(headers, len(headers), exchange.raw_headers)
+            principal = self._auth.principal(headers.get(b"authorization"))
+        except Refused:
+            return None
+        return Admission(principal, extra, version, session)
+
     def upgrade(self, path: str, raw_headers: list[tuple[bytes, bytes]], transport: asyncio.Transport) -> None:
         """Take a connection over that asks to become a WebSocket; the same rules let it in as any request."""
         headers = dict(raw_headers)
@@ -252,6 +296,7 @@ class HttpFront:
     async def stop(self, seconds: float) -> None:
         """Take no new requests, let open ones finish for that long, then end them and all sessions."""
         self._is_stopping = True
+        self._legacy.express.continue_all()
         self._legacy.sessions.hang_up()
         self._underway.withdraw(_STOPPING, lambda reply, _: reply.is_subscription)
         async with TaskGroup() as ending:
@@ -347,7 +392,7 @@ class HttpFront:
         if not (exchange.accepts.json or exchange.accepts.events):
             raise Refused(406, "Accept application/json and text/event-stream")
         body = await exchange.body(self._settings.max_body, self._body_deadline)
-        message = decode_body(body)
+        message = exchange.frame or decode_body(body)
         if version is not None and version not in LEGACY:
             is_modern = True
         elif b"mcp-session-id" in headers:

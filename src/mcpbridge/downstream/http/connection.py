@@ -18,17 +18,19 @@ import asyncio
 import re
 import time
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Coroutine
 from email.utils import formatdate
 from functools import lru_cache
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 from urllib.parse import unquote
 
 import httptools
 
+from mcpbridge.base.background_tasks import FirstStep
 from mcpbridge.base.log import get_logger
 from mcpbridge.downstream.http.exchange import Exchange, Refused, refusal
 from mcpbridge.downstream.http.http1_exchange import Http1Exchange
+from mcpbridge.downstream.http.repeated_head import RepeatedHead
 
 log = get_logger("mcpbridge.http")
 
@@ -66,8 +68,10 @@ class Front(Protocol):
 class Connections:
     """All connections of one listening socket, the requests that run on them, and the clock they share."""
 
-    def __init__(self, front: Front) -> None:
+    def __init__(self, front: Front, take: Callable[[Http1Exchange], bool] = lambda exchange: False) -> None:
+        """`take` sees each whole request first, and answers it without a task; False: nothing was done."""
         self.front = front
+        self.take = take
         self.loop = asyncio.get_running_loop()
         self.open = set[Http1Connection]()
         self.tasks = set[asyncio.Task[None]]()
@@ -122,8 +126,8 @@ class Http1Connection(asyncio.Protocol):
     """A connection to a client."""
 
     __slots__ = (
-        *("_expects", "_head_size", "_headers", "_is_broken", "_is_in_head", "_is_paused"),
-        *("_is_upgrading", "_latest", "_line", "_loop", "_parser", "_since", "_stuck", "_url"),
+        *("_expects", "_head_size", "_headers", "_is_between", "_is_broken", "_is_in_head", "_is_paused"),
+        *("_is_upgrading", "_known", "_latest", "_line", "_loop", "_parser", "_since", "_stuck", "_url"),
         *("connections", "current", "drained", "transport"),
     )
 
@@ -146,6 +150,10 @@ class Http1Connection(asyncio.Protocol):
         self._expects = False
         self._head_size = 0
         self._is_in_head = True
+        self._is_between = True
+        """The parser has read no part of the next request."""
+        self._known: tuple[RepeatedHead, Http1Exchange] | None = None
+        """The head of a request that was answered without a task, and that request."""
         self._is_upgrading = False
         self._is_broken = False
         """Nothing more is read from it."""
@@ -183,6 +191,9 @@ class Http1Connection(asyncio.Protocol):
         """Take what has come, unless a head takes too long."""
         if self._is_broken:
             return
+        was_between = self._is_between and self.current is None
+        if was_between and self._known is not None and self._take_again(*self._known, data):
+            return
         if self._is_in_head and self._head_size:
             self._head_size += len(data)
             if self._head_size > _MAX_HEAD:
@@ -203,11 +214,24 @@ class Http1Connection(asyncio.Protocol):
             return
         current = self.current
         if current is not None and not current.is_started:
-            self._start(current)
+            self._begin(current)
+            if was_between and current.express is not None and self._is_between and not self._line:
+                head = RepeatedHead.of(data, len(current.whole_body))
+                self._known = None if head is None else (head, current)
+
+    def _take_again(self, head: RepeatedHead, former: Http1Exchange, data: bytes) -> bool:
+        """Take a request with a known head, without parsing it. False: it has another, or has not come whole."""
+        body = head.body_in(data)
+        if body is None or self.connections.is_stopping:
+            return False
+        self._since = None
+        self._latest = self.current = former.again(body)
+        self._begin(self.current)
+        return True
 
     def on_message_begin(self) -> None:
         """A head begins."""
-        self._is_in_head = True
+        self._is_in_head, self._is_between = True, False
         self._head_size = 1
         self._url = b""
         self._headers = []
@@ -269,6 +293,7 @@ class Http1Connection(asyncio.Protocol):
         """The body is whole."""
         if self._latest is not None and not self._parser.should_upgrade():
             self._latest.body_ended()
+            self._is_between = True
 
     def pause_writing(self) -> None:
         """The client takes less than is written."""
@@ -312,7 +337,7 @@ class Http1Connection(asyncio.Protocol):
             self.transport.close()
         elif self._line:
             self.current = self._line.popleft()
-            self._start(self.current)
+            self._begin(self.current)
         else:
             self._since = self.connections.now
             if self._is_paused:
@@ -350,16 +375,32 @@ class Http1Connection(asyncio.Protocol):
         self._is_broken = True
         self.transport.abort()
 
+    def _begin(self, exchange: Http1Exchange) -> None:
+        """A request has its turn: it is answered without a task, if that can be."""
+        if exchange.is_body_whole and self.drained is None:
+            exchange.is_started = True
+            if self.connections.take(exchange):
+                return
+        self._start(exchange)
+
+    def run(self, exchange: Http1Exchange, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """See `Connection`."""
+        return self._spawn(FirstStep(self._serve(exchange, work)))
+
     def _start(self, exchange: Http1Exchange) -> None:
         exchange.is_started = True
+        self._spawn(self._serve(exchange))
+
+    def _spawn(self, serving: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         tasks = self.connections.tasks
-        task = self._loop.create_task(self._serve(exchange))
+        task = self._loop.create_task(serving)
         tasks.add(task)
         task.add_done_callback(tasks.discard)
+        return task
 
-    async def _serve(self, exchange: Http1Exchange) -> None:
+    async def _serve(self, exchange: Http1Exchange, work: Awaitable[None] | None = None) -> None:
         try:
-            await self.connections.front.handle(exchange)
+            await (work or self.connections.front.handle(exchange))
             if not exchange.is_complete and not exchange.has_left:
                 raise RuntimeError("the request was left without a whole response")
         except asyncio.CancelledError:

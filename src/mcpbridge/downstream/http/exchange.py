@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from mcpbridge.base.errors import BadRequest
 from mcpbridge.downstream.http.body_deadline import Deadline
-from mcpbridge.protocol.jsonrpc import encode_error
+from mcpbridge.protocol.jsonrpc import Frame, encode_error
 from mcpbridge.protocol.payload import Pieces
 
 Scope = MutableMapping[str, Any]
@@ -90,6 +90,21 @@ class Accepts(Struct, frozen=True):
     """Of the two it names event streams first."""
 
 
+class Admission(Struct, frozen=True):
+    """What the rules say of a POST on the MCP route by its head alone: the same for each request with the same head.
+
+    Only of one that is let in and may be answered without a task.
+    """
+
+    principal: str
+    extra: Headers
+    """See `Exchange.extra`."""
+    version: str | None
+    """See `Exchange.version`."""
+    session: bytes
+    """The id of its legacy session; empty: it names none."""
+
+
 @lru_cache(maxsize=256)
 def read_accept(header: bytes) -> Accepts:
     """What a header `Accept` says."""
@@ -124,8 +139,8 @@ class Exchange:
     """
 
     __slots__ = (
-        *("_receive", "_scope", "_send", "accepts", "endpoint", "extra", "headers", "method", "path", "principal"),
-        *("query", "raw_headers", "version"),
+        *("_receive", "_scope", "_send", "accepts", "endpoint", "extra", "frame", "headers", "method", "path"),
+        *("principal", "query", "raw_headers", "version"),
     )
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -135,20 +150,29 @@ class Exchange:
         self._send = send
 
     def _begin(self, method: str, path: str, query: bytes, headers: list[tuple[bytes, bytes]]) -> None:
-        self.method = method
-        self.path = path
-        self.query = query
-        self.raw_headers = headers
+        self.method: str = method
+        self.path: str = path
+        self.query: bytes = query
+        self.raw_headers: list[tuple[bytes, bytes]] = headers
         """As they came, with names in lower case."""
-        self.headers = dict(headers)
+        self.headers: dict[bytes, bytes] = dict(headers)
         """By lower-case name; of a repeated one the last."""
-        self.accepts = read_accept(self.headers.get(b"accept", b"*/*"))
-        self.principal = ""
+        self.accepts: Accepts = read_accept(self.headers.get(b"accept", b"*/*"))
+        self.principal: str = ""
         self.version: str | None = None
         """What the header `MCP-Protocol-Version` says, on the MCP route."""
-        self.endpoint = MERGED
+        self.endpoint: Endpoint = MERGED
         self.extra: Headers = NO_HEADERS
         """Headers that every response to this request carries."""
+        self.frame: Frame | None = None
+        """The message in its body, where that was read already."""
+
+    def _begin_again(self, former: "Exchange") -> None:
+        """The same as of the former request, which has the same head."""
+        self.method, self.path, self.query = former.method, former.path, former.query
+        self.raw_headers, self.headers, self.accepts = former.raw_headers, former.headers, former.accepts
+        self.principal, self.version, self.endpoint = "", None, MERGED
+        self.extra, self.frame = NO_HEADERS, None
 
     @property
     def scope(self) -> Scope:

@@ -7,11 +7,20 @@ when they are asked for.
 
 import asyncio
 import re
-from collections.abc import MutableMapping
+from collections.abc import Coroutine, MutableMapping
 from typing import Any, Protocol
 
 from mcpbridge.downstream.http.body_deadline import Deadline
-from mcpbridge.downstream.http.exchange import NO_HEADERS, ClientLeft, Exchange, Headers, Scope, status_line, too_large
+from mcpbridge.downstream.http.exchange import (
+    NO_HEADERS,
+    Admission,
+    ClientLeft,
+    Exchange,
+    Headers,
+    Scope,
+    status_line,
+    too_large,
+)
 from mcpbridge.protocol.payload import Pieces
 
 _JOINED = 1 << 16
@@ -48,6 +57,18 @@ class Connection(Protocol):
         """The response is complete."""
         ...
 
+    def run(self, exchange: "Http1Exchange", work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Let a request that began without a task continue in one, which takes its first step in any case."""
+        ...
+
+
+class WithoutTask(Protocol):
+    """What answers a request without a task of its own."""
+
+    def continue_call(self) -> None:
+        """Continue in a task."""
+        ...
+
 
 class Clock(Protocol):
     """What all connections share."""
@@ -60,8 +81,9 @@ class Http1Exchange(Exchange):
     """A request that came on `Http1Connection`."""
 
     __slots__ = (
-        *("_body", "_connection", "_is_body_told", "_is_chunked", "_size", "_waiter", "expects_continue", "has_begun"),
-        *("has_left", "http_version", "is_body_whole", "is_complete", "is_started", "keeps_alive", "url"),
+        *("_body", "_connection", "_is_body_told", "_is_chunked", "_size", "_waiter", "admission", "expects_continue"),
+        *("express", "has_begun", "has_left", "http_version", "is_body_whole", "is_complete", "is_started"),
+        *("keeps_alive", "url"),
     )
 
     def __init__(
@@ -69,6 +91,10 @@ class Http1Exchange(Exchange):
     ) -> None:
         self._begin(method, path, query, headers)
         self._connection = connection
+        self.admission: Admission | None = None
+        """What the rules say by its head; None: they were not asked, or refuse it, or it is to have a task."""
+        self.express: WithoutTask | None = None
+        """What answers it without a task."""
         self.url = b""
         self.http_version = "1.1"
         self.keeps_alive = True
@@ -113,6 +139,26 @@ class Http1Exchange(Exchange):
         self.has_left = True
         if self._waiter is not None:
             self._waiter.set()
+        if self.express is not None:
+            self.express.continue_call()
+
+    def again(self, body: bytes) -> "Http1Exchange":
+        """The next request on this connection, which has the same head but for its length, and is whole.
+
+        Its headers are those of this one: nobody asks for the length of a body that is there.
+        """
+        exchange = Http1Exchange.__new__(Http1Exchange)  # what is read from the head is not read again
+        exchange._repeat(self, self._connection, body)  # noqa: SLF001 - its own
+        return exchange
+
+    def _repeat(self, former: "Http1Exchange", connection: Connection, body: bytes) -> None:
+        self._begin_again(former)
+        self.url, self.express = former.url, None
+        self.admission, self.http_version, self._connection = former.admission, "1.1", connection
+        self._body, self._size, self._waiter = [body], len(body), None
+        self.keeps_alive = self.is_body_whole = True
+        self.is_started = self.is_complete = self.has_begun = self.has_left = False
+        self.expects_continue = self._is_body_told = self._is_chunked = False
 
     async def _wait(self) -> None:
         if self._waiter is None:
@@ -121,6 +167,17 @@ class Http1Exchange(Exchange):
         await self._waiter.wait()
 
     # The request
+
+    @property
+    def whole_body(self) -> bytes:
+        """The body, which has come whole. It can still be read."""
+        if len(self._body) != 1:
+            self._body = [b"".join(self._body)]
+        return self._body[0]
+
+    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Continue in a task, which takes its first step in any case. It is to answer the request."""
+        return self._connection.run(self, work)
 
     async def body(self, limit: int, deadline: Deadline) -> bytes:
         """See `Exchange.body`."""
@@ -161,6 +218,11 @@ class Http1Exchange(Exchange):
         if isinstance(data, Pieces) or len(data) > _JOINED or status != 200 or self.method == "HEAD":
             await super().send_json(data, status, headers)
             return
+        self.send_now(data, headers)
+
+    def send_now(self, data: bytes, headers: Headers = NO_HEADERS) -> None:
+        """Answer with one JSON document in one write, whether or not the client takes it: one that is not large."""
+        connection = self._connection
         more = b""
         if headers or self.extra:
             more = _lines((*headers, *self.extra))

@@ -115,6 +115,7 @@ class Reply:
         "_is_closed",
         "_is_ending",
         "_left",
+        "_lived",
         "_options",
         "_own_cancels",
         "_owner",
@@ -149,6 +150,8 @@ class Reply:
         self._has_begun = False
         self._is_ending = False
         self._own_cancels = 0
+        self._lived = 0.0
+        """Seconds that it lived without a task."""
 
     @property
     def is_subscription(self) -> bool:
@@ -160,14 +163,21 @@ class Reply:
         """Its client left, and the call continues or continued without it."""
         return self._left and self._options.outlived is not None
 
+    def begin(self, task: asyncio.Task[Any], since: float) -> None:
+        """It lived without a task since this time of the loop, and will `run` in this one: messages have their way."""
+        self._task, self._lived, self._working = task, asyncio.get_running_loop().time() - since, True
+        self._options.underway.add(self, self._owner)
+
     async def run(self, work: Callable[[Notify], Awaitable[Answer]]) -> Answer | None:
         """Do the work and respond. Returns the answer, or None if it was withdrawn or its client's leaving ended it.
 
         Leaving this early, by cancellation or `withdraw`, cancels the work.
         """
-        task = self._task = asyncio.current_task()
+        task = asyncio.current_task()
         before = task.cancelling() if task is not None else 0
-        self._options.underway.add(self, self._owner)
+        if self._task is None:
+            self._task = task
+            self._options.underway.add(self, self._owner)
         answer: Answer | None = None
         try:
             self._working = True
@@ -273,7 +283,8 @@ class Reply:
         if accepts.events and self._stream is None:
             # A client that rather reads events, and can resume from the first one, is safer with a stream at once.
             is_wanted = accepts.prefers_events and self._options.primes
-            self._timer = loop.call_later(0 if is_wanted else self._options.keep_alive, self._open_stream)
+            seconds = 0 if is_wanted else max(0, self._options.keep_alive - self._lived)
+            self._timer = loop.call_later(seconds, self._open_stream)
 
     async def _until_client_leaves(self) -> None:
         await self._exchange.until_client_leaves()

@@ -224,12 +224,15 @@ async def serve_http(
     app = make_app(
         bridge, settings, at.auth, reach=at.reach, address=at.address, port=at.port, mounts=mounts, pages=pages
     )
-    await serve_front(app, at.listener, lambda: on_ready(at.url(settings.path)))
+    await _serve_connections(Connections(app, app.take), at.listener, lambda: on_ready(at.url(settings.path)))
 
 
 async def serve_front(front: Front, listener: socket.socket, on_ready: Callable[[], None]) -> None:
     """Serve at this socket until cancelled, then let open requests finish for some seconds."""
-    connections = Connections(front)
+    await _serve_connections(Connections(front), listener, on_ready)
+
+
+async def _serve_connections(connections: Connections, listener: socket.socket, on_ready: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(connections.connect, sock=listener, backlog=_BACKLOG)
     try:
@@ -238,5 +241,5 @@ async def serve_front(front: Front, listener: socket.socket, on_ready: Callable[
     finally:
         server.close()  # open connections go on
         with anyio.CancelScope(shield=True), anyio.move_on_after(_DRAIN + _LAST_MOMENT + 2):
-            await front.stop(_DRAIN)
+            await connections.front.stop(_DRAIN)
             await connections.close(_LAST_MOMENT)

@@ -12,15 +12,19 @@ call continues meanwhile: a broken connection is no cancellation (MCP 2025-11-25
 import asyncio
 import secrets
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
+from typing import Any
 
 from msgspec.structs import replace
 
 from mcpbridge.base.background_tasks import TaskGroup
 from mcpbridge.downstream.client import Answer, Client, Notify
+from mcpbridge.downstream.express_lane import ExpressCall, ExpressLane
 from mcpbridge.downstream.http.event_streams import Request, Stream, Streams, carry
-from mcpbridge.downstream.http.exchange import MERGED, NO_HEADERS, Endpoint, Exchange, Refused
+from mcpbridge.downstream.http.exchange import MERGED, NO_HEADERS, Admission, Endpoint, Exchange, Refused
+from mcpbridge.downstream.http.express_replies import ExpressReplies, ExpressReply
+from mcpbridge.downstream.http.http1_exchange import Http1Exchange
 from mcpbridge.downstream.http.reply import OpenReplies, Reply, ReplyOptions
 from mcpbridge.downstream.services import Core
 from mcpbridge.downstream.sessions import BRIDGE_STOPPED, make_one_turn
@@ -130,7 +134,8 @@ class Sessions:
         """A request of the session is over; its idle time begins anew."""
         session.busy -= 1
         if not session.is_ended:
-            self.touch(session)
+            session.last_used = self._clock()  # `touch`, which every request would enter here
+            self._by_id.move_to_end(session.id)
 
     def end(self, session: Session, why: str) -> None:
         """End a session: its id is unknown from now on, its streams are finished. `why`: in a few words."""
@@ -192,6 +197,8 @@ class LegacyFront:
     def __init__(self, core: Core, settings: HttpSettings, underway: OpenReplies, clock: Callable[[], float]) -> None:
         """`clock` counts in seconds."""
         self._core = core
+        self.express = _ExpressReplies(self, settings.keep_alive)
+        """Replies that need no task."""
         self._settings = settings
         self._underway = underway
         self._clock = clock
@@ -228,11 +235,32 @@ class LegacyFront:
             return
         self.sessions.enter(session)
         reply = Reply(exchange, message, session.reply_options or self._options(session), session)
+        await self._run(reply, session, work)
+
+    async def _run(self, reply: Reply, session: Session, work: Work) -> None:
         try:
             await reply.run(work)
         finally:
             if not reply.is_outlived:
                 self.sessions.leave(session)
+
+    def take(self, exchange: Http1Exchange, frame: Frame, admission: Admission, lane: ExpressLane) -> bool:
+        """Send a call on the express lane, if it is plain and has a session. False: nothing was done."""
+        session = self.sessions.find(admission.session, admission.principal)
+        if session is None or (options := session.reply_options) is None:
+            return False
+        if options.primes and exchange.accepts.prefers_events:
+            return False  # it has a stream as soon as it takes a moment
+        exchange.extra = admission.extra
+        session.busy += 1
+        if self.express.take(exchange, frame, session.client, session, lane):
+            return True
+        session.busy -= 1
+        return False
+
+    def answer_sent(self, reply: Reply, session: Session, frame: Frame, sent: ExpressCall) -> Coroutine[Any, Any, None]:
+        """Let the reply to a call that was sent on the express lane run to its end."""
+        return self._run(reply, session, partial(self._answer, session, frame, sent=sent))
 
     async def get(self, exchange: Exchange) -> None:
         """Carry the session's unsolicited messages, or continue a stream that broke.
@@ -308,9 +336,9 @@ class LegacyFront:
             return None
         return partial(self._answer, session, frame)
 
-    async def _answer(self, session: Session, frame: Frame, notify: Notify) -> Answer:
+    async def _answer(self, session: Session, frame: Frame, notify: Notify, sent: ExpressCall | None = None) -> Answer:
         """The answer to a request. One that its client cancelled has one too: without, its stream would look broken."""
-        answer = await self._core.answer(session.client, frame, notify)
+        answer = await self._core.answer(session.client, frame, notify, sent=sent)
         return answer if answer.data else Answer(encode_error(frame.id, _CANCELLED, "Request cancelled"), _CANCELLED)
 
     def _batch(self, session: Session, members: list[bytes]) -> Work | None:
@@ -340,6 +368,8 @@ class LegacyFront:
         await carry(exchange, stream, position, keep_alive=self._settings.keep_alive)
 
     def _session_ended(self, session: Session) -> None:
+        if self._core.express is not None:
+            self._core.express.continue_all(session.client)
         over = Refused(404, "This session is over")
         self._underway.withdraw(over, lambda _, owner: owner is session)
         self._core.close(session.client, session.why)
@@ -377,6 +407,28 @@ class LegacyFront:
             primes=session.client.version in _PRIMED,
             max_event=self._settings.max_event,
         )
+
+
+class _ExpressReplies(ExpressReplies[Session]):
+    """Replies to plain calls in sessions."""
+
+    def __init__(self, front: LegacyFront, patience: float) -> None:
+        super().__init__(patience)
+        self._front = front
+
+    def over(self, reply: ExpressReply[Session]) -> None:
+        del self._open[reply]
+        self._front.sessions.leave(reply.owner)
+
+    def become(self, reply: ExpressReply[Session]) -> Reply:
+        session = reply.owner
+        assert session.reply_options is not None
+        return Reply(reply.exchange, reply.frame, session.reply_options, session)
+
+    def run(
+        self, reply: Reply, frame: Frame, owner: Session, client: Client, sent: ExpressCall
+    ) -> Coroutine[Any, Any, None]:
+        return self._front.answer_sent(reply, owner, frame, sent)
 
 
 def _decoded(member: bytes) -> Frame | bytes:
