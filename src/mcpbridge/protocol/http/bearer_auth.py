@@ -11,6 +11,8 @@ import httpx2
 from mcpbridge.base.errors import BridgeError
 from mcpbridge.protocol.http.same_origin import is_same_origin
 
+SENT_WITH = "mcpbridge.bearer"
+"""The extension of a request that was sent already, outside `BearerSend`: the token that it had."""
 _ROUNDS = 3
 """How often one request is repeated: a refreshed token, a new sign-in, more rights."""
 
@@ -66,11 +68,11 @@ class Send(Protocol):
 
 
 class BearerSend:
-    """Sends requests with the token of `authorizer`, over `send`."""
+    """Sends requests with the token of `authorizer`, over `send` (`over`)."""
 
     def __init__(self, send: Send, authorizer: Authorizer, url: httpx2.URL) -> None:
-        self._send = send
-        self._authorizer = authorizer
+        self.over = send
+        self.authorizer = authorizer
         self._url = url
 
     async def __call__(self, request: httpx2.Request, /) -> httpx2.Response:
@@ -80,13 +82,13 @@ class BearerSend:
             Unauthorized: no token can be had.
             httpx2.HTTPError: as `send`.
         """
-        authorizer = self._authorizer
-        used = authorizer.ready
+        authorizer = self.authorizer
+        used = request.extensions.get(SENT_WITH, authorizer.ready)
         if used is None:
             used = await self._token()
         if used:
             self._put(used, request)
-        response = await self._send(request)
+        response = await self.over(request)
         if response.status_code not in (401, 403):
             if used:
                 authorizer.accepted()
@@ -99,7 +101,7 @@ class BearerSend:
         for _ in range(_ROUNDS):
             challenge = response.headers.get("www-authenticate", "")
             try:
-                if not await self._authorizer.refused(used, response.status_code, challenge):
+                if not await self.authorizer.refused(used, response.status_code, challenge):
                     return response
             except BridgeError as reason:
                 await response.aclose()
@@ -110,15 +112,15 @@ class BearerSend:
             await response.aclose()
             used = await self._token()
             self._put(used, request)
-            response = await self._send(request)
+            response = await self.over(request)
             if response.status_code not in (401, 403):
-                self._authorizer.accepted()
+                self.authorizer.accepted()
                 break
         return response
 
     async def _token(self) -> str:
         try:
-            return await self._authorizer.token()
+            return await self.authorizer.token()
         except BridgeError as reason:
             raise Unauthorized(reason) from reason
 

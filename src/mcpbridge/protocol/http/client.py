@@ -17,9 +17,9 @@ from typing import NamedTuple
 import httpx2
 
 from mcpbridge.base.errors import ConfigError
-from mcpbridge.protocol.http.bearer_auth import BearerSend, Send
+from mcpbridge.protocol.http.bearer_auth import SENT_WITH, Authorizer, BearerSend, Send
 from mcpbridge.protocol.http.connect import connection_failure, dial
-from mcpbridge.protocol.http.connection import HttpConnection
+from mcpbridge.protocol.http.connection import Exchange, ExchangeT, HttpConnection
 from mcpbridge.protocol.http.tls_and_proxy import Network, default_ssl_context
 
 _IDLE_PLAIN = 4.0
@@ -28,6 +28,8 @@ _IDLE_TLS = 50.0
 """Seconds a TLS connection is kept: dearer to open, and the proxies it ends at keep theirs for 60 s and more."""
 _MAX_IDLE = 32
 """Connections kept for later, for one origin."""
+BEGUN = "mcpbridge.exchange"
+"""The extension of a request that was sent already: the exchange that has its answer."""
 _JOINED = 64 << 10
 """Bytes up to which a body leaves in one write with its head."""
 _KEEP_TIMEOUT = re.compile(r"timeout\s*=\s*(\d{1,6})")
@@ -78,16 +80,38 @@ class LeanTransport(httpx2.AsyncBaseTransport):
             raise httpx2.UnsupportedProtocol(f"not an HTTP address: {url.scheme}://")
         is_tls = url.scheme == "https"
         origin = _Origin(is_tls, url.host, url.port or (443 if is_tls else 80))
-        head, is_chunked = _head(request)
-        connection = self._take_idle(origin) or await self._connect(origin, timeouts.get("connect"))
-        exchange = connection.begin(timeouts.get("read"))
+        head, is_chunked = b"", False
+        exchange: Exchange | None = request.extensions.pop(BEGUN, None)
+        if exchange is not None:
+            connection = exchange.connection
+        else:
+            head, is_chunked = _head(request)
+            connection = self._take_idle(origin) or await self._connect(origin, timeouts.get("connect"))
+            exchange = connection.begin(timeouts.get("read"))
         try:
-            await _write_request(connection, head, request, is_chunked)
+            if head:
+                await _write_request(connection, head, request, is_chunked)
             await exchange.head()
         except BaseException:
             connection.cut()
             raise
         return httpx2.Response(exchange.status, headers=exchange.headers, stream=exchange)
+
+    def send_now(self, url: httpx2.URL, data: bytes, make: Callable[[HttpConnection], ExchangeT]) -> ExchangeT | None:
+        """Send a whole request on a connection that is open and free, in this turn of the loop; None: there is none.
+
+        `make` makes the exchange, which hears of the answer as it comes.
+        """
+        is_tls = url.scheme == "https"
+        connection = self._take_idle(_Origin(is_tls, url.host, url.port or (443 if is_tls else 80)))
+        if connection is None:
+            return None
+        if not connection.is_writable:
+            self._freed(connection)
+            return None
+        exchange = connection.start(make(connection))
+        connection.write(data)
+        return exchange
 
     async def aclose(self) -> None:
         """Cut every connection."""
@@ -208,7 +232,7 @@ async def open_client(
     else:
         context = network.tls.ssl_context() if url.scheme == "https" else None
         async with LeanTransport(ssl_context=context) as transport:
-            yield _authorized(_LeanClient(transport).send, url, network)
+            yield _authorized(_LeanClient(transport), url, network)
 
 
 def _authorized(send: Send, url: httpx2.URL, network: Network) -> Send:
@@ -219,19 +243,64 @@ class _LeanClient:
     """A transport and the cookies: load balancers keep the requests of a session together with them."""
 
     def __init__(self, transport: LeanTransport) -> None:
-        self._transport = transport
+        self.transport = transport
         self._cookies = httpx2.Cookies()
-        self._has_cookies = False
+        self.has_cookies = False
 
-    async def send(self, request: httpx2.Request) -> httpx2.Response:
-        if self._has_cookies:
+    async def __call__(self, request: httpx2.Request, /) -> httpx2.Response:
+        if self.has_cookies:
             self._cookies.set_cookie_header(request)
-        response = await self._transport.handle_async_request(request)
+        response = await self.transport.handle_async_request(request)
         response.request = request
         if "set-cookie" in response.headers:
             self._cookies.extract_cookies(response)
-            self._has_cookies = True
+            self.has_cookies = True
         return response
+
+
+class DirectWay:
+    """Sends whole requests to one address in the turn of the loop in which they are wanted, without httpx2's objects.
+
+    Only where nothing has to be waited for: a connection is free, and a token is there if one is needed. An answer that
+    needs more than a look continues as that of any request, by `continuing` and the `Send` of this client: cookies,
+    redirects and refused tokens are its business.
+    """
+
+    def __init__(self, client: _LeanClient, authorizer: Authorizer | None, url: httpx2.URL) -> None:
+        self._client, self._authorizer, self._url = client, authorizer, url
+
+    def send(self, head: bytes, body: bytes, make: Callable[[HttpConnection, str], ExchangeT]) -> ExchangeT | None:
+        """Send this request; None: it cannot be sent at once.
+
+        `head`: all lines but the empty one. `make` gets the token that it was sent with, if any.
+        """
+        if self._client.has_cookies or len(body) > _JOINED:
+            return None
+        used = self._authorizer.ready if self._authorizer is not None else ""
+        if used is None:
+            return None
+        if used:
+            head += b"Authorization: Bearer %b\r\n" % used.encode("ascii")
+        return self._client.transport.send_now(self._url, b"%b\r\n%b" % (head, body), lambda at: make(at, used))
+
+    def accepted(self, used: str) -> None:
+        """The server took a request with this token, which may be none."""
+        if used and self._authorizer is not None:
+            self._authorizer.accepted()
+
+
+def direct_way(send: Send, url: httpx2.URL) -> DirectWay | None:
+    """The direct way of a client that `open_client` opened for this address; None: it has none, as behind a proxy."""
+    authorizer = None
+    if isinstance(send, BearerSend):
+        send, authorizer = send.over, send.authorizer
+    return DirectWay(send, authorizer, url) if isinstance(send, _LeanClient) else None
+
+
+def continuing(request: httpx2.Request, exchange: Exchange, used: str) -> httpx2.Request:
+    """The same request, for a `Send`: it was sent already, and `exchange` has its answer. `used`: with this token."""
+    request.extensions = {**request.extensions, BEGUN: exchange, SENT_WITH: used}
+    return request
 
 
 async def _send_with(client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:

@@ -7,7 +7,7 @@ the last byte is parsed, whether or not anyone has read the body. Why we have ou
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable
-from typing import cast
+from typing import TypeVar, cast
 
 import httptools
 import httpx2
@@ -26,9 +26,10 @@ class Exchange(httpx2.AsyncByteStream):
     def __init__(self, connection: "HttpConnection", read_timeout: float | None) -> None:
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
-        self._connection = connection
+        self.connection = connection
         self._read_timeout = read_timeout
-        self._head: asyncio.Future[None] = connection.loop.create_future()
+        self._head: asyncio.Future[None] | None = None
+        """Made where somebody waits for the head."""
         self._more: asyncio.Future[None] | None = None
         self._chunks: list[bytes] = []
         self._buffered = 0
@@ -41,7 +42,11 @@ class Exchange(httpx2.AsyncByteStream):
         Raises:
             httpx2.TransportError: the connection ended first, or the peer does not speak HTTP/1.1.
         """
-        await self._in_time(self._head)
+        if not self.status and self._error is None:
+            self._head = self.connection.loop.create_future()
+            await self._in_time(self._head)
+        elif not self.status and self._error is not None:
+            raise self._error
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         while True:
@@ -49,20 +54,20 @@ class Exchange(httpx2.AsyncByteStream):
                 data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
                 self._chunks.clear()
                 self._buffered = 0
-                self._connection.flow(self, paused=False)
+                self.connection.flow(self, paused=False)
                 yield data
             elif self._error is not None:
                 raise self._error
             elif self._is_complete:
                 return
             else:
-                self._more = self._connection.loop.create_future()
+                self._more = self.connection.loop.create_future()
                 await self._in_time(self._more)
 
     async def aclose(self) -> None:
         """Give the exchange up. The connection of an unfinished one cannot be used again and is cut."""
         if not self._is_complete:
-            self._connection.cut()
+            self.connection.cut()
 
     async def _in_time(self, future: asyncio.Future[None]) -> None:
         if self._read_timeout is None:
@@ -79,7 +84,7 @@ class Exchange(httpx2.AsyncByteStream):
     def head_arrived(self, status: int) -> None:
         """Status and headers are whole."""
         self.status = status
-        if not self._head.done():
+        if self._head is not None and not self._head.done():
             self._head.set_result(None)
 
     def body_arrived(self, data: bytes) -> None:
@@ -87,7 +92,7 @@ class Exchange(httpx2.AsyncByteStream):
         self._chunks.append(data)
         self._buffered += len(data)
         if self._buffered > _BUFFER_LIMIT:
-            self._connection.flow(self, paused=True)
+            self.connection.flow(self, paused=True)
         self._wake()
 
     def completed(self) -> None:
@@ -98,7 +103,7 @@ class Exchange(httpx2.AsyncByteStream):
     def broke(self, error: Exception) -> None:
         """The connection ended before the answer did."""
         self._error = error
-        if not self._head.done():
+        if self._head is not None and not self._head.done():
             self._head.set_exception(error)
             self._head.exception()  # seen: the asker may be gone
         self._wake()
@@ -106,6 +111,9 @@ class Exchange(httpx2.AsyncByteStream):
     def _wake(self) -> None:
         if self._more is not None and not self._more.done():
             self._more.set_result(None)
+
+
+ExchangeT = TypeVar("ExchangeT", bound=Exchange)
 
 
 class HttpConnection(asyncio.Protocol):
@@ -149,13 +157,22 @@ class HttpConnection(asyncio.Protocol):
 
     def begin(self, read_timeout: float | None) -> Exchange:
         """Start an exchange; the request follows by `write`."""
-        self._exchange = Exchange(self, read_timeout)
-        return self._exchange
+        return self.start(Exchange(self, read_timeout))
+
+    def start(self, exchange: ExchangeT) -> ExchangeT:
+        """The same with an exchange that was made for this connection."""
+        self._exchange = exchange
+        return exchange
 
     def write(self, data: bytes) -> None:
         """Queue bytes of the request."""
         if self._transport is not None:
             self._transport.write(data)
+
+    @property
+    def is_writable(self) -> bool:
+        """The peer has taken most of what was written: `writable` would not wait."""
+        return self._writable is None
 
     async def writable(self) -> None:
         """Wait until the peer has taken most of what was written, or the connection is gone."""

@@ -84,6 +84,8 @@ class PostMaker:
         ]
         # No limit on reading: how long a call may take is decided above. `dict`, since httpx2 may add to it.
         self._extensions = {"timeout": {"connect": connect_timeout, "read": None, "write": None, "pool": None}}
+        self._template: tuple[bytes, bytes] | None = None
+        """The head of a POST before and after the length of its body, by what has been agreed on."""
         self._version = ""
         self.is_modern = False
         self.session = b""
@@ -93,16 +95,30 @@ class PostMaker:
         """The version was negotiated."""
         self._version = version
         self.is_modern = is_modern(version)
+        self._template = None
 
     def forget(self) -> None:
         """A new handshake begins."""
         self._version = ""
         self.is_modern = False
         self.session = b""
+        self._template = None
 
     def keep_session(self, value: str) -> None:
         """Take the session id of the answer to `initialize`; one the spec does not allow is no session."""
         self.session = value.encode("ascii") if _SESSION_ID.fullmatch(value) else b""
+        self._template = None
+
+    def post_head(self, message: Outgoing) -> bytes:
+        """The head of the POST of a message without headers of its own, but for its last, empty line."""
+        if self._template is None:
+            lines = [b"POST %b HTTP/1.1" % self.url.raw_path, *map(_line, self._post_base)]
+            rest = b"" if self.is_modern else b"".join([b"%b\r\n" % _line(pair) for pair in self._legacy()])
+            self._template = b"\r\n".join((*lines, b"Content-Length: ")), b"\r\n" + rest
+        before, after = self._template
+        if self.is_modern:
+            after += b"".join([b"%b\r\n" % _line(pair) for pair in self._modern(message)])
+        return b"%b%d%b" % (before, len(message.data), after)
 
     def post(self, message: Outgoing, url: httpx2.URL | None = None) -> httpx2.Request:
         """The POST of a message."""
@@ -146,6 +162,10 @@ class PostMaker:
         if message.name:
             headers.append((b"Mcp-Name", _encoded(message.name)))
         return headers
+
+
+def _line(pair: _Pair) -> bytes:
+    return b"%b: %b" % pair
 
 
 def _checked_url(text: str) -> httpx2.URL:

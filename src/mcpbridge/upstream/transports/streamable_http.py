@@ -16,7 +16,7 @@ import anyio
 import httpx2
 import msgspec
 
-from mcpbridge.base.background_tasks import TaskGroup
+from mcpbridge.base.background_tasks import FirstStep, TaskGroup
 from mcpbridge.base.errors import (
     Overloaded,
     SessionExpired,
@@ -29,7 +29,7 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.base.version import __version__
 from mcpbridge.protocol.error_codes import METHOD_NOT_FOUND, code_of
 from mcpbridge.protocol.http.bearer_auth import Send
-from mcpbridge.protocol.http.client import ClientFactory, open_client
+from mcpbridge.protocol.http.client import ClientFactory, DirectWay, continuing, direct_way, open_client
 from mcpbridge.protocol.http.redirects import RedirectingSend
 from mcpbridge.protocol.http.responses import (
     Answers,
@@ -41,6 +41,7 @@ from mcpbridge.protocol.http.responses import (
 )
 from mcpbridge.protocol.jsonrpc import Frame, LargeFrame, decode_arriving_frame, one_line
 from mcpbridge.protocol.transport import Channel, Outgoing, Receiver, TransportKind
+from mcpbridge.upstream.transports.direct_posts import DirectPost
 from mcpbridge.upstream.transports.http_requests import ACCEPTED_ENCODINGS, PostMaker
 from mcpbridge.upstream.transports.http_streams import EventStreams, content_type, read_beginning, read_body
 from mcpbridge.upstream.transports.remote import RemoteOptions, RemoteTransport
@@ -125,6 +126,7 @@ class StreamableHttpTransport(RemoteTransport):
                         reconnect_delay=self._reconnect_delay,
                         on_trouble=self._heard_trouble,
                         redact=self.redact,
+                        way=direct_way(send, requests.url),
                     )
                     try:
                         yield channel
@@ -157,6 +159,7 @@ class _HttpChannel:
         reconnect_delay: float,
         on_trouble: Callable[[str], None],
         redact: Callable[[str], str],
+        way: DirectWay | None,
     ) -> None:
         self._name = name
         self._send = send
@@ -169,7 +172,10 @@ class _HttpChannel:
         self._streams = EventStreams(name, send, requests, max_bytes=max_bytes, reconnect_delay=reconnect_delay)
         self._on_trouble = on_trouble
         self._redact = redact
+        self._way = way
         self._posts: dict[bytes, asyncio.Task[None]] = {}
+        self._direct: dict[bytes, DirectPost] = {}
+        """The requests under way that have no task."""
         self._answers: dict[bytes, Answers] = {}
         """What has come for each of the requests under way."""
         self._telling: set[asyncio.Task[Any]] = set()
@@ -183,7 +189,7 @@ class _HttpChannel:
 
     def __repr__(self) -> str:
         state = "closed" if not self._is_open else "lost its session" if self._is_session_lost else "open"
-        return f"<HttpChannel {self._name!r} {state}, {len(self._posts)} requests under way>"
+        return f"<HttpChannel {self._name!r} {state}, {len(self._posts) + len(self._direct)} requests under way>"
 
     # -- Channel
 
@@ -191,10 +197,12 @@ class _HttpChannel:
         if not self._is_open:
             raise UpstreamGone(self._name, "the connection has ended")
         if message.method and message.id:
-            if len(self._posts) >= self._max_posts:
+            if len(self._posts) + len(self._direct) >= self._max_posts:
                 raise Overloaded(f"Server '{self._name}' has {self._max_posts} requests under way")
             if message.method == "initialize":
                 self._start_over()
+            if message.method == "tools/call" and self._way is not None and self._post_now(self._way, message):
+                return
             self._posts[message.id] = self._tasks.create_task(self._ask(message))
             return
         if len(self._telling) >= self._max_posts:
@@ -208,6 +216,8 @@ class _HttpChannel:
         task.add_done_callback(self._telling.discard)
 
     def withdraw(self, id_: bytes) -> bool:
+        if (post := self._direct.get(id_)) is not None:
+            self._continue(post)
         task = self._posts.get(id_)
         if self._requests.is_modern:
             if task is not None:
@@ -228,6 +238,9 @@ class _HttpChannel:
         self._is_open = False
         for task in (*self._posts.values(), *self._telling):
             task.cancel()
+        for post in self._direct.values():
+            post.leave_direct()  # its connection is cut with all others
+        self._direct.clear()
         if self._listening is not None:
             self._listening.cancel()
 
@@ -250,14 +263,54 @@ class _HttpChannel:
 
     # -- requests
 
-    async def _ask(self, message: Outgoing) -> None:
-        answers = self._answers[message.id] = self._make_answers(message.id)
+    def _post_now(self, way: DirectWay, message: Outgoing) -> bool:
+        """Send a call without a task. False: something has to be waited for."""
+        if message.headers or (self._introduction is not None and not self._introduction.is_set()):
+            return False
+        if self._stream_tried is not None and not self._stream_tried.is_set():
+            return False
+        session = b"" if self._requests.is_modern else self._requests.session
+        post = way.send(
+            self._requests.post_head(message),
+            message.data,
+            lambda connection, used: DirectPost(
+                connection, message, session, used, self._max_bytes, self._answered_directly, self._continue
+            ),
+        )
+        if post is None:
+            return False
+        self._direct[message.id] = post
+        return True
+
+    def _answered_directly(self, post: DirectPost, frame: Frame) -> None:
+        id_ = post.message.id
+        del self._direct[id_]
+        if self._way is not None:
+            self._way.accepted(post.used)
+        self._receiver.frame(frame, id_)
+
+    def _continue(self, post: DirectPost) -> None:
+        """Go on in a task with a call that was sent without one. What the task reads has come, or comes still."""
+        post.leave_direct()
+        id_ = post.message.id
+        if self._direct.pop(id_, None) is not None or post.is_answered:
+            answers = self._answers[id_] = self._make_answers(id_)
+            answers.is_answered = post.is_answered
+            self._posts[id_] = self._tasks.create_task(FirstStep(self._ask(post.message, post)))
+
+    async def _ask(self, message: Outgoing, begun: DirectPost | None = None) -> None:
+        """`begun`: it was sent already."""
+        answers = self._answers.get(message.id)
+        if begun is None or answers is None:
+            answers = self._answers[message.id] = self._make_answers(message.id)
         try:
-            if self._introduction is not None:
+            if begun is not None:
+                pass  # it waited for all that
+            elif self._introduction is not None:
                 await self._introduction.wait()
             if self._stream_tried is not None and not self._stream_tried.is_set() and message.method in _MAY_ASK_BACK:
                 await self._stream_opens(self._stream_tried)
-            failure = await self._post(message, answers)
+            failure = await self._post(message, answers, begun)
         finally:
             self._posts.pop(message.id, None)
             del self._answers[message.id]
@@ -265,10 +318,12 @@ class _HttpChannel:
             self._report(failure)
             self._receiver.failed(message.id, failure.error, sent=failure.sent)
 
-    async def _post(self, message: Outgoing, answers: Answers) -> Failure | None:
+    async def _post(self, message: Outgoing, answers: Answers, begun: DirectPost | None) -> Failure | None:
         """Send the request and take in all that comes for it. None when it has its answer."""
         request = self._requests.post(message)
         session = b"" if self._requests.is_modern else self._requests.session
+        if begun is not None:
+            request, session = continuing(request, begun, begun.used), begun.session
         try:
             response = await self._send(request)
         except httpx2.HTTPError as error:
@@ -340,6 +395,9 @@ class _HttpChannel:
 
     def _answered_elsewhere(self, id_: bytes) -> None:
         """The answer to a request came on a stream that is not its own. Nothing more is expected on that one."""
+        for own, post in list(self._direct.items()):
+            if is_same_id(id_, own):
+                self._continue(post)
         id_ = next((own for own in self._answers if is_same_id(id_, own)), b"")
         task = self._posts.get(id_)
         if task is not None and not self._answers[id_].is_answered:
@@ -410,6 +468,8 @@ class _HttpChannel:
         if not is_session_lost or not self._is_open:
             return
         self._is_session_lost = True
+        for post in list(self._direct.values()):
+            self._continue(post)
         while self._posts:
             await asyncio.wait(list(self._posts.values()))
         self._receiver.closed("the server ended the session")

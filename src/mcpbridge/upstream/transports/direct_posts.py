@@ -1,0 +1,143 @@
+"""Calls over streamable HTTP without a task: sent in the turn in which they come, answered when the answer is there.
+
+That is right for the usual answer: status 200, and either one JSON message or an event stream that begins with the
+answer, in one piece. Any other answer, and a call that is withdrawn, continues in a task of the channel
+(`streamable_http.py`). That reads what has come and what follows, as it does for all other requests: refusals,
+redirects, cookies, sign-in, progress, streams that break and are resumed, what is large, compressed or unreadable.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from mcpbridge.protocol.http.connection import Exchange, HttpConnection
+from mcpbridge.protocol.http.event_stream import EventStreamParser
+from mcpbridge.protocol.jsonrpc import Frame, decode_arriving_frame, one_line
+from mcpbridge.protocol.transport import Outgoing
+
+_LARGEST = 256 << 10
+"""Bytes of an answer; a larger one is read as it comes."""
+_TAIL_SECONDS = 1.0
+"""A stream that stays open after its answer is closed then: another request may want the connection."""
+
+
+class DirectPost(Exchange):
+    """A request under way, and its answer."""
+
+    def __init__(
+        self,
+        connection: HttpConnection,
+        message: Outgoing,
+        session: bytes,
+        used: str,
+        largest: int,
+        on_answer: "Callable[[DirectPost, Frame], None]",
+        on_more: "Callable[[DirectPost], None]",
+    ) -> None:
+        """`session`: the one that it was sent in. `used`: the token it was sent with. `largest`: bytes of a message.
+
+        `on_answer` gets the answer; `on_more` is called instead, once, if it needs more than a look. It is called after
+        the answer, too, if more comes behind it.
+        """
+        super().__init__(connection, None)
+        self.message, self.session, self.used = message, session, used
+        self.is_answered = False
+        self._largest = min(largest, _LARGEST)
+        self._on_answer, self._on_more = on_answer, on_more
+        self._is_direct = True
+        self._is_stream = False
+        self._tail: asyncio.TimerHandle | None = None
+
+    def __repr__(self) -> str:
+        state = "answered" if self.is_answered else "under way" if self._is_direct else "continues in a task"
+        return f"<{type(self).__name__} {self.message.id.decode()} {state}>"
+
+    def leave_direct(self) -> None:
+        """Somebody reads it in a task from now on."""
+        self._is_direct = False
+        if self._tail is not None:
+            self._tail.cancel()
+
+    def head_arrived(self, status: int) -> None:
+        """See `Exchange`."""
+        super().head_arrived(status)
+        kind, is_plain = b"", status == 200
+        for name, value in self.headers:
+            if name == b"content-type":
+                kind = value
+            elif name in _MORE:
+                is_plain = False
+        self._is_stream = kind in _STREAM
+        if self._is_direct and not (is_plain and (self._is_stream or kind in _JSON)):
+            self._on_more(self)
+
+    def body_arrived(self, data: bytes) -> None:
+        """See `Exchange`."""
+        super().body_arrived(data)
+        if not self._is_direct:
+            return
+        if self.is_answered or self._buffered > self._largest:
+            self._on_more(self)
+        elif self._is_stream:
+            frame = self._answer_in(self._only_event(data)) if data.endswith(_ENDS) else None
+            if frame is None:
+                self._on_more(self)
+                return
+            self._chunks.clear()
+            self._buffered = 0
+            self._tail = self.connection.loop.call_later(_TAIL_SECONDS, self.connection.cut)
+            self._answered(frame)
+
+    def completed(self) -> None:
+        """See `Exchange`."""
+        super().completed()
+        if self._tail is not None:
+            self._tail.cancel()
+        if not self._is_direct or self.is_answered:
+            return
+        chunks = self._chunks
+        body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        frame = None if self._is_stream else self._answer_in(body)
+        if frame is None:
+            self._on_more(self)
+        else:
+            self._answered(frame)
+
+    def broke(self, error: Exception) -> None:
+        """See `Exchange`."""
+        super().broke(error)
+        if self._tail is not None:
+            self._tail.cancel()
+        if self._is_direct and not self.is_answered:
+            self._on_more(self)
+
+    def _answered(self, frame: Frame) -> None:
+        self.is_answered = True
+        self._on_answer(self, frame)
+
+    def _only_event(self, data: bytes) -> bytes:
+        """The data of the only event that came; empty where there is another, or none."""
+        parser = EventStreamParser(_LARGEST)
+        events = parser.feed(data)
+        if len(events) != 1 or parser.is_within_event or events[0].type not in _MESSAGE:
+            return b""
+        return events[0].data
+
+    def _answer_in(self, data: bytes) -> Frame | None:
+        """The answer to this very request; None if it is anything else, or cannot be read."""
+        try:
+            frame = decode_arriving_frame(one_line(data))
+        except (msgspec.DecodeError, RecursionError):
+            return None
+        is_answer = not frame.method and bytes(frame.id) == self.message.id and (frame.result or frame.error)
+        return frame if is_answer else None
+
+
+_MORE = frozenset({b"set-cookie", b"content-encoding"})
+"""Headers of answers that need more than a look."""
+_JSON = frozenset({b"application/json", b"application/json; charset=utf-8", b"application/json;charset=utf-8"})
+_STREAM = frozenset({b"text/event-stream", b"text/event-stream; charset=utf-8", b"text/event-stream;charset=utf-8"})
+_MESSAGE = (b"", b"message")
+_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
+"""With these an event ends."""
