@@ -57,12 +57,12 @@ class FirstStep(Coroutine[Any, Any, _T]):
         self._has_begun = False
 
     def send(self, value: Any, /) -> Any:
-        """Go on; see `Coroutine`."""
+        """Continue; see `Coroutine`."""
         self._has_begun = True
         return self._work.send(value)
 
     def throw(self, *error: Any) -> Any:
-        """Go on with an error; see `Coroutine`."""
+        """Continue with an error; see `Coroutine`."""
         if not self._has_begun:
             self.send(None)
         return self._work.throw(*error)

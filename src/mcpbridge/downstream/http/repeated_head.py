@@ -25,7 +25,7 @@ class RepeatedHead:
     def of(cls, data: bytes, size: int) -> "RepeatedHead | None":
         """The head of a request that came whole in this one read, and has a body of so many bytes.
 
-        None: its length does not stand there once, as a plain number.
+        None: its length is not there once, as a plain number.
         """
         head = data[: len(data) - size]
         found = _LENGTH.findall(head)

@@ -290,7 +290,7 @@ class _HttpChannel:
         self._receiver.frame(frame, id_)
 
     def _continue(self, post: DirectPost) -> None:
-        """Go on in a task with a call that was sent without one. What the task reads has come, or comes still."""
+        """Continue in a task with a call that was sent without one. What the task reads has come, or comes still."""
         post.leave_direct()
         id_ = post.message.id
         if self._direct.pop(id_, None) is not None or post.is_answered:
