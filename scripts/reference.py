@@ -41,7 +41,7 @@ SHORT_FORMS: dict[str, dict[str, Any]] = {
     "AuthSettings": {"const": "none"},  # `auth = "none"`
     "SandboxSettings": {"enum": ["auto", "bubblewrap", "launcher", "off"]},  # `sandbox = "off"`
     "SandboxOverrides": {"const": True},  # `sandbox = true` of a server or command
-    "ServerSandbox": {"const": True},
+    "ServerSandbox": {"enum": [True, "profile"]},  # `sandbox = "profile"` of a server
 }
 """What may stand in the place of a whole table, by the table's model."""
 

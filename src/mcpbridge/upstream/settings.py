@@ -182,7 +182,8 @@ class ServerSettings(OfferSettings, BaseModel):
     """Bytes of memory for all processes of a `command` together. If they use more, the server is restarted."""
 
     sandbox: ServerSandbox | None = None
-    """Start a `command` in the sandbox: `true`, or a table of differences from the section `sandbox`. The program then
+    """Start a `command` in the sandbox: `true`, `"profile"` for what is known of a well-known server, or a table of
+    differences from the section `sandbox`. The program then
     has a home directory of its own, no network unless `network` is set, and of your files only its own program files,
     its `cwd`, and those of `allow_fs`. Time, memory and file sizes are not limited unless the table limits them."""
 
@@ -300,8 +301,8 @@ class ServerSettings(OfferSettings, BaseModel):
     @field_validator("sandbox", mode="before")
     @classmethod
     def _from_boolean(cls, value: object) -> object:
-        """Take `sandbox = true` for the section `sandbox` as it is, and `false` for none."""
-        return {} if value is True else None if value is False else value
+        """Take `true` for the section `sandbox` as it is, `false` for none, and `"profile"` for that of its package."""
+        return {} if value is True else None if value is False else {"profile": "auto"} if value == "profile" else value
 
     @field_validator("command")
     @classmethod
@@ -367,6 +368,15 @@ class ServerSettings(OfferSettings, BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _has_a_known_profile(self) -> Self:
+        if self.sandbox is not None and self.sandbox.profile is not None and self.command is not None:
+            from mcpbridge.upstream.isolation.packages import package_of  # few servers have one
+            from mcpbridge.upstream.isolation.profiles import chosen_profile
+
+            chosen_profile(self.sandbox.profile, package_of(self.command, self.args))
+        return self
+
+    @model_validator(mode="after")
     def _one_way_to_reach_it(self) -> Self:
         if self.image is not None:
             self._check_image()
@@ -408,7 +418,11 @@ class ServerSettings(OfferSettings, BaseModel):
         if self.memory_limit is not None:
             raise ValueError("`memory_limit` goes with `command`; an `image` has `container.memory`")
         if self.sandbox is not None:
-            raise ValueError("`sandbox` goes with `command`: an `image` runs apart from this machine already")
+            raise ValueError(
+                "`sandbox` goes with `command`: an `image` runs apart from this machine already, and `container` has "
+                "`network`, `memory`, `cpus` and `pids`. A list of hosts is for a `command` alone: the engine, "
+                "not the bridge, makes the network of a container"
+            )
         if self.inherit_env is True:
             raise ValueError(
                 "an `image` gets the variables that `inherit_env` lists, not all: most are of this machine"

@@ -10,12 +10,13 @@ import pytest
 from mcpbridge.app.doctor.config_file import Source
 from mcpbridge.app.doctor.examination import Examiner
 from mcpbridge.app.doctor.finding import Finding
-from mcpbridge.app.doctor.sandbox import about_sandboxes, look_at_sandboxes
+from mcpbridge.app.doctor.sandbox import about_profiles, about_sandboxes, look_at_sandboxes
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import read
 from mcpbridge.config.schema import Settings
 from mcpbridge.sandbox.isolation.self_test import Readiness, TierReport
 from mcpbridge.sandbox.settings import PROPERTIES
+from mcpbridge.upstream.settings import ServerSettings
 
 NOWHERE = Source(Path("servers.toml"), "")
 LINT: dict[str, Any] = {"lint": {"command": ["true"]}}
@@ -108,3 +109,21 @@ async def test_an_examination_tries_them_out(tmp_path: Path) -> None:
         report = await examiner.ask(loaded, {})
     [ready] = [one for one in report.findings if one.code == "sandbox-ready"]
     assert ready.about == "machine"
+
+
+def test_servers_that_could_have_a_profile_are_named() -> None:
+    servers = {
+        "clock": ServerSettings.model_validate({"command": "uvx", "args": ["mcp-server-time"]}),
+        "files": ServerSettings.model_validate({"command": "npx", "args": ["@modelcontextprotocol/server-filesystem"]}),
+        "inside": ServerSettings.model_validate({"command": "uvx", "args": ["mcp-server-git"], "sandbox": "profile"}),
+        "other": ServerSettings.model_validate({"command": "unknown"}),
+        "remote": ServerSettings.model_validate({"url": "https://example.com/mcp"}),
+    }
+    found = list(about_profiles(servers, Source(Path("servers.toml"), "")))
+    if not sys.platform.startswith("linux"):
+        assert found == []
+        return
+    [finding] = found
+    assert (finding.code, finding.level) == ("sandbox-profile", "note")
+    assert "`clock` and `files` run without a sandbox" in finding.what
+    assert 'sandbox = "profile"' in finding.fix

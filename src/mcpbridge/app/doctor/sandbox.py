@@ -20,6 +20,9 @@ from mcpbridge.engine.wiring.sandbox import programs
 from mcpbridge.sandbox.isolation.self_test import Readiness, TierReport
 from mcpbridge.sandbox.runner import Isolation
 from mcpbridge.sandbox.settings import PROPERTIES
+from mcpbridge.upstream.isolation.packages import package_of
+from mcpbridge.upstream.isolation.profiles import profile_of
+from mcpbridge.upstream.settings import ServerSettings
 
 _PROPERTIES: Mapping[str, str] = {
     "net": "the network",
@@ -64,6 +67,22 @@ def about_sandboxes(settings: Settings, readiness: Readiness | None, source: Sou
         yield Finding("sandbox-none", "fail", what, "", source.where("sandbox"), missing[0], missing[1])
     for report in readiness.tiers:
         yield from _tier(report, readiness)
+
+
+def about_profiles(servers: Mapping[str, ServerSettings], source: Source) -> Iterator[Finding]:
+    """Servers that run outside of a sandbox though it is known what they need in one."""
+    known: dict[str, str] = {}
+    for name, server in servers.items():
+        if server.command is not None and server.sandbox is None and sys.platform.startswith("linux"):
+            if profile := profile_of(package_of(server.command, server.args)):
+                known[name] = profile
+    if known:
+        names = _enumerated(f"`{name}`" for name in known)
+        what = f"{names} {'runs' if len(known) == 1 else 'run'} without a sandbox, and a profile is known"
+        why = f"The profiles: {', '.join(dict.fromkeys(known.values()))}. Outside of one a program has all your rights."
+        fix = 'Write `sandbox = "profile"` into the table of the server.'
+        where = source.where("servers", next(iter(known)))
+        yield Finding("sandbox-profile", "note", what, "", where, why, fix)
 
 
 def _tier(report: TierReport, readiness: Readiness) -> Iterator[Finding]:

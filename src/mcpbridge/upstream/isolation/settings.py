@@ -6,12 +6,19 @@ from pydantic import Field, field_validator, model_validator
 
 from mcpbridge.sandbox.settings import SandboxOverrides
 
+BY_PACKAGE = "auto"
+"""The value of `profile` for the one that is known for the server's package."""
+
 
 class ServerSandbox(SandboxOverrides):
     """The `sandbox` table of a server. A key that is left out takes its value from `[sandbox]`.
 
     A job is the program of the server with all that it starts. `timeout`, `disk` and `output` do not apply to it.
     """
+
+    profile: str | None = None
+    """What a well-known server needs, by the name of its profile; `"auto"`: the one for its package. The other keys of
+    the table add files to it, and replace its `network`. `sandbox = "profile"` is short for `{ profile = "auto" }`."""
 
     network: Literal["none", "open"] | tuple[str, ...] | None = None
     """What the program can reach. `"none"`: nothing. `"open"`: all that the machine reaches, its own services included.

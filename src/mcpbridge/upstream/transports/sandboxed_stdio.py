@@ -69,6 +69,7 @@ class SandboxedTransport(StdioTransport):
             memory_limit=min((cap for cap in caps if cap is not None), default=None),
         )
         self._upstream, self._settings, self._runner = name, settings, runner
+        self._own = _with_profile(settings)
         self._reports: dict[str, EgressReport] = {} if reports is None else reports
         self.tier = ""
         """Which sandbox it was last started in; empty: it was not."""
@@ -106,7 +107,7 @@ class SandboxedTransport(StdioTransport):
     @asynccontextmanager
     async def _network(self) -> AsyncGenerator["FilteredNetwork | None"]:
         """A network with the hosts on the list of the server alone; None: it has no such list."""
-        hosts = self._settings.sandbox.hosts if self._settings.sandbox is not None else None
+        hosts = self._own.hosts
         if hosts is None:
             yield None
             return
@@ -128,7 +129,7 @@ class SandboxedTransport(StdioTransport):
         for name in _OF_THE_SANDBOX:
             if name not in own:
                 environment.pop(name, None)
-        limits, access, more = _rights(runner, settings.sandbox or ServerSandbox())
+        limits, access, more = _rights(runner, self._own)
         environment = {**more, **environment}
         program = _program_path(settings.command or "", environment, settings.cwd)
         needed = await asyncio.to_thread(brought_along, program, environment.get("PATH", os.defpath))
@@ -151,7 +152,7 @@ class SandboxedTransport(StdioTransport):
         """Install what the server runs. Returns the variables with which it finds that without a network."""
         from mcpbridge.upstream.isolation import install  # few servers need one
 
-        own = self._settings.sandbox or ServerSandbox()
+        own = self._own
         plan = install.plan_for(package, around.env)
         if plan is None or own.install_network == "none":
             return {}
@@ -170,6 +171,15 @@ class _Around(NamedTuple):
     limits: Limits
     access: Access
     home: str
+
+
+def _with_profile(settings: ServerSettings) -> ServerSandbox:
+    own = settings.sandbox or ServerSandbox()
+    if own.profile is None:
+        return own
+    from mcpbridge.upstream.isolation.profiles import with_profile  # few servers have one
+
+    return with_profile(own, package_of(settings.command or "", settings.args), settings.env, settings.cwd or "")
 
 
 def _rights(runner: Runner, own: ServerSandbox) -> tuple[Limits, Access, Mapping[str, str]]:
