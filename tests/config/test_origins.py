@@ -46,6 +46,35 @@ def test_each_value_names_its_origin_and_no_secret_is_shown(tmp_path: Path) -> N
     assert "0f3c7a6d" not in told
 
 
+LISTS = """
+[servers.shop]
+command = "shop"
+
+[[permissions]]
+tools = "shop/refund_order"
+permission = "require_approval"
+reason = "it's money"
+
+[[hooks]]
+event = "tool_call.before"
+command = ["check"]
+env = { API_KEY = "hunter2-hunter2" }
+"""
+
+
+def test_tables_of_lists_are_shown_as_they_are_set_without_their_secrets(tmp_path: Path) -> None:
+    """Issue 20, item 8: rules and hooks are part of the effective configuration."""
+    import tomllib
+
+    path = tmp_path / "servers.toml"
+    path.write_text(LISTS)
+    values = {one.key: one.value for one in effective_values(read(path, {}).settings, tomllib.loads(LISTS), str)}
+    [rule], [hook] = values["permissions"], values["hooks"]
+    assert rule == {"tools": ["shop/refund_order"], "permission": "require_approval", "reason": "it's money"}
+    assert hook["command"] == ["check"]
+    assert "hunter2" not in json.dumps(hook)
+
+
 @pytest.mark.parametrize(
     ("reference", "origin"),
     [

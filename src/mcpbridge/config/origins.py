@@ -95,6 +95,8 @@ def _masked(key: str, value: Any, redact: Callable[[str], str]) -> Any:
         return MASK
     if isinstance(value, str):
         return redact(value)
+    if isinstance(value, BaseModel):  # of a list of tables, such as `permissions`: what is set in it
+        return _masked(key, value.model_dump(mode="json", exclude_defaults=True), redact)
     if isinstance(value, Mapping):
         return {name: _masked(f"{key}.{name}", one, redact) for name, one in cast("Mapping[str, Any]", value).items()}
     if isinstance(value, list | tuple):

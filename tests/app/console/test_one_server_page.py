@@ -51,6 +51,7 @@ def test_what_a_server_writes_is_seen_as_it_comes(page: "Page", home: Home) -> N
     """Issue 20: logs tail; lines with ANSI, bidi and 10 MB render inert and visible for what they are."""
     expect(open_server(page)).to_contain_text("ready")
     expect(page.get_by_role("group", name="What it declared")).to_contain_text('"tools"')
+    expect(page.get_by_role("region", name="Settings").get_by_role("row", name="args")).to_contain_text("tail --pid")
     page.get_by_text("It has written nothing yet").wait_for()
     lines = page.get_by_role("group", name="Standard error")
     write(home, "hello there\n")

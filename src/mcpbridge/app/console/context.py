@@ -1,6 +1,7 @@
 """What the pages of the console share: the bridge that they show, and how a template becomes an answer."""
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -103,6 +104,7 @@ class ConsoleContext:
             "pretty": _pretty,
             "source": escape,
             "json_text": _json_text,
+            "json_line": _json_line,
             "when": shown_time,
             "seconds": shown_seconds,
             "bytes": shown_bytes,
@@ -163,6 +165,11 @@ def _pretty(value: bytes | str | object) -> Markup:
 def _json_text(value: bytes | str | object, limit: int = LONGEST) -> Markup:
     """JSON with indents, to be read: of at most so many characters."""
     return escape(inert_text(pretty_json(value), limit))
+
+
+def _json_line(value: object, *, quoted: bool = False) -> str:
+    """A value as JSON on one line; a text as it is, unless it is to be quoted."""
+    return value if isinstance(value, str) and not quoted else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _inert(value: object) -> object:

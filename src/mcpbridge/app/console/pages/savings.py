@@ -16,6 +16,7 @@ from starlette.routing import BaseRoute, Route
 from mcpbridge.app.admin.stats import BY, accounts_of, savings_of
 from mcpbridge.app.admin.token_costs import costs_document
 from mcpbridge.app.console.context import ConsoleContext, in_thread
+from mcpbridge.app.console.pages.savings_advice import advice_on_definition, advice_on_results
 from mcpbridge.catalog.listing.list_ledger import ListsBy
 from mcpbridge.results.token_ledger import By
 
@@ -65,8 +66,10 @@ async def _values(console: ConsoleContext, request: Request) -> dict[str, Any]:
         "is_counted": how != "estimate",
         "chart": _chart(daily["rows"]),
         "costs": costs,
-        "costly_tools": [_costly_tool(one) for one in costs["tools"][:_COSTLIEST]],
-        "costly_results": [_costly_result(row) for row in _costliest(tools["rows"])],
+        "costly_tools": [
+            {**one, "advice": advice_on_definition(one, bridge.settings.expose)} for one in costs["tools"][:_COSTLIEST]
+        ],
+        "costly_results": [{**row, "advice": advice_on_results(row)} for row in _costliest(tools["rows"])],
     }
 
 
@@ -91,28 +94,3 @@ def _chart(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _costliest(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     return sorted(rows, key=lambda row: -(row["shown"] + row["recalled"]))[:_COSTLIEST]
-
-
-def _costly_tool(cost: Mapping[str, Any]) -> dict[str, Any]:
-    """A tool whose definition costs much, and what to do about it."""
-    sent, slim = cost["sent"], cost["slim"]
-    if sent - slim > sent * 0.3:
-        advice = f'expose.slim = "slim" lists it in {slim:,} tokens'
-    else:
-        advice = "hide it from clients that never call it (tools.exclude), or let models find it (expose.mode)"
-    return {**cost, "advice": advice}
-
-
-def _costly_result(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A tool whose results cost much, and what to do about it."""
-    calls = max(row["calls"], 1)
-    each = (row["shown"] + row["recalled"]) / calls
-    if row["recalled"] > row["saved"] > 0:
-        advice = "its kept results are asked for again and again: a larger results.budget may save calls"
-    elif each > 1000:
-        advice = "its results are shown nearly whole: a smaller results.threshold for this tool makes previews of them"
-    elif row["calls"] > 20:
-        advice = 'it is called often: a cache for this tool (cache = "60s") spares the same results'
-    else:
-        advice = "nothing stands out"
-    return {**row, "each": each, "advice": advice}

@@ -1,10 +1,12 @@
 """The servers: their state, output and history; adding one, editing servers.toml with a diff, start, stop."""
 
 import math
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -21,6 +23,7 @@ from mcpbridge.app.console.pages.server_forms import FoundHere, found_in_clients
 from mcpbridge.app.console.pages.server_sign_in import SignInPages
 from mcpbridge.base.errors import BridgeError, ConfigError, StoreFailed
 from mcpbridge.config.edit_servers_toml import put_table, remove_table, switch
+from mcpbridge.config.origins import Value, effective_values
 from mcpbridge.engine.registry.http_rules import RegistryProblem, refuse_over_http
 from mcpbridge.engine.registry.rules import settings_as_json
 from mcpbridge.storage.call_log.reader import Filter
@@ -78,6 +81,7 @@ class _Pages:
         """One server."""
         name = request.path_params["name"]
         values = {**await self._values(name), **self._output(name), **await self._happened(name)}
+        values["values"] = await self._written(name)
         return self._console.page(request, "server.html", **values)
 
     async def state(self, request: Request) -> Response:
@@ -110,6 +114,16 @@ class _Pages:
             "is_url": settings.url is not None,
             "health": [one.as_json() for one in bridge.health_checks.checkups() if one.name == name],
         }
+
+    async def _written(self, name: str) -> list[Value]:
+        """What the file says of it, as the page of the settings shows it; nothing where the file is no TOML."""
+        try:
+            document = tomllib.loads(await self._drafts.text())
+        except (ConfigError, tomllib.TOMLDecodeError):
+            return []
+        bridge, prefix = self._console.bridge, f"servers.{name}."
+        values = effective_values(bridge.settings, document, bridge.redact)
+        return [replace(one, key=one.key.removeprefix(prefix)) for one in values if one.key.startswith(prefix)]
 
     def _output(self, name: str) -> dict[str, Any]:
         """The lines of all its processes, also of those that are gone; None: the bridge sees none of it."""
