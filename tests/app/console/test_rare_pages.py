@@ -23,7 +23,7 @@ EMPTY = {
     "sessions": "",
     "timeline": "",
     "catalog": "",
-    "approvals": "No call waits for you",
+    "approvals": 'permission = "require_approval"',
     "results": "No result is kept yet",
     "servers": "No server is configured",
     "savings": "",
@@ -66,7 +66,10 @@ def test_rare_pages_have_nothing_to_mend(narrow: "Page", browser: "Browser", hom
     start, found = narrow.url.rstrip("/"), list[str]()
     narrow.goto(f"{start}/configuration/new")
     narrow.get_by_label("Name", exact=True).fill("gated")
+    expect(narrow.get_by_label("Address", exact=True)).to_be_visible()
+    expect(narrow.get_by_label("Command", exact=True)).to_be_hidden()
     narrow.get_by_label("A program that the bridge starts").check()
+    expect(narrow.get_by_label("Address", exact=True)).to_be_hidden()
     narrow.get_by_role("button", name="Show the change").click()
     narrow.get_by_role("alert").get_by_text("the command is empty").wait_for()
     found += violations(narrow)

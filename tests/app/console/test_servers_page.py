@@ -80,7 +80,7 @@ def test_a_person_starts_stops_and_switches_off_a_server(page: "Page", home: Hom
     page.get_by_role("button", name="Stop").click()
     page.get_by_text("idle", exact=True).wait_for()
     page.get_by_role("button", name="Switch off").click()
-    page.get_by_text("disabled", exact=True).wait_for()
+    page.locator("#state").get_by_text("disabled", exact=True).wait_for()
     assert "disabled = true" in home.config.read_text()
     page.get_by_role("button", name="Switch on").click()
     page.get_by_role("button", name="Switch off").wait_for()

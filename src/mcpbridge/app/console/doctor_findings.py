@@ -46,11 +46,21 @@ class DoctorFindings:
         """One is under way."""
         return self._task is not None and not self._task.done()
 
+    @property
+    def has_looked(self) -> bool:
+        """One was made or begun, whatever came of it."""
+        return self._task is not None
+
     def examine(self) -> None:
         """Begin another examination, unless one is under way."""
         if not self.is_examining:
             self._task = asyncio.create_task(self._examine())
             self._changed()
+
+    def end(self) -> None:
+        """The bridge stops, and with it what is under way."""
+        if self._task is not None:
+            self._task.cancel()
 
     async def _examine(self) -> None:
         self.problem = ""

@@ -43,14 +43,15 @@ async def test_the_last_hour_is_drawn_as_a_line_with_its_rates(tmp_path: Path) -
         assert "75 ms" in text  # the middle of the bucket from 50 to 100 ms
 
 
-async def test_the_doctor_examines_when_asked_and_is_remembered(tmp_path: Path) -> None:
+async def test_the_doctor_looks_at_the_first_visit_and_when_asked_and_is_remembered(tmp_path: Path) -> None:
     """Issue 20: findings of the doctor; run in the background, never on each load."""
     async with visiting(CONFIG, tmp_path) as one:
-        assert "Not examined yet" in visible(await one.get(""))
-        await one.post("doctor")
-        text = await eventually(lambda: one.get("parts/doctor"), lambda text: "finding" in text, within=90)
-        assert "Examine again" in visible(text)
-        assert visible(text) in visible(await one.get(""))
+        assert "Looking at configuration" in visible(await one.get(""))
+        text = await eventually(lambda: one.get("parts/doctor"), lambda text: "Examine again" in text, within=90)
+        assert "finding" in visible(text)
+        assert visible(text) in visible(await one.get(""))  # nobody looked again
+        assert "Looking at configuration" in visible(await one.post("doctor"))
+        await eventually(lambda: one.get("parts/doctor"), lambda text: "Examine again" in text, within=90)
 
 
 async def test_who_may_only_look_cannot_have_it_examined(tmp_path: Path) -> None:

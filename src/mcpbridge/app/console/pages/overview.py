@@ -64,6 +64,7 @@ class _Overview:
         self._findings = DoctorFindings(
             console.bridge, console.redact, changed=partial(console.live.announce, "doctor")
         )
+        console.at_end.append(self._findings.end)
         self._rates = _Fresh(_HISTORY_FRESH, self._read_rates)
         self._memory = _Fresh(_MEMORY_FRESH, self._measure)
         self._savings = _Fresh(_SAVINGS_FRESH, self._read_savings)
@@ -72,7 +73,9 @@ class _Overview:
         """The cards, and the status that they show; every change makes another one."""
 
     async def page(self, request: Request) -> Response:
-        """The whole page."""
+        """The whole page. The first time that somebody who may have the doctor look opens it, the doctor does."""
+        if request.state.visitor.visit.may_change and not self._findings.has_looked:
+            self._findings.examine()
         return self._console.page(request, "overview.html", **await self._values(), doctor=self._findings)
 
     async def cards(self, request: Request) -> Response:

@@ -23,7 +23,7 @@ _WORDS: Mapping[str, str] = {
     "session.ended": "client left",
     "server.ready": "server ready",
     "server.failed": "server failed",
-    "server.retrying": "server lost, retrying",
+    "server.retrying": "server not reached, retrying",
     "server.stopped": "server stopped",
     "server.starting": "server starting",
     "server.list_changed": "list changed",
