@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/reference/configuration.md"
 SCHEMA = ROOT / "docs/reference/servers.schema.json"
 
-SET_WHILE_LOADING = {"unavailable", "project_texts", "source"}
+SET_WHILE_LOADING = {"unavailable", "project_texts", "written", "source"}
 """Fields that people do not write."""
 
 SHORT_FORMS: dict[str, dict[str, Any]] = {

@@ -170,6 +170,7 @@ def check(
                 _with_project_texts(cast("dict[str, object]", server), texts, directory)
                 _without_lost_values(cast("dict[str, object]", server), lost)
                 _from_directory(cast("dict[str, object]", server), directory)
+                _keep_written(cast("dict[str, object]", server), document, name)
     tools, warnings = read_tools(expanded, document, expansion, file, line_of)
     if isinstance(expanded.get("tools", {}), dict):
         expanded["tools"] = tools
@@ -231,11 +232,32 @@ def refuse_what_only_loading_sets(document: Mapping[str, object], file: str, lin
     keys += [
         ["servers", name, key]
         for name, server in names.items()
-        for key in ("unavailable", "project_texts")
+        for key in ("unavailable", "project_texts", "written")
         if _has(server, key)
     ]
     if keys:
         raise unknown_key(Settings, keys[0], file=file, line_of=line_of)
+
+
+def _keep_written(server: dict[str, object], document: Mapping[str, object], name: str) -> None:
+    """Keep the command line as it is in the file: what variables and relative paths stand for differs by machine."""
+    servers = cast("Mapping[str, object]", document["servers"])
+    written, now = _words(servers.get(name)), _words(server)
+    if written and written != now:
+        server["written"] = written
+
+
+def _words(server: object) -> tuple[str, ...]:
+    """The words of a command line; empty: it is not one."""
+    if not isinstance(server, dict):
+        return ()
+    members = cast("Mapping[str, object]", server)
+    args = members.get("args", [])
+    words = [
+        members.get("command") or members.get("image"),
+        *(cast("list[object]", args) if isinstance(args, list) else [None]),
+    ]
+    return tuple(cast("list[str]", words)) if all(isinstance(word, str) for word in words) else ()
 
 
 def _has(server: object, key: str) -> bool:

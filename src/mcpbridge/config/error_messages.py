@@ -18,7 +18,7 @@ from mcpbridge.base.suggestions import nearest
 LineOf = Callable[[Sequence[str]], int | None]
 """The line of a key in the file at hand, if it is known."""
 
-_SET_WHILE_LOADING = {"unavailable", "project_texts", "source"}
+_SET_WHILE_LOADING = {"unavailable", "project_texts", "written", "source"}
 _WHAT = {
     **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "expected a table of keys and values"),
     "list_type": "expected a list",

@@ -47,7 +47,9 @@ _HARMLESS = {"$schema", "description", "displayName", "gallery", "icon", "id", "
 _HARMLESS_AT_TOP = {"inputs", "version", "$comment"}
 """The same beside the servers; `inputs` are questions that VS Code asks its user."""
 
-_OURS = (ServerSettings.model_fields.keys() - {"unavailable", "project_texts", "transport", "sandbox"}) | {"isolation"}
+_OURS = (ServerSettings.model_fields.keys() - {"unavailable", "project_texts", "written", "transport", "sandbox"}) | {
+    "isolation"
+}
 
 _JSON_TOKEN = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TRAILING_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])', re.DOTALL)

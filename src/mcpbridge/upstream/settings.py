@@ -228,6 +228,9 @@ class ServerSettings(OfferSettings, BaseModel):
     project_texts: tuple[ProjectText, ...] = ()
     """What of the above stands for another text in each project (`${PROJECT_ROOT}`); set while loading."""
 
+    written: tuple[str, ...] = ()
+    """The command line as the file has it, where it stands for another one; set while loading."""
+
     def within(self, calls: CallSettings) -> "ServerSettings":
         """The same, where `calls` says how long calls may take and the server's own table does not."""
         keys = ("call_timeout", "max_call_timeout")

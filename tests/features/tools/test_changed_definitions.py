@@ -14,6 +14,7 @@ import pytest
 from mcpbridge.catalog.pins.lock_file import lock_of, lock_path, write_lock
 from mcpbridge.engine.pins.current_pins import current_pins
 from mcpbridge.library.bridge import Bridge
+from support.console_pages import visiting
 from support.harness import eventually
 from support.in_process_bridge import Ear
 
@@ -423,3 +424,18 @@ async def test_the_policy_can_be_changed_while_the_bridge_runs(files: Files) -> 
         await bridge.reload(bridge.settings.model_copy(update={"servers": {**bridge.settings.servers, "up": own}}))
         assert not bridge.pins.findings("up"), "only the wording is another one, and it may be"
         assert (await listed(bridge))["up__read"]["description"] == "Reads any file."
+
+
+async def test_the_console_shows_changes_as_text(files: Files) -> None:
+    """On the page of the server and on the overview, with the command that agrees to it."""
+    files.write({})
+    async with running(files) as bridge:
+        files.show(**with_read(description="<script>alert(1)</script>"))
+        await announce(bridge)
+        async with visiting(bridge) as visitor:
+            for path in ("/servers/up", "/"):
+                answer = await visitor.get(path)
+                assert answer.status_code == 200, answer.text
+                assert "&lt;script&gt;alert(1)" in answer.text
+                assert "<script>alert" not in answer.text
+            assert "mcpbridge lock approve up/read" in (await visitor.get("/servers/up")).text

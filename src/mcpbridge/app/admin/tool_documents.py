@@ -57,7 +57,7 @@ _LONGEST = 200
 
 
 def tool_answers(bridge: Bridge, redact: Redactor) -> Mapping[str, Callable[[Document], Awaitable[Document]]]:
-    """The answers of this bridge by `do`: `list`, `lock`, `query`, `scan`, `search`, `tokens`, `tool`."""
+    """The answers of this bridge by `do`: `approve`, `list`, `lock`, `query`, `scan`, `search`, `tokens`, `tool`."""
 
     def safe(answer: Callable[[Bridge, Document], Awaitable[Document]]) -> Callable[[Document], Awaitable[Document]]:
         async def answered(request: Document) -> Document:
@@ -73,7 +73,7 @@ def tool_answers(bridge: Bridge, redact: Redactor) -> Mapping[str, Callable[[Doc
 
         return answered
 
-    answers = {**_ANSWERS, "lock": partial(_lock, redact=redact)}
+    answers = {**_ANSWERS, "lock": partial(_lock, redact=redact), "approve": _approve}
     return {name: safe(answer) for name, answer in answers.items()}
 
 
@@ -260,6 +260,8 @@ async def _scan(bridge: Bridge, request: Document) -> Document:
 async def _lock(bridge: Bridge, request: Document, redact: Redactor) -> Document:
     """`servers`: for each that is asked, its pins, or the `fault` for which there are none; and all names `configured`.
 
+    `unapproved`: what it shows and nobody agreed to, as the bridge compares it: without a lock, with its first sight.
+    `ignore`: globs on names of which the wording may change.
     `server`: this one alone.
     """
     from mcpbridge.engine.pins.current_pins import current_pins
@@ -269,8 +271,27 @@ async def _lock(bridge: Bridge, request: Document, redact: Redactor) -> Document
     wanted = [server] if server else list(bridge.settings.servers)
     longest = max([STARTUP_SECONDS, *(one.init_timeout for one in bridge.settings.servers.values())])
     found = await current_pins(bridge.pool, wanted, redact, longest + LIST_SECONDS)
-    servers = {name: {"fault": one.fault, "pins": [_pin(pin) for pin in one.pins]} for name, one in found.items()}
+    servers = {
+        name: {
+            "fault": one.fault,
+            "pins": [_pin(pin) for pin in one.pins],
+            "unapproved": bridge.pins.status(name)["unapproved"],
+            "ignore": bridge.pins.ignored(name),
+        }
+        for name, one in found.items()
+    }
     return {"servers": servers, "configured": list(bridge.settings.servers)}
+
+
+async def _approve(bridge: Bridge, request: Document) -> Document:
+    """Agree to what `server` shows under `name` (empty: to all) where there is no lock. `approved`: it changed that."""
+    server, name = _text(request, "server"), _text(request, "name")
+    require_server(bridge.settings, server)
+    upstream = bridge.pool.upstreams.get(server)
+    is_approved = upstream is not None and not bridge.pins.lock.exists and bridge.pins.approve(upstream, name)
+    if is_approved:
+        bridge.review_pins()
+    return {"approved": is_approved}
 
 
 def _pin(pin: Pin) -> dict[str, str]:

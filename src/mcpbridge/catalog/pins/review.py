@@ -132,9 +132,10 @@ class Rules:
     ignore: tuple[str, ...] = ()
     """Globs on names of which the wording may change."""
 
-    def ignores(self, name: str) -> bool:
-        """Whether the wording of this may change."""
-        return any(fnmatchcase(name, glob) for glob in self.ignore)
+    def allows(self, name: str, changed: Iterable[Change]) -> bool:
+        """Whether all that changed is the wording of something of which that may change."""
+        is_ignored = any(fnmatchcase(name, glob) for glob in self.ignore)
+        return is_ignored and all(one.what in WORDING for one in changed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +234,7 @@ class _Reading:
             found: tuple[Change, ...] = (_UNSEEN,)
         else:
             found = _changes(self._kind, name, old, definition, self._baseline, self._others)
-        if old is not None and self._rules.ignores(name) and all(one.what in WORDING for one in found):
+        if old is not None and self._rules.allows(name, found):
             return definition
         if not self._rules.holds:
             self.findings.append(Finding(self._kind, name, found, "warned"))
@@ -271,8 +272,7 @@ def review_instructions(instructions: str, baseline: Baseline, rules: Rules) -> 
         return FactReview(instructions)
     old = baseline.definition("server", "instructions")
     found = _changes("server", "instructions", old, definition, baseline, lambda: ())
-    is_ignored = rules.ignores("instructions") and all(one.what in WORDING for one in found)
-    if old is not None and is_ignored:
+    if old is not None and rules.allows("instructions", found):
         return FactReview(instructions)
     if not rules.holds:
         return FactReview(instructions, (Finding("server", "instructions", found, "warned"),))

@@ -77,5 +77,7 @@ def _origin(settings: ServerSettings) -> str:
 
 
 def _command(settings: ServerSettings, redact: Callable[[str], str]) -> tuple[str, ...]:
+    """The command line as the file has it: what variables stand for differs from machine to machine."""
     program = settings.command or settings.image
-    return command_without_secrets((program, *settings.args), redact) if program is not None else ()
+    words = settings.written or ((program, *settings.args) if program is not None else ())
+    return command_without_secrets(words, redact)

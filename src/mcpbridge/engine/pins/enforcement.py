@@ -101,6 +101,11 @@ class PinEnforcement:
         own = settings.pin if settings is not None else None
         return own or self._policy or ("hold" if self.lock.exists else "warn")
 
+    def ignored(self, server: str) -> tuple[str, ...]:
+        """Globs on names of this server of which the wording may change."""
+        settings = self._settings.get(server)
+        return (*self._ignore, *(settings.pin_ignore if settings is not None else ()))
+
     # -- what clients get
 
     def listed(self, server: str, lists: Lists) -> Mapping[str, tuple[bytes, ...]]:
@@ -231,16 +236,12 @@ class PinEnforcement:
     def _basis(self, server: str) -> str:
         """With what a server is compared and how, as one text."""
         policy = self.policy(server)
-        settings = self._settings.get(server)
-        ignore = (*self._ignore, *(settings.pin_ignore if settings is not None else ()))
-        return f"{policy} {self.lock.digest or 'sight'} {ignore}" if policy != "off" else policy
+        return f"{policy} {self.lock.digest or 'sight'} {self.ignored(server)}" if policy != "off" else policy
 
     def _rules(self, server: str) -> "Rules":
         from mcpbridge.catalog.pins.review import Rules
 
-        settings = self._settings.get(server)
-        own = settings.pin_ignore if settings is not None else ()
-        return Rules(self.policy(server) == "hold", (*self._ignore, *own))
+        return Rules(self.policy(server) == "hold", self.ignored(server))
 
     def _baseline(self, server: str) -> "Baseline":
         from mcpbridge.catalog.pins.review import LockBaseline, SightBaseline

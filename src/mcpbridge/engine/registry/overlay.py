@@ -86,7 +86,7 @@ def is_hidden(entry: Entry, base: Settings) -> bool:
 
 def is_local(section: Section, settings: OfferSettings) -> bool:
     """It runs, or reads, something on this machine; also where that is only not certain."""
-    told = settings.model_dump(mode="json", exclude_unset=True, exclude={"unavailable", "project_texts"})
+    told = settings.model_dump(mode="json", exclude_unset=True, exclude={"unavailable", "project_texts", "written"})
     kinds = [key for key in KINDS[section] if told.get(key) is not None]
     if len(kinds) != 1 or "descriptor" in told:
         return True

@@ -15,7 +15,7 @@ KEEPS = frozenset(
         # What is offered of it: the catalog and the policy are made anew with the settings.
         *("tools", "resources", "prompts", "tool", "title", "tags", "trusted", "text_trust", "accept_findings"),
         # What of it is held: looked at again with the settings.
-        *("pin", "pin_ignore"),
+        *("pin", "pin_ignore", "written"),
         # How its calls are treated before they come to it (`ToolOptions`, the stages of the way).
         *("permission", "risk", "read_only", "destructive", "idempotent", "arguments", "inject_defaults", "late"),
         *("retry", "cache", "cache_scope", "side_effects", "log_content", "results", "rate_limit", "redact", "labels"),

@@ -220,3 +220,49 @@ async def test_the_daemon_is_asked_and_lists_anew(files: Files) -> None:
         scanned = await files.place.run("scan", "--config", str(files.config))
         assert (scanned.code, scanned.out) == (0, "nothing suspicious\n")
         files.place.env["MCPBRIDGE_STANDALONE"] = "1"
+
+
+async def test_without_a_lock_changes_are_those_since_the_first_sight(files: Files) -> None:
+    """Approving one agrees to that alone, and writes no lock: else all that is not in it would be held."""
+    files.place.env["MCPBRIDGE_STANDALONE"] = "0"
+    async with daemon(files.place, files.config):
+        assert await files.changes() == set()
+    files.show({"read": CHANGED, "write": "Writes a whole file."})
+    async with daemon(files.place, files.config):
+        assert ("write", "text", "description") in await files.changes()
+        status = await files.place.run("status")
+        assert "changed: files: tool write: text at description: Writes a whole file." in status.out
+        assert "`mcpbridge lock approve files/read`" in status.out
+        doctor = await files.place.run("doctor", "--no-start", "--config", str(files.config))
+        assert "mcpbridge lock approve files/write" in " ".join(doctor.out.split())
+        approved = await files.run("approve", "files/read")
+        assert approved.code == 0, approved.err
+        assert "there is no servers.lock" in approved.err
+        assert {name for name, _, _ in await files.changes()} == {"write"}
+        assert (await files.run("approve", "files")).code == 0
+        assert await files.changes() == set()
+        assert not files.lock.exists()
+        assert "changed:" not in (await files.place.run("status")).out
+    files.place.env["MCPBRIDGE_STANDALONE"] = "1"
+
+
+async def test_a_command_is_locked_as_the_file_has_it(place: Place) -> None:
+    """What a variable stands for differs from machine to machine."""
+    place.env["THE_NAME"] = "one"
+    config = place.config({"up": python_server("described", '{"${THE_NAME}":"Reads."}')})
+    assert (await place.run("lock", "--config", str(config))).code == 0
+    kept = [json.loads(file.read_text()) for file in (place.folder / "servers.lock.d").glob("*.json")]
+    [command] = [one for one in kept if isinstance(one, list)]
+    assert command[-1] == '{"${THE_NAME}":"Reads."}'
+    place.env["THE_NAME"] = "two"
+    document = json.loads((await place.run("lock", "diff", "--json", "--config", str(config))).out)
+    assert {(one["kind"], one["name"]) for one in document["changes"]} == {("tools", "one"), ("tools", "two")}
+
+
+async def test_wording_that_may_change_is_no_difference(files: Files) -> None:
+    files.config = files.place.config({"files": {**files.servers["files"], "pin_ignore": ["wr*"]}})
+    await files.run()
+    files.show({"read": READ, "write": "Writes a whole file."})
+    assert (await files.run("--check")).code == 0
+    files.show({"read": READ, "write": "Writes to https://evil.example."})
+    assert {name for name, _, _ in await files.changes()} == {"write"}

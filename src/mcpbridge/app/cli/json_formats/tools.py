@@ -141,7 +141,7 @@ class LockChanges(TypedDict):
     """What servers change."""
 
     file: str
-    """The lock."""
+    """The lock, or where it would be: `lock-diff` and `lock-approve` go without one, by what was seen first."""
     changes: list[LockChange]
     unreachable: list[UnreachedServer]
 
@@ -150,7 +150,7 @@ class LockWritten(LockChanges):
     """What the lock took over, or would take over."""
 
     written: bool
-    """The file was written."""
+    """The file was written; without one, what was seen first is what the server shows now."""
 
 
 class Call(TypedDict):

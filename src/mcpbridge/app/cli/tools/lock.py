@@ -17,9 +17,11 @@ from mcpbridge.app.cli.tools.run_session import run
 from mcpbridge.app.cli.tools.session import Session
 from mcpbridge.app.exit_codes import DIFFERS, OK, UNREACHABLE, USAGE
 from mcpbridge.base.suggestions import nearest
+from mcpbridge.catalog.pins.changes import Change
 from mcpbridge.catalog.pins.comparison import Difference, accept, differences
 from mcpbridge.catalog.pins.definition import Pin
-from mcpbridge.catalog.pins.lock_file import Lock, lock_path, read_definition, read_lock, write_lock
+from mcpbridge.catalog.pins.lock_file import Lock, PinKey, lock_path, read_definition, read_lock, write_lock
+from mcpbridge.catalog.pins.review import Rules
 
 _ADVICE = "`mcpbridge check` shows more."
 
@@ -140,7 +142,9 @@ def diff(*, server: str | None, config: str | None, as_json: bool, standalone: b
     """
 
     async def comparing(session: Session) -> int:
-        review = await _review(session, config, server or "")
+        review = await _review(session, config, server or "", by_sight=True)
+        if review.is_new and not as_json:
+            note(f"{review.path} is not there: compared with what the bridge saw of each server first")
         if as_json:
             print_json("lock-diff/1", review.document())
         else:
@@ -169,7 +173,7 @@ def approve(*, name: str, config: str | None, as_json: bool, standalone: bool) -
     server, _, inner = name.partition("/")
 
     async def approving(session: Session) -> int:
-        review = await _review(session, config, server, lambda one: inner in ("", one.key.name))
+        review = await _review(session, config, server, lambda one: inner in ("", one.key.name), by_sight=True)
         if server in review.faults:
             reason = _on_one_line(review.faults[server])
             fail(UNREACHABLE, f"{server} could not be asked, and nothing was written: {reason}", _ADVICE)
@@ -177,13 +181,16 @@ def approve(*, name: str, config: str | None, as_json: bool, standalone: bool) -
             close = nearest(inner, review.names, limit=1)
             advice = f"Did you mean {close[0]!r}?" if close else "`mcpbridge lock diff` shows what has changed."
             fail(USAGE, f"{visible(server)} has nothing that is called {visible(inner)!r}", visible(advice))
-        if review.changed:
+        if review.changed and review.is_new:
+            await session.ask("approve", server=server, name=inner)
+        elif review.changed:
             review.write()
         if as_json:
             print_json("lock-approve/1", {**review.document(), "written": bool(review.changed)})
         elif review.changed:
             review.show()
-            note(f"{counted(len(review.changed), 'entry')} agreed to in {review.path}")
+            where = "what the bridge remembers: there is no servers.lock" if review.is_new else str(review.path)
+            note(f"{counted(len(review.changed), 'entry')} agreed to in {where}")
         else:
             note(f"nothing of {visible(name)} has changed")
         return OK
@@ -222,9 +229,17 @@ def _written(review: _Review, *, as_json: bool) -> int:
 
 
 async def _review(
-    session: Session, config: str | None, server: str = "", wanted: Callable[[Difference], bool] = lambda _: True
+    session: Session,
+    config: str | None,
+    server: str = "",
+    wanted: Callable[[Difference], bool] = lambda _: True,
+    *,
+    by_sight: bool = False,
 ) -> _Review:
-    """Read the lock, ask the servers, and compare. A lock that is broken ends the command before a server is asked."""
+    """Read the lock, ask the servers, and compare. A lock that is broken ends the command before a server is asked.
+
+    `by_sight`: without a lock, compare with what the bridge saw of the servers first.
+    """
     path = lock_path(config_path(config))
     known = read_lock(path)
     lock = known or Lock({})
@@ -239,11 +254,32 @@ async def _review(
         fail(UNREACHABLE, f"{visible(server)} is switched off", f"`mcpbridge enable {server}` switches it on.")
     if not server:
         now.update(dict.fromkeys(lock.servers - {*answer["configured"]}, ()))
-    found = [one for one in differences(lock, now, partial(read_definition, path)) if wanted(one)]
+    if known is None and by_sight:
+        found = [one for name, of in servers.items() for one in _unapproved(name, of["unapproved"]) if wanted(one)]
+    else:
+        rules = {name: Rules(holds=True, ignore=tuple(of["ignore"])) for name, of in servers.items()}
+        found = [
+            one
+            for one in differences(lock, now, partial(read_definition, path))
+            if wanted(one) and not (one.key.server in rules and rules[one.key.server].allows(one.key.name, one.changes))
+        ]
     faults = {name: str(one["fault"]) for name, one in servers.items() if one["fault"]}
     names = {one.name for pins in now.values() for one in pins}
     names |= {key.name for key in lock.entries if server in ("", key.server)}
+    names |= {one.key.name for one in found}
     return _Review(path, lock, known is None, found, faults, names)
+
+
+def _unapproved(server: str, found: Sequence[Mapping[str, Any]]) -> list[Difference]:
+    """What the bridge found changed, as differences."""
+    return [
+        Difference(
+            PinKey(server, one["kind"], one["name"]),
+            tuple(Change(change["change"], change["where"], change["detail"]) for change in one["changes"]),
+            (),
+        )
+        for one in found
+    ]
 
 
 def _name_of(one: Difference) -> str:
