@@ -9,7 +9,7 @@ from typing import Any, cast
 from jsonschema_rs import Draft202012Validator
 
 SCHEMA = Path(__file__).resolve().parents[2] / "docs/reference/json.schema.json"
-LINES = ("logs/1", "log/1", "log-events/1")
+LINES = ("logs/1", "log/1", "log-events/1", "audit-show/1", "audit-export/1")
 _OPEN = ("logs/1",)
 """Formats of which it is said that they have further fields."""
 

@@ -7,7 +7,7 @@ OK = 0
 UNANSWERED = 1
 """`serve`: the bridge ended before it had answered a client that says nothing more."""
 DIFFERS = 1
-"""`lock --check`: a server shows something else than what was agreed to."""
+"""`lock --check`: a server shows something else than what was agreed to. `audit verify`: the log is not as written."""
 USAGE = 2
 """Wrong arguments or a wrong configuration."""
 UNREACHABLE = 4

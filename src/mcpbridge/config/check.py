@@ -177,10 +177,10 @@ def check(
     if isinstance(expanded.get("builtin"), dict):
         _builtin_from_directory(expanded["builtin"], directory)
         expanded["builtin"] = _read_builtin(expanded["builtin"], document, file, line_of)
-    for name in ("store", "call_log"):
+    for name, key in (("store", "path"), ("call_log", "path"), ("audit", "path"), ("audit", "anchor")):
         section = expanded.get(name)
-        if isinstance(section, dict) and isinstance(path_ := cast("dict[str, object]", section).get("path"), str):
-            section["path"] = str(directory / Path(path_).expanduser()) if path_ else None
+        if isinstance(section, dict) and isinstance(path_ := cast("dict[str, object]", section).get(key), str):
+            section[key] = str(directory / Path(path_).expanduser()) if path_ else None
     try:
         settings = Settings.model_validate({**expanded, "source": str(path.absolute())})
     except ValidationError as error:

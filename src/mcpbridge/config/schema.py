@@ -30,6 +30,7 @@ from mcpbridge.pipeline.settings import CacheSettings
 from mcpbridge.pipeline.trifecta.settings import TrustSettings
 from mcpbridge.protocol.settings import LimitSettings
 from mcpbridge.sandbox.settings import SandboxSettings
+from mcpbridge.storage.audit.settings import AuditSettings
 from mcpbridge.storage.settings import CallLogSettings, StoreSettings
 from mcpbridge.tools.builtin.base_settings import BuiltinDefaults
 from mcpbridge.tools.factory import read_settings
@@ -153,6 +154,9 @@ class Settings(BaseModel):
 
     secrets: SecretsSettings = SecretsSettings()
     """How values of `${cmd:…}`, `${keyring:…}` and `${secret:…}` are fetched."""
+
+    audit: AuditSettings = AuditSettings()
+    """A record of calls and decisions that nobody can change unseen."""
 
     source: str | None = None
     """The path of the file; None when there is none. Set while loading, never by people."""

@@ -29,9 +29,11 @@ from mcpbridge.config.schema import Settings
 from mcpbridge.core.context import BridgeContext
 from mcpbridge.core.events import EventBus
 from mcpbridge.core.model import Call
+from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.elicitation.program import Program, ProgramAnswers
 from mcpbridge.downstream.requests.session_tools import Resolve
 from mcpbridge.downstream.server import Server
+from mcpbridge.engine.audit_trail import SIGNED_IN, UNKNOWN_TOOL, AuditTrail
 from mcpbridge.engine.generation import SharedState, build, identity_of, servers_of
 from mcpbridge.engine.health_checks import HealthChecks
 from mcpbridge.engine.history import History
@@ -162,7 +164,8 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
         self._mode: RunMode = mode
         self.recorder = Recorder(self.audit, self.events, recorded(settings.call_log, settings.store, mode))
         """Which calls are."""
-        self.history = History(self.audit, self.recorder, self.metrics, self.events)
+        self.trail = AuditTrail()
+        self.history = History(self.audit, self.recorder, self.metrics, self.events, self.trail)
         """What else the call log keeps."""
         self._flights = AuthTasks()
         around = AuthContext(
@@ -306,6 +309,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
             self._approver,
             self._hooks,
             self._redact,
+            self.trail,
             self.pins.judge,
         )
         calls = CallState(settings, context)
@@ -336,7 +340,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
             around=self._context,
             works_on=lambda call: self.pool.works_on(call) or self._serving.works_on(call),
             missing=lambda name: self.backends.why_missing(name) or builtins.why_missing(name),
-            on_unknown=lambda client: self.metrics.refused_unknown(client.name),
+            on_unknown=self._unknown_tool,
             note=self.history.note,
             on_listed=self.list_ledger.note,
         )
@@ -355,8 +359,13 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
                 await self.audit.close()
                 await self.store.close()
 
+    def _unknown_tool(self, client: Client) -> None:
+        self.metrics.refused_unknown(client.name)
+        self.trail.note(UNKNOWN_TOOL, {"client": client.name, "principal": client.principal})
+
     def _signed_in(self, name: str) -> None:
         """There is a token for a server that could not be used without: try it at once."""
+        self.trail.note(SIGNED_IN, {"server": name})
         for upstream in self.pool.everyone():
             if upstream.name == name:
                 upstream.connection.poke()

@@ -15,6 +15,7 @@ from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.base.version import __version__
 from mcpbridge.core.events import EventBus
 from mcpbridge.core.model import BRIDGE
+from mcpbridge.engine.audit_trail import AuditTrail
 from mcpbridge.pipeline.observability.metrics import Metrics
 from mcpbridge.pipeline.observability.minutes import Minutes
 from mcpbridge.pipeline.observability.recorder import Recorder
@@ -42,10 +43,12 @@ class History:
         recorder: Recorder,
         metrics: Metrics,
         events: EventBus,
+        trail: AuditTrail | None = None,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._log, self._recorder, self._events, self._clock = log, recorder, events, clock
+        self._trail = trail
         self._minutes = Minutes(metrics)
         self._recorded = 0
         self._counts: dict[str, int] = {}
@@ -59,6 +62,8 @@ class History:
 
     def note(self, kind: str, facts: Mapping[str, object]) -> None:
         """Something has happened; see `CallLog.append_event` for the facts."""
+        if self._trail is not None:
+            self._trail.note_event(kind, facts)
         if self._is_ending or not self._is_on or not self._admits(facts):
             return
         if self._counts[_source(facts)] > MOST_A_MINUTE:

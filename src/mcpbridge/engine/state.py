@@ -15,6 +15,7 @@ from mcpbridge.config.schema import Settings
 from mcpbridge.core.context import BridgeContext
 from mcpbridge.downstream.elicitation.program import Program
 from mcpbridge.downstream.server import Server
+from mcpbridge.engine.audit_trail import AuditTrail
 from mcpbridge.engine.generation import Generation, SharedState
 from mcpbridge.engine.health_checks import HealthChecks
 from mcpbridge.engine.history import History
@@ -60,6 +61,8 @@ class EngineState:
     """Where approvals are written down, and calls if they are."""
     recorder: Recorder
     """Which calls are."""
+    trail: AuditTrail
+    """The audit log in effect."""
     history: History
     """What else the call log keeps: what happens, and what is counted."""
     registry: Registry

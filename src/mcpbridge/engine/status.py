@@ -69,6 +69,7 @@ class EngineStatus(EngineState):
             "needs_restart": list(self._needs_restart),
             "call_log": self._call_log_status(),
             "lock": self.pins.lock.status(),
+            "audit": self.trail.status(),
             "storage_problems": self._storage_problems(),
             "config_error": dict(self.config_error) if self.config_error is not None else None,
         }
@@ -81,7 +82,7 @@ class EngineStatus(EngineState):
     def _storage_problems(self) -> list[str]:
         """Why something that should outlive its call may be lost: a full disk, a directory that cannot be written."""
         own = self.store.problems() if isinstance(self.store, LazyStore) else []
-        return [*own, *self.audit.problems()]
+        return [*own, *self.audit.problems(), *self.trail.problems()]
 
 
 def _server_statuses(

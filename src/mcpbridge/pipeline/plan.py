@@ -44,7 +44,7 @@ from mcpbridge.pipeline.stages.deadline import Deadline
 from mcpbridge.pipeline.stages.held_definition import HeldDefinition
 from mcpbridge.pipeline.stages.hooks import Hooks
 from mcpbridge.pipeline.stages.lethal_trifecta import LethalTrifecta
-from mcpbridge.pipeline.stages.observe import Observe, Record, Recording
+from mcpbridge.pipeline.stages.observe import Observe, Record, Recording, RuleOf
 from mcpbridge.pipeline.stages.original_names import OriginalNames
 from mcpbridge.pipeline.stages.permission import DecideByArguments, DenyByTool
 from mcpbridge.pipeline.stages.rate_limit import Buckets, RateLimit
@@ -81,6 +81,8 @@ class StageParts(Struct, frozen=True):
     """Gets the record of each call, however it is; None: nobody does."""
     recorder: Recording | None
     """Gets the records of calls that are recorded, and of others if they fail; None: none are."""
+    rule_of: RuleOf | None
+    """Which rule decided about calls, for records of an audit log; None: there is none."""
     running: RunningLog | None
     """Gets to know of each recorded call before it is sent; None: nobody does."""
     policy: Policy
@@ -110,7 +112,14 @@ def call_stages(parts: StageParts, *, is_recorded: bool = False) -> list[StageFa
     return [
         *received,  # around everything: the span is the client's whole request
         # Refusals are counted and logged too.
-        Observe(parts.metrics, parts.events, parts.record, recorder=parts.recorder, is_recorded=is_recorded),
+        Observe(
+            parts.metrics,
+            parts.events,
+            parts.record,
+            recorder=parts.recorder,
+            is_recorded=is_recorded,
+            rule_of=parts.rule_of,
+        ),
         parts.compress,  # above all that runs or repeats a call: the cache and late results hold whole results
         DenyByTool(parts.policy),  # what is denied whatever its arguments are ends before it costs time
         parts.references,  # all below see what a handle among the arguments stands for, and decide about that

@@ -71,6 +71,10 @@ WITH_DAEMON: Sequence[Case] = [
     ("restart/1", ["restart", "--json"], 0),
     ("down/1", ["down", "--json"], 0),
     ("status/1", ["status", "--json"], 4),
+    ("audit-show/1", ["audit", "show", "--json"], 0),
+    ("audit-export/1", ["audit", "export", "--json"], 0),
+    ("audit-verify/1", ["audit", "verify", "--json"], 0),
+    ("audit-key/1", ["audit", "key", "--json"], 0),
 ]
 ALONE: Sequence[Case] = [
     ("check/1", ["check", "--json"], 4),
@@ -110,6 +114,7 @@ def here(place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     sections: Any = {
         "tools": {"hello": {"command": ["echo", "{text}"]}},
         "call_log": {"enabled": True},
+        "audit": {"enabled": True},
         "results": {"threshold": 500},
     }
     path = place.config(servers, **sections)

@@ -50,6 +50,7 @@ JOBS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Trust": {
         "scan": ("tools.scan", "Look for texts of servers that try to steer a model."),
         "lock": ("tools.lock", "Write down what servers show now, and see what they change."),
+        "audit": ("calls.audit", "Show the audit log, and find what was done to it."),
         "approvals": ("calls.approvals", "List the calls that wait for approval."),
         "approve": ("calls.approvals", "Approve a call."),
         "deny": ("calls.approvals", "Refuse a call."),

@@ -99,6 +99,7 @@ def page_of(command: str) -> str:
 _CONFIGURATION = "docs/reference/configuration.md"
 _SECTIONS = [
     "approval",
+    "audit",
     "bridge",
     "builtin",
     "cache",

@@ -41,6 +41,8 @@ def what_runs(settings: Settings) -> Iterator[str]:
         yield f"hook: {does}{_beside(hook.env, hook.headers)}"
     if settings.builtin.enable:
         yield f"built-in tools: {', '.join(settings.builtin.enable)}"
+    if settings.audit.anchor_command:
+        yield f"audit: {shlex.join(settings.audit.anchor_command)}"
     if settings.store.path or settings.call_log.path:
         files = [path for path in (settings.store.path, settings.call_log.path) if path]
         yield f"keeps its state, which may add servers, in {', '.join(files)}"

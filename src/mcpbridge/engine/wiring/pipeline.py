@@ -21,6 +21,7 @@ from mcpbridge.core.model import BRIDGE, BUILTIN, Asks, Call, CallHandler, Prech
 from mcpbridge.core.result_settings import ResultSettings
 from mcpbridge.core.settings_precedence import resolve, result_options
 from mcpbridge.core.source_settings import OfferSettings, ToolSettings
+from mcpbridge.engine.audit_trail import AuditTrail, audit_log, rules_of
 from mcpbridge.engine.leases import Lease
 from mcpbridge.engine.wiring.results import ResultStages
 from mcpbridge.pipeline.approvals.approved_calls import RecentApprovals
@@ -136,6 +137,8 @@ class PipelineContext(Struct, frozen=True):
     functions: Sequence[Hook]
     """The program's hooks."""
     redact: Callable[[str], str]
+    trail: AuditTrail
+    """The audit log in effect."""
     judge: Callable[[Tool], Judge | None] = lambda tool: None
     """What decides about calls of a tool of which an old definition is listed."""
 
@@ -167,7 +170,7 @@ class CallState:
     def __init__(self, settings: Settings, context: PipelineContext) -> None:
         """By the settings at the start; each `CallPipeline` that takes effect brings its own."""
         approval = settings.approval
-        recent = RecentApprovals(recording(context.audit))
+        recent = RecentApprovals(recording(context.audit, context.trail.note))
         self.audit = recent.write
         self.cache = Cache(settings.cache, {}, settings.calls)
         self.redact = Redact(known_only(context.redact))
@@ -220,6 +223,9 @@ class CallPipeline:
         self._trifecta = LethalTrifecta(
             settings.trust.watches, inputs.labels, state.session_labels, inputs.results.kept_results
         )
+        self._audit_log = audit_log(settings.audit, lease, context.redact)
+        if self._audit_log is not None:
+            record = _both(record, self._audit_log.append)
         parts = StageParts(
             calls=settings.calls,
             rates={name: server.rate_limit for name, server in servers.items() if server.rate_limit},
@@ -229,6 +235,7 @@ class CallPipeline:
             events=context.events,
             record=record,
             recorder=context.recorder if grade != "off" else None,
+            rule_of=rules_of(inputs.policy) if self._audit_log is not None else None,
             running=context.audit if grade == "all" else None,
             policy=inputs.policy,
             trifecta=self._trifecta,
@@ -258,6 +265,7 @@ class CallPipeline:
         state.approvals.configure(approval)
         state.slots.queued = settings.calls.max_queued
         self._context.audit.configure(settings.call_log)
+        self._context.trail.replace(self._audit_log)
         self._context.recorder.configure(self._recorded)
         deliver = Deliver(self._context.pool, inputs.serve, answer_seconds=settings.questions.timeout)
         state.plans.configure(deliver, self._stages, options_of, self._recorded_stages)

@@ -5,7 +5,7 @@ of somebody else or under another policy finds none. Of several callers exactly 
 step of an approval is written to the call log, whether or not calls are.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 from msgspec import Struct
@@ -104,26 +104,25 @@ def _handle(request: ApprovalRequest, scope: Scope) -> str:
 log = get_logger("mcpbridge")
 
 
-def recording(audit: CallLog) -> Audit:
-    """Writes what became of an approval into the log, and into `audit`."""
+def recording(audit: CallLog, note: Callable[[str, Mapping[str, object]], object] = lambda kind, facts: None) -> Audit:
+    """Writes what became of an approval into the log, and into `audit`; `note` gets the same for the audit log."""
 
     def write(event: ApprovalEvent) -> None:
         request = event.request
         log.info(
             "approval", step=event.event, id=request.id, tool=request.tool, by=event.by, principal=request.principal
         )
-        audit.append_event(
-            event.event,
-            {
-                "tool": request.tool,
-                "client": request.client,
-                "principal": request.principal,
-                "session": request.session,
-                "arguments": request.arguments_json,
-                "who": event.by,
-                "detail": event.scope or request.reason,
-                "approval": request.id,
-            },
-        )
+        facts: dict[str, object] = {
+            "tool": request.tool,
+            "client": request.client,
+            "principal": request.principal,
+            "session": request.session,
+            "arguments": request.arguments_json,
+            "who": event.by,
+            "detail": event.scope or request.reason,
+            "approval": request.id,
+        }
+        audit.append_event(event.event, facts)
+        note(f"approval.{event.event}", {**facts, "rule": request.rule})
 
     return write

@@ -27,6 +27,7 @@ def record_of(
     seconds: float = 0.0,
     error: str = "",
     result: bytes | Raw = b"",
+    rule: str = "",
 ) -> CallRecord:
     """The record of a call. `at`: seconds since 1970, when it began."""
     session, context, arguments = call.caller.session, call.existing_context, bytes(arguments_of(call))
@@ -64,6 +65,7 @@ def record_of(
         tokens=estimated_tokens(size) if size else 0,
         original_size=original,
         original_tokens=estimated_tokens(original) if original else 0,
+        rule=rule,
     )
 
 

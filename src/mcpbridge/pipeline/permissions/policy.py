@@ -154,6 +154,12 @@ class ToolPolicy:
         )
         """The arguments decide, or a person who is shown them."""
 
+    @property
+    def only_decision(self) -> Decision | None:
+        """What becomes of every call; None where that depends on who calls, or on the arguments."""
+        first = self._outcomes[0]
+        return Decision(first.permission, _reason(first, first.problem), first.rule) if first.is_final else None
+
     def hides(self, audience: Audience) -> bool:
         """Whether every call of this audience is denied, whatever its arguments are."""
         if self.is_hidden is not None:

@@ -38,6 +38,9 @@ FINISHED = "call.finished"
 Record = Callable[[CallRecord], object]
 """Takes the record of a call, at once."""
 
+RuleOf = Callable[[Tool, CallOptions], Callable[[Call], str]]
+"""What says of the calls of a tool which setting decided that they may be made, or may not."""
+
 _TELLS_OUTCOME = (b'"isError"', b'"resultType"', b"\\")
 """What a result has that is not `ok`, or may have in another spelling."""
 _MOST_CLIENTS = 1000
@@ -67,28 +70,37 @@ class Observe:
         *,
         recorder: Recording | None = None,
         is_recorded: bool = False,
+        rule_of: RuleOf | None = None,
     ) -> None:
         """`metrics` None: nothing is counted. `record` None: nobody wants all records.
 
         `recorder`: the call log, if there is one; it gets all records with `is_recorded`, else those of failures.
+        `rule_of`: calls are audited: their records say which rule decided, and those that were given up have one too.
         """
         self._metrics, self._events, self._record = metrics, events, record
-        self._recorder, self._is_recorded = recorder, is_recorded
+        self._recorder, self._is_recorded, self._rule_of = recorder, is_recorded, rule_of
 
     def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """See `StageFactory`."""
         if self._is_recorded:
-            stage = _Recorded if tool is not None else _RecordedRest
+            kind = _Recorded if tool is not None else _RecordedRest
+        elif self._rule_of is not None:
+            kind = _Audited if tool is not None else _ObserveRest
         else:
-            stage = _Observe if tool is not None else _ObserveRest
+            kind = _Observe if tool is not None else _ObserveRest
         keeps_content = options.log_content if tool is not None else False
-        return stage(tool, self._metrics, self._events, self._record, self._recorder, keeps_content=keeps_content)
+        stage = kind(tool, self._metrics, self._events, self._record, self._recorder, keeps_content=keeps_content)
+        if self._rule_of is not None and tool is not None:
+            stage.rule_of = self._rule_of(tool, options)
+        return stage
 
 
 class _Observe:
     """The stage of one tool."""
 
     _is_recorded = False
+    rule_of: Callable[[Call], str] | None = None
+    """What says which setting decided; None: nobody asks."""
 
     def __init__(
         self,
@@ -194,6 +206,7 @@ class _Observe:
             error=error_name(error) if error is not None else TOOL_ERROR if outcome == "tool_error" else "",
             result=result,
             keeps_content=keeps_content,
+            rule=self.rule_of(call) if self.rule_of is not None else "",
         )
         if recorder is not None and is_logged:
             (recorder.ended if self._is_recorded else recorder.failed)(record)
@@ -237,6 +250,17 @@ class _Recorded(_Observe):
         """See `ExpressRecording`."""
         if self._recorder is not None:
             self._recorder.sent(call, self._keeps_content, at)
+
+    def express_withdrawn(self, call: Call) -> None:
+        """See `ExpressRecording`."""
+        self._ended(call, perf_counter() - call.began, "cancelled", b"", asyncio.CancelledError())
+
+
+class _Audited(_Observe):
+    """The same for calls that go into the audit log: one that its client gives up on the express lane does, too."""
+
+    def express_sent(self, call: Call, at: float) -> None:
+        """See `ExpressRecording`."""
 
     def express_withdrawn(self, call: Call) -> None:
         """See `ExpressRecording`."""

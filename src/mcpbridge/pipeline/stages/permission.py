@@ -94,6 +94,24 @@ async def _permit_later(call: Call, reason: Awaitable[str], proceed: CallHandler
     return await proceed(call)
 
 
+def deciding_rule(policy: Policy, tool: Tool, options: CallOptions) -> Callable[[Call], str]:
+    """What says which setting decides about calls of a tool, in words. Asked of a call that has ended.
+
+    Where neither callers nor arguments matter, that is known beforehand.
+    """
+    of_tool, audience_of = policy.for_tool(tool, options), policy.audience
+    fixed = of_tool.only_decision
+    if fixed is not None:
+        words = policy.words_of(tool, fixed)
+        return lambda call: words
+
+    def rule_of(call: Call) -> str:
+        caller = call.caller
+        return policy.words_of(tool, of_tool.decide(audience_of(caller.name, caller.principal), _Asked(call)))
+
+    return rule_of
+
+
 class _Asked:
     """A call, for conditions."""
 

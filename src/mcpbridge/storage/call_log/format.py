@@ -76,6 +76,8 @@ class CallRecord(Struct, frozen=True):
     original_size: int = 0
     """Bytes of the result as the server sent it, where the client got another one; 0: it is that one."""
     original_tokens: int = 0
+    rule: str = ""
+    """What of the settings decided that it may be made, or may not; empty: nobody asked (`[audit]` does)."""
 
 
 class MinuteRecord(Struct, frozen=True):

@@ -14,6 +14,7 @@ import click
 
 from mcpbridge.app.admin.tool_documents import require_server
 from mcpbridge.app.cli.bridge_session import run
+from mcpbridge.app.cli.config.audited import audit
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, config_option
 from mcpbridge.app.cli.output import StatusLine, note, print_json, progress, visible
@@ -81,6 +82,7 @@ def login_command(*, server: str, config: str | None, no_browser: bool, scope: t
             wanted = (challenge or Challenge()).with_more(" ".join(scope))
             with progress(f"asking {server} how to sign in …", ticks=False) as line:
                 grant = await _sign_in(account, wanted, line, no_browser=no_browser)
+        audit(loaded.settings.audit, "sign_in.by_command", {"server": server, "detail": grant.issuer}, redact)
         if as_json:
             told = {"server": server, "issuer": grant.issuer, "scope": grant.scope, "expires_at": grant.expires_at}
             print_json("login/1", told)
@@ -148,6 +150,7 @@ def logout_command(*, server: str, config: str | None, as_json: bool) -> int:
     async def logout(loaded: Loaded, redact: Redactor) -> int:
         async with sign_in_of(loaded, server, redact) as account:
             was_signed_in, is_revoked = await account.sign_out()
+        audit(loaded.settings.audit, "sign_out.by_command", {"server": server}, redact)
         if as_json:
             print_json("logout/1", {"server": server, "was_signed_in": was_signed_in, "revoked": is_revoked})
         elif not was_signed_in:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import anyio
 
 from mcpbridge.app.admin.approvals import decide, list_approvals
+from mcpbridge.app.cli.config.audited import audit as audit_event
 from mcpbridge.app.cli.config.config_path import load_or_default
 from mcpbridge.app.logging_setup import set_up_logs
 from mcpbridge.base.masking.known_values import Redactor
@@ -105,7 +106,8 @@ async def _desk(settings: Settings, redact: Redactor) -> AsyncGenerator[PendingA
         redact=redact,
     )
     try:
-        yield PendingApprovals(approval, store, grants, recording(audit))
+        note = partial(audit_event, settings.audit, redact=redact)
+        yield PendingApprovals(approval, store, grants, recording(audit, note))
     finally:
         await audit.close()
         await store.close()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from mcpbridge.app.cli.config.audited import audit_of_user
 from mcpbridge.app.cli.config.config_path import describe_change, describe_what_runs
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, header_option
@@ -57,6 +58,7 @@ def trust_command(*, path: str | None, lists: bool, as_json: bool) -> int:
     content = whole_content(loaded.settings, loaded.content)
     changed = describe_change(loaded, store, content)
     store.add(file, content, loaded.masked_text)
+    audit_of_user("trust.given", {"detail": str(file), "files": dict(content)})
     if as_json:
         print_json("trust/1", {"path": str(file), "trusted": True, "files": sorted(content)})
         return OK
@@ -80,6 +82,7 @@ def untrust_command(*, path: str | None, as_json: bool) -> int:
     """
     file = _configuration(path)
     was_trusted = TrustStore(os.environ).remove(file)
+    audit_of_user("trust.withdrawn", {"detail": str(file)})
     if as_json:
         print_json("untrust/1", {"path": str(file), "trusted": False, "was_trusted": was_trusted})
     else:

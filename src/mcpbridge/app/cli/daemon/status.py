@@ -58,6 +58,12 @@ def _show(bridge: Document) -> None:
     if (call_log := cast("State", bridge.get("call_log") or {})).get("file"):
         kept = "with arguments and results" if call_log.get("content") else "sizes and digests"
         print(visible(f"call log ({kept}): {call_log['file']}"))
+    if audit := cast("State", bridge.get("audit") or {}):
+        print(visible(f"audit log (up to line {audit['last']}): {audit['folder']}"))
+        for one in audit["exports"]:
+            lost = f", {one['lost']} lost" if one["lost"] else ""
+            problem = f": {one['problem']}" if one["problem"] else ""
+            print(visible(f"  sent to {one['to']}: {one['sent']}{lost}{problem}"))
     for problem in cast("list[str]", bridge.get("storage_problems", [])):
         print(visible(f"problem: {problem}"))
     for warning in cast("list[str]", bridge.get("warnings", [])):

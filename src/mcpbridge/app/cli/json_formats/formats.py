@@ -5,7 +5,7 @@ The version goes up when a field goes, or means something else. A new field is n
 
 from collections.abc import Mapping
 
-from mcpbridge.app.cli.json_formats import calls, daemon, servers, setup, shared, tools
+from mcpbridge.app.cli.json_formats import audit, calls, daemon, servers, setup, shared, tools
 
 FORMATS: Mapping[str, type] = {
     "demo/1": daemon.Demo,
@@ -58,6 +58,10 @@ FORMATS: Mapping[str, type] = {
     "bench-routing/1": tools.BenchRouting,
     "log/1": calls.LoggedCall,
     "log-events/1": calls.LoggedEvent,
+    "audit-show/1": audit.AuditLine,
+    "audit-export/1": audit.AuditLine,
+    "audit-verify/1": audit.AuditVerified,
+    "audit-key/1": audit.AuditKey,
     "approvals/1": calls.Approvals,
     "approve/1": calls.Decided,
     "deny/1": calls.Decided,
@@ -81,5 +85,5 @@ WITHOUT: Mapping[str, str] = {
 }
 """Commands without `--json`, and why."""
 
-LINES = ("logs/1", "log/1", "log-events/1")
+LINES = ("logs/1", "log/1", "log-events/1", "audit-show/1", "audit-export/1")
 """Formats of which commands print one document a line."""

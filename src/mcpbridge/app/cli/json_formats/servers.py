@@ -2,6 +2,7 @@
 
 from typing import Any, Literal, NotRequired, TypedDict
 
+from mcpbridge.app.cli.json_formats.audit import AuditState
 from mcpbridge.app.cli.json_formats.daemon import Daemon
 from mcpbridge.app.cli.json_formats.shared import BridgeAnswer, ConfigProblem
 
@@ -238,6 +239,8 @@ class Bridge(BridgeAnswer):
     """What is recorded of calls, and where."""
     lock: NotRequired[LockState]
     """The `servers.lock` that is in effect."""
+    audit: NotRequired[AuditState | None]
+    """Its audit log; null if it has none."""
     storage_problems: NotRequired[list[str]]
     """Why something that should be kept may be lost."""
     config_error: NotRequired[ConfigProblem | None]

@@ -1,0 +1,79 @@
+"""`mcpbridge audit`, on what real bridges and commands wrote (issue 22, Audit)."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+from support.harness import Place, python_server
+
+SERVERS = {"one": python_server("plain")}
+ON = {"enabled": True, "arguments": "masked"}
+
+
+def folder_of(place: Place) -> Path:
+    return place.folder / ".local" / "state" / "mcpbridge" / "audit"
+
+
+async def shown(place: Place, *args: str) -> list[dict[str, Any]]:
+    finished = await place.run("audit", "show", "--config", str(place.folder / "servers.toml"), "--json", *args)
+    assert finished.code == 0, finished.err
+    return [json.loads(line) for line in finished.out.splitlines()]
+
+
+async def test_calls_through_a_bridge_are_shown_verified_and_exported(place: Place) -> None:
+    async with place.bridge(SERVERS, audit=ON) as client:
+        await client.initialize()
+        await client.call("one__echo", text="=cmd")
+    [call] = await shown(place, "--kind", "call")
+    assert (call["tool"], call["outcome"], call["rule"]) == ("one/echo", "ok", "`permission` of `calls`")
+    assert "=cmd" in call["arguments"]["value"]
+    assert await shown(place, "--outcome", "refused") == []
+    config = ("--config", str(place.folder / "servers.toml"))
+    finished = await place.run("audit", "verify", *config)
+    assert finished.code == 0
+    assert "as they were written" in finished.out
+    table = csv.DictReader(io.StringIO((await place.run("audit", "export", "--csv", *config)).out))
+    assert [row["tool"] for row in table if row["kind"] == "call"] == ["one/echo"]
+
+
+async def test_verify_names_the_line_that_was_changed(place: Place) -> None:
+    async with place.bridge(SERVERS, audit=ON) as client:
+        await client.initialize()
+        await client.call("one__echo", text="one")
+    [file] = folder_of(place).glob("*.jsonl")
+    config = ("--config", str(place.folder / "servers.toml"))
+    key = place.folder / "audit.pub"
+    key.write_text((await place.run("audit", "key", *config)).out)
+    file.write_bytes(file.read_bytes().replace(b'"outcome":"ok"', b'"outcome":"no"'))
+    finished = await place.run("audit", "verify", "--key", str(key), *config)
+    assert finished.code == 1
+    assert f"{file.name}:" in finished.out
+    assert "was changed" in finished.out
+    finished = await place.run("audit", "verify", "--json", *config)
+    assert [one["what"] for one in json.loads(finished.out)["findings"]] == ["changed"]
+
+
+async def test_without_a_log_the_command_says_how_to_have_one(place: Place) -> None:
+    config = str(place.config(SERVERS))
+    for command in ("show", "verify", "export"):
+        finished = await place.run("audit", command, "--config", config)
+        assert finished.code == 4
+        assert "enabled = true" in finished.err
+
+
+async def test_what_is_trusted_goes_into_the_log_of_the_user(place: Place) -> None:
+    """Never into one that the configuration in question names."""
+    own = place.folder / ".config" / "mcpbridge" / "servers.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text("[audit]\nenabled = true\n")
+    (place.folder / "cloned.toml").write_text('[audit]\nenabled = true\npath = "elsewhere"\n')
+    assert (await place.run("trust", "cloned.toml")).code == 0
+    assert (await place.run("untrust", "cloned.toml")).code == 0
+    assert not (place.folder / "elsewhere").exists()
+    finished = await place.run("audit", "show", "--config", str(own), "--json")
+    given, withdrawn = [json.loads(line) for line in finished.out.splitlines()][-2:]
+    assert (given["kind"], withdrawn["kind"]) == ("trust.given", "trust.withdrawn")
+    assert given["who"].startswith("cli:")
+    assert list(given["facts"]["files"]) == [str(place.folder / "cloned.toml")]
