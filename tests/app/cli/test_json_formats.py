@@ -50,6 +50,8 @@ WITH_DAEMON: Sequence[Case] = [
     ("lock/1", ["lock", "--json"], 0),
     ("lock-diff/1", ["lock", "diff", "--json"], 0),
     ("lock-approve/1", ["lock", "approve", "one", "--json"], 0),
+    ("lock-sign/1", ["lock", "sign", "--new-key", "--json"], 0),
+    ("lock-verify/1", ["lock", "verify", "--json"], 0),
     ("tokens/1", ["tokens", "--tools", "2", "--json"], 0),
     ("status/1", ["status", "--json"], 0),
     ("stats/1", ["stats", "--json"], 0),

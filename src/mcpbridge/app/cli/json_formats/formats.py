@@ -45,6 +45,8 @@ FORMATS: Mapping[str, type] = {
     "lock/1": tools.LockWritten,
     "lock-diff/1": tools.LockChanges,
     "lock-approve/1": tools.LockWritten,
+    "lock-sign/1": tools.LockSigned,
+    "lock-verify/1": tools.LockVerified,
     "call/1": tools.Call,
     "read/1": tools.Read,
     "check/1": servers.Check,

@@ -153,6 +153,30 @@ class LockWritten(LockChanges):
     """The file was written; without one, what was seen first is what the server shows now."""
 
 
+class LockSigned(TypedDict):
+    """A lock that is signed now."""
+
+    file: str
+    """The file of the signature."""
+    key: str
+    """The id of the key."""
+    serial: int
+    """What goes up with each signature."""
+
+
+class LockVerified(TypedDict):
+    """Whether a lock is signed by a trusted key."""
+
+    file: str
+    """The lock."""
+    trusted: bool
+    """It may be used."""
+    required: bool
+    """Some key is trusted here, so that a lock must be signed."""
+    reason: str
+    """Why it may not be used; completes "the lock …"."""
+
+
 class Call(TypedDict):
     """The result of a call."""
 

@@ -13,6 +13,7 @@ from mcpbridge.app.cli.config.config_path import config_path
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, config_option, header_option, standalone_option
 from mcpbridge.app.cli.output import counted, note, print_json, print_table, visible
+from mcpbridge.app.cli.tools.lock_signing import sign, verify
 from mcpbridge.app.cli.tools.run_session import run
 from mcpbridge.app.cli.tools.session import Session
 from mcpbridge.app.exit_codes import DIFFERS, OK, UNREACHABLE, USAGE
@@ -113,6 +114,8 @@ def lock_command(context: click.Context, *, is_check: bool, config: str | None, 
       mcpbridge lock --check
       mcpbridge lock diff github
       mcpbridge lock approve github/create_issue
+      mcpbridge lock sign
+      mcpbridge lock verify
     """
     if (command := context.invoked_subcommand) is not None:
         if config or is_check or as_json or standalone:
@@ -124,6 +127,10 @@ def lock_command(context: click.Context, *, is_check: bool, config: str | None, 
         return _checked(review, as_json=as_json) if is_check else _written(review, as_json=as_json)
 
     return run(locking, config, standalone=standalone, as_json=as_json)
+
+
+lock_command.add_command(sign)
+lock_command.add_command(verify)
 
 
 @lock_command.command("diff")

@@ -1,0 +1,155 @@
+"""`mcpbridge lock sign` and `lock verify`: a lock that only those can change who have a key."""
+
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mcpbridge.app.cli.config.config_path import config_path
+from mcpbridge.app.cli.failures import fail
+from mcpbridge.app.cli.options import as_json_option, config_option
+from mcpbridge.app.cli.output import note, print_json, print_text
+from mcpbridge.app.exit_codes import DIFFERS, OK, USAGE
+from mcpbridge.base.directories import config_directory
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.catalog.pins.lock_file import lock_path, read_lock
+from mcpbridge.catalog.pins.signature import read_signature, sign_lock
+from mcpbridge.catalog.pins.trusted_lock import (
+    forget_seen,
+    keys_folder,
+    lock_is_trusted,
+    must_be_signed,
+    seen_serial,
+    signature_path,
+)
+from mcpbridge.storage.audit.checkpoints import key_id
+from mcpbridge.storage.token_encryption_key import check_private, create_once
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+_KEY_FILE = "lock-signing.pem"
+
+
+@click.command("sign")
+@config_option
+@click.option(
+    "--key",
+    metavar="FILE",
+    help="The private key: Ed25519, PEM. Default: lock-signing.pem in your configuration directory.",
+)
+@click.option("--new-key", is_flag=True, help="Make the key, if there is none, and trust it here.")
+@as_json_option
+def sign(*, config: str | None, key: str | None, new_key: bool, as_json: bool) -> int:
+    """Sign servers.lock: the signature is written beside it, as servers.lock.sig.
+
+    The private key never belongs into the project. Exit code 2: there is no key, or no lock.
+
+    \u0008
+    Examples:
+      mcpbridge lock sign --new-key
+      mcpbridge lock sign --key /media/key/lock-signing.pem
+    """
+    lock = lock_path(config_path(config))
+    if read_lock(lock) is None:
+        fail(USAGE, f"there is no {lock}", "`mcpbridge lock` writes it.")
+    path = Path(key).expanduser() if key else config_directory(os.environ) / _KEY_FILE
+    if new_key and not path.exists():
+        _make_key(path)
+    private = _read_key(path)
+    try:
+        before = read_signature(signature_path(lock).read_bytes())
+    except OSError:
+        before = None
+    newest = max(before.serial if before is not None else 0, seen_serial(lock))
+    serial = max(int(time.time() * 1000), newest + 1)
+    try:
+        _write(signature_path(lock), sign_lock(lock.read_bytes(), serial, private))
+    except OSError as error:
+        fail(USAGE, f"{signature_path(lock)} cannot be written: {error.strerror}")
+    own = key_id(private.public_key())
+    if as_json:
+        print_json("lock-sign/1", {"file": str(signature_path(lock)), "key": own, "serial": serial})
+    else:
+        note(f"{lock} is signed by key {own}; commit {signature_path(lock).name} with it")
+        if why := lock_is_trusted(lock):
+            note(f"on this machine the lock {why}")
+    return OK
+
+
+@click.command("verify")
+@config_option
+@click.option("--accept-older", is_flag=True, help="Take this version of the lock, also if a newer one was seen here.")
+@as_json_option
+def verify(*, config: str | None, accept_older: bool, as_json: bool) -> int:
+    """Find out whether servers.lock is signed by a key that is trusted here, and not older than one seen before.
+
+    Trusted keys are files that end in .pub, in lock-keys in your configuration directory. Exit code 1: it is not.
+
+    \u0008
+    Examples:
+      mcpbridge lock verify
+      mcpbridge lock verify --accept-older
+    """
+    lock = lock_path(config_path(config))
+    if accept_older:
+        try:
+            forget_seen(lock)
+        except (OSError, ValueError) as error:
+            fail(USAGE, f"what was seen before cannot be forgotten: {error}")
+    is_required, why = must_be_signed(), lock_is_trusted(lock)
+    if as_json:
+        print_json("lock-verify/1", {"file": str(lock), "trusted": not why, "required": is_required, "reason": why})
+    elif why:
+        print_text(f"the lock {why}")
+    elif not is_required:
+        note(f"no key is trusted here, so nothing has to be signed; keys belong into {keys_folder()}")
+    else:
+        print_text(f"{lock} is signed by a key that is trusted here")
+    return DIFFERS if why else OK
+
+
+def _make_key(path: Path) -> None:
+    from cryptography.hazmat.primitives import serialization as form
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    made = Ed25519PrivateKey.generate()
+    public = made.public_key().public_bytes(form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo)
+    trusted = keys_folder() / "own.pub"
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        trusted.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        create_once(path, made.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption()))
+        create_once(trusted, public)
+    except OSError as error:
+        fail(USAGE, f"the key cannot be written: {error}")
+    note(f"the private key is {path}; others who shall trust it need {trusted}")
+
+
+def _read_key(path: Path) -> "Ed25519PrivateKey":
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        check_private(path)
+        found = load_pem_private_key(path.read_bytes(), None)
+    except FileNotFoundError:
+        fail(USAGE, f"there is no key in {path}", "`mcpbridge lock sign --new-key` makes one.")
+    except (OSError, ValueError, TypeError) as error:
+        raise ConfigError(f"the key cannot be used: {error}", file=str(path)) from error
+    if not isinstance(found, Ed25519PrivateKey):
+        raise ConfigError("this is no Ed25519 key", file=str(path))
+    return found
+
+
+def _write(path: Path, data: bytes) -> None:
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_bytes(data)
+        draft.replace(path)
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)

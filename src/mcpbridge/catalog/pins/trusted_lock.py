@@ -1,0 +1,152 @@
+"""Whether `servers.lock` may be used: where keys are trusted, it must be signed by one, and not be older than before.
+
+The trusted keys are the user's own: files in `lock-keys` of the user's configuration directory. Nothing that lies in a
+project can add one. The newest serial of each lock that was seen is in the state directory.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from mcpbridge.base.directories import config_directory, state_directory
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.catalog.pins.signature import lock_digest, read_signature, why_not_signed
+from mcpbridge.storage.audit.checkpoints import parse_public_key
+from mcpbridge.storage.file_locks import locked
+
+if TYPE_CHECKING:  # loaded where a key is trusted
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+KEYS = "lock-keys"
+"""The folder of trusted public keys, in the user's configuration directory: files that end in `.pub`."""
+SIGNATURE_SUFFIX = ".sig"
+"""Of the name of the file beside the lock."""
+_SERIALS = "lock-serials.json"
+
+
+def signature_path(lock: Path) -> Path:
+    """Where the signature of a lock is."""
+    return lock.with_name(lock.name + SIGNATURE_SUFFIX)
+
+
+def keys_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where the trusted keys are, whether or not there are any."""
+    return config_directory(environ) / KEYS
+
+
+def must_be_signed(environ: Mapping[str, str] = os.environ) -> bool:
+    """Some key is trusted, so a lock without a signature agrees to nothing."""
+    try:
+        return any(name.endswith(".pub") for name in os.listdir(keys_folder(environ)))  # noqa: PTH208 - text is wanted
+    except FileNotFoundError:
+        return False
+    except OSError:  # it cannot be known; to say no would switch it off
+        return True
+
+
+def trusted_keys(environ: Mapping[str, str] = os.environ) -> "list[Ed25519PublicKey]":
+    """The keys whose signatures count.
+
+    Raises:
+        ConfigError: one cannot be read, is none, or others could have put it there.
+    """
+    folder = keys_folder(environ)
+    found: list[Ed25519PublicKey] = []
+    try:
+        for path in (folder, *sorted(folder.glob("*.pub"))):
+            at = path.stat()
+            if hasattr(os, "getuid") and (at.st_uid not in (0, os.getuid()) or at.st_mode & 0o022):
+                raise ConfigError("others could have put it there", file=str(path), hint=f"Run: chmod go-w {path}")
+            if path != folder:
+                found.append(parse_public_key(path.read_text(encoding="ascii")))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"a trusted key cannot be read: {error}", file=str(folder)) from error
+    return found
+
+
+def lock_is_trusted(lock: Path, data: bytes | None = None, environ: Mapping[str, str] = os.environ) -> str:
+    """Why a lock agrees to nothing, though it can be read; completes "the lock …". Empty: it may be used.
+
+    `data`: the bytes of the lock; None: they are read.
+    Where no key is trusted every lock may be. One that is newer than what was seen is noted as seen.
+    """
+    if not must_be_signed(environ):
+        return ""
+    try:
+        keys = trusted_keys(environ)
+        data = lock.read_bytes() if data is None else data
+        line = signature_path(lock).read_bytes()
+    except FileNotFoundError:
+        return f"is not signed, and keys are trusted in {keys_folder(environ)}: `mcpbridge lock sign` signs it"
+    except ConfigError as error:
+        return f"cannot be verified: {error}"
+    except OSError as error:
+        return f"cannot be verified: {error.strerror}"
+    if why := why_not_signed(data, line, keys):
+        return why
+    signed = read_signature(line)
+    assert signed is not None, "its signature is right"
+    return _compare_with_seen(lock, signed.serial, lock_digest(data), environ)
+
+
+def forget_seen(lock: Path, environ: Mapping[str, str] = os.environ) -> None:
+    """Take the next signed version of a lock, also if it is older than what was seen.
+
+    Raises:
+        OSError: that cannot be written down.
+    """
+    folder = state_directory(environ)
+    with locked(folder / f"{_SERIALS}.lock"):
+        seen = _seen(folder)
+        seen.pop(os.path.realpath(lock), None)
+        _write(folder, seen)
+
+
+def seen_serial(lock: Path, environ: Mapping[str, str] = os.environ) -> int:
+    """The newest serial of a lock that was seen; 0: none was."""
+    return _seen(state_directory(environ)).get(os.path.realpath(lock), (0, ""))[0]
+
+
+def _compare_with_seen(lock: Path, serial: int, digest: str, environ: Mapping[str, str]) -> str:
+    folder, name = state_directory(environ), os.path.realpath(lock)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with locked(folder / f"{_SERIALS}.lock"):
+            seen = _seen(folder)
+            newest, known = seen.get(name, (0, ""))
+            if serial < newest or (serial == newest and digest != known):
+                return "is older than one that was seen here before: `mcpbridge lock verify --accept-older` takes it"
+            if serial > newest:
+                seen[name] = serial, digest
+                _write(folder, seen)
+    except (OSError, ValueError) as error:
+        return f"cannot be compared with what was seen before: {error}"
+    return ""
+
+
+def _seen(folder: Path) -> dict[str, tuple[int, str]]:
+    """By the path of a lock, the newest serial and the digest of that lock.
+
+    Raises:
+        ValueError: what was seen cannot be read: to take that for nothing would let an older lock in.
+    """
+    try:
+        document = json.loads((folder / _SERIALS).read_bytes())
+    except FileNotFoundError:
+        return {}
+    if not isinstance(document, dict):
+        raise ValueError(f"{folder / _SERIALS} is damaged")
+    pairs = cast("dict[str, list[object]]", document)
+    return {name: (int(str(serial)), str(digest)) for name, (serial, digest) in pairs.items()}
+
+
+def _write(folder: Path, seen: Mapping[str, tuple[int, str]]) -> None:
+    draft = folder / f".{_SERIALS}.{os.getpid()}"
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(json.dumps(seen, indent=1).encode())
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(folder / _SERIALS)
