@@ -6,7 +6,7 @@ Multi Round-Trip Requests). In between there is one thing only: a `Question`, pu
 call.
 """
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Collection, Mapping
 from functools import cache, lru_cache
 from typing import Any, Protocol, cast
 
@@ -78,6 +78,20 @@ class ClientCapabilities(Struct, frozen=True):
     def without(self, other: "ClientCapabilities") -> "ClientCapabilities":
         """What the other cannot be asked of it."""
         return _interned(ClientCapabilities(*(a and not b for a, b in zip(astuple(self), astuple(other), strict=True))))
+
+    def only(self, kinds: Collection[str]) -> "ClientCapabilities":
+        """What of it is of these kinds: `elicitation`, `sampling`, `roots`."""
+        elicits, samples = "elicitation" in kinds, "sampling" in kinds
+        return _interned(
+            ClientCapabilities(
+                form=self.form and elicits,
+                url=self.url and elicits,
+                sampling=self.sampling and samples,
+                sampling_tools=self.sampling_tools and samples,
+                sampling_context=self.sampling_context and samples,
+                roots=self.roots and "roots" in kinds,
+            )
+        )
 
     def capabilities(self, *, modern: bool) -> dict[str, object]:
         """As `capabilities` of the handshake, or as `clientCapabilities` of a modern request."""

@@ -10,9 +10,8 @@ from collections.abc import Awaitable, Mapping
 from msgspec import Raw
 
 from mcpbridge.base.errors import UpstreamGarbled, UpstreamUnavailable
-from mcpbridge.core.elicitation import NOBODY
 from mcpbridge.core.model import WORTH_TELLING, Call, CallHandler
-from mcpbridge.pipeline.input_required import drive, needs_driving
+from mcpbridge.pipeline.input_required import drive, needs_driving, read_questions
 from mcpbridge.pipeline.task_results import created_task, is_task
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT
@@ -90,12 +89,13 @@ class Deliver:
             return result
         if upstream.settings.roots:
             call.roots = upstream.settings.roots_result
-        if upstream.settings.questions == "never":
-            call.client = NOBODY  # it was told so: whatever it asks all the same is put to nobody
         if needs_driving(result):
+            admit = upstream.question_limits.admit
             if call.roots or not call.client.relays:
                 with upstream.usage.held():
-                    result = await drive(call, result, upstream.request)
+                    result = await drive(call, result, upstream.request, admit)
+            else:
+                admit(read_questions(call.upstream, result).values())
             if call.client.relays:
                 upstream.usage.expect_back(self._seconds)
         if not is_task(result):

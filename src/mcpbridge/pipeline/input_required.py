@@ -6,7 +6,7 @@ a request of its own, on the stream of its one call.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
 from msgspec import Raw
@@ -70,11 +70,17 @@ def state_of(result: Body) -> Raw | None:
     return state if state is not None and bytes(state) != b"null" else None
 
 
-async def drive(call: Call, result: Body, send: Callable[[Call], Awaitable[Body]]) -> Body:
-    """Ask, send again, until there is a final result.
+async def drive(
+    call: Call,
+    result: Body,
+    send: Callable[[Call], Awaitable[Body]],
+    admit: Callable[[Iterable[Question]], None] = lambda questions: None,
+) -> Body:
+    """Ask, send again, until there is a final result. `admit` refuses questions of a round that are not to be put.
 
     Raises:
-        QuestionRefused: the client does not answer; the protocol knows no way to report that to the upstream.
+        QuestionRefused: the client does not answer, or is not to be asked; the protocol knows no way to report that to
+            the upstream.
         UpstreamGarbled: it asks for the impossible, for what was not declared to it, or without end.
     """
     call.begun = "questions"
@@ -96,6 +102,7 @@ async def drive(call: Call, result: Body, send: Callable[[Call], Awaitable[Body]
             else:
                 await asyncio.sleep(wait)
                 wait = min(LONGEST_VISIT_WAIT if questions else LONGEST_WAIT, wait * 2)
+            admit(new.values())
             answers = await ask_all(call, new)
             for key, question in new.items():
                 if question.method == ELICIT and _is_accepted_url(question, answers[key]):

@@ -315,6 +315,8 @@ class Manifest:
 def _identity(settings: ServerSettings) -> bytes:
     """How the server is started, in one spelling. With its secrets: it goes nowhere but into the fingerprint."""
     names = _IDENTITY | frozenset({"image", "container"} if settings.image is not None else ())
+    if settings.may_ask != ServerSettings.model_fields["may_ask"].default:  # else as before there was such a setting
+        names |= {"may_ask"}
     described = settings.model_dump(mode="json", include=names)
     return msgspec.json.encode([FORMAT, described], order="deterministic")
 

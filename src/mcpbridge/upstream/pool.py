@@ -22,6 +22,7 @@ from mcpbridge.upstream.instances.primary import CurrentInstances, PrimaryInstan
 from mcpbridge.upstream.instances.reconfigure import Changed, changes
 from mcpbridge.upstream.manifest import Manifest
 from mcpbridge.upstream.session.asking_history import AskingHistory
+from mcpbridge.upstream.session.question_limits import QuestionLimits
 from mcpbridge.upstream.settings import REVALIDATE, WARM_UP, ServerSettings
 from mcpbridge.upstream.supervisor import Observer, Upstream
 from mcpbridge.upstream.warm_up import WarmUp
@@ -52,6 +53,7 @@ class Pool:
         self._manifest, self._warm_up, self._revalidate = manifest, warm_up, revalidate
         self._make_transport, self._client_info, self._redact = make_transport, client_info, redact
         self._histories: dict[str, AskingHistory] = {}
+        self._question_limits: dict[str, QuestionLimits] = {}
         """Of each server, where there is no manifest to keep them."""
         self._primary = PrimaryInstances(_enabled(servers), self._base)
         self._observer: Observer = CurrentInstances(observer, self._primary.counts)
@@ -260,6 +262,7 @@ class Pool:
             is_spare=is_spare,
             memory=self._manifest.of(name, self._primary.servers[name]) if self._manifest and is_primary else None,
             history=self._history_of(name),
+            question_limits=self._question_limits_of(name, settings),
             redact=self._redact,
         )
 
@@ -267,6 +270,13 @@ class Pool:
         if self._manifest is not None:
             return self._manifest.history(name, self._primary.servers[name])
         return self._histories.setdefault(name, AskingHistory())
+
+    def _question_limits_of(self, name: str, settings: ServerSettings) -> QuestionLimits:
+        """The same for all instances of a server, and for its successor when its settings change."""
+        if (limits := self._question_limits.get(name)) is None:
+            return self._question_limits.setdefault(name, QuestionLimits(name, settings))
+        limits.configure(settings)
+        return limits
 
 
 def _enabled(servers: Mapping[str, ServerSettings]) -> dict[str, ServerSettings]:

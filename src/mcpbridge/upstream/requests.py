@@ -25,12 +25,17 @@ from mcpbridge.base.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from mcpbridge.core.elicitation import NO_CAPABILITIES, Elicitor, encoded_capabilities
+from mcpbridge.core.elicitation import Elicitor, encoded_capabilities
 from mcpbridge.core.failure_masking import FAILED, WHOLE, masked_error, masked_result, without_secrets_if_failed
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.deadlines import Timeouts
-from mcpbridge.protocol.error_codes import UNSUPPORTED_VERSION, code_of, supported_versions
+from mcpbridge.protocol.error_codes import (
+    UNSUPPORTED_VERSION,
+    URL_ELICITATION_REQUIRED,
+    code_of,
+    supported_versions,
+)
 from mcpbridge.protocol.extensions import declared_to_servers
 from mcpbridge.protocol.jsonrpc import OBJECT_START, Frame, encode, first_byte
 from mcpbridge.protocol.peer import Sent
@@ -41,6 +46,7 @@ from mcpbridge.upstream.connection.connection import Connection
 from mcpbridge.upstream.connection.idle_stop import Usage
 from mcpbridge.upstream.session.capabilities import DeclaredProfile
 from mcpbridge.upstream.session.listings import Attribution
+from mcpbridge.upstream.session.question_limits import QuestionLimits
 from mcpbridge.upstream.session.relisting import Relisting
 from mcpbridge.upstream.session.session import UpstreamSession
 from mcpbridge.upstream.session.tasks import TaskBook
@@ -67,11 +73,12 @@ class UpstreamRequests:
         usage: Usage,
         relisting: Relisting,
         redact: Callable[[str], str],
+        question_limits: QuestionLimits,
     ) -> None:
         """`redact` masks secrets in what failed calls are answered with."""
         self._name, self._connection, self._attribution, self._tasks = name, connection, attribution, tasks
         self._declared, self._usage, self._relisting, self._redact = declared, usage, relisting, redact
-        self._has_roots, self._may_ask = bool(settings.roots), settings.questions != "never"
+        self._has_roots, self._question_limits = bool(settings.roots), question_limits
         self.limiter = ConcurrencyLimiter(
             f"Server '{name}'",
             slots=settings.max_concurrent,
@@ -157,7 +164,7 @@ class UpstreamRequests:
                 if self._relisting.is_due and isinstance(error, UpstreamAnswered):
                     await self._relisting.in_force(is_of_call=True)
                 if not self._may_go_again(session, error):
-                    if (explained := self._with_reason(error)) is not error:
+                    if (explained := self._with_reason(error, call)) is not error:
                         raise explained from error
                     raise  # not from itself: nothing that follows the causes would come to an end
                 failed = error
@@ -416,20 +423,29 @@ class UpstreamRequests:
             )
         except BaseException as error:
             self._judge(breaker, error, call, is_probe)
-            if (explained := self._with_reason(error)) is not error:
+            if (explained := self._with_reason(error, call)) is not error:
                 raise explained from error
             raise
         breaker.succeeded()
         return without_secrets_if_failed(session.body_of(result), self._redact)
 
     def _capabilities(self, call: Call) -> bytes:
-        """What a modern server is told that can be asked during this call: what its client declared, no more."""
-        profile = call.client.capabilities if self._may_ask else NO_CAPABILITIES
+        """What a modern server is told that can be asked during this call: what its client declared, and it may ask."""
+        profile, limits = call.client.capabilities, self._question_limits
+        if not limits.is_open:
+            profile = limits.bounded(profile)
         profile = profile.with_roots() if self._has_roots else profile
         return encoded_capabilities(profile, call.extensions or _OWN_EXTENSIONS)
 
-    def _with_reason(self, error: BaseException) -> BaseException:
-        """The error, with the last thing that the server said before it went; without secrets."""
+    def _with_reason(self, error: BaseException, call: Call) -> BaseException:
+        """The error, with the last thing that the server said before it went; without secrets.
+
+        Instead of pages to visit first that the server may not ask for, the reason why nobody visits them.
+        """
+        if isinstance(error, UpstreamAnswered) and code_of(error.error) == URL_ELICITATION_REQUIRED:
+            refused = self._question_limits.refusal_of_pages(can_open=call.client.capabilities.url)
+            if refused is not None:
+                return refused
         if isinstance(error, UpstreamGone) and (what := self._connection.explain(error.what)) != error.what:
             return UpstreamGone(self._name, what, is_restarted=error.is_restarted)
         return masked_error(error, self._redact) if isinstance(error, UpstreamAnswered) else error

@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from mcpbridge.base.units import Bytes, Seconds
+from mcpbridge.base.units import Bytes, Rate, RateText, Seconds
 from mcpbridge.core.call_settings import CallSettings
 from mcpbridge.core.source_settings import NameFilter, OfferSettings
 from mcpbridge.upstream.auth.settings import AuthSettings
@@ -156,6 +156,14 @@ class ServerSettings(OfferSettings, BaseModel):
     ask in ten calls gets one session for all. `never`: the server learns that nobody can be asked, in either era, and
     has one session."""
 
+    may_ask: list[Literal["elicitation", "sampling", "roots"]] = ["elicitation", "sampling", "roots"]
+    """What the server may ask clients for. It learns of nothing else, and if it asks all the same, nobody is asked.
+    `[]` is the same as `questions = "never"`."""
+
+    question_rate: RateText = Rate(60, 60)
+    """How often the server may ask people or their models (elicitation and sampling, over all its sessions). Beyond
+    that nobody is asked: a legacy server gets an error, a call to a modern server fails."""
+
     roots: list[str] = []
     """Directories, or `file://` URIs, with which the bridge answers `roots/list` instead of asking the client. A
     relative path starts at the directory of the configuration file."""
@@ -279,7 +287,10 @@ class ServerSettings(OfferSettings, BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _share_by_any_name(cls, value: object) -> object:
-        """Take `isolation`, as `share` was called, and decide about `share` where nothing is said of it."""
+        """Take `isolation`, as `share` was called, and decide about `share` where nothing is said of it.
+
+        A server that may ask for nothing is one that never asks.
+        """
         if not isinstance(value, dict):
             return value
         given = dict(cast("dict[str, object]", value))
@@ -290,6 +301,8 @@ class ServerSettings(OfferSettings, BaseModel):
             given["share"] = "session" if isolation == "client" else isolation
         if given.get("project_texts"):
             given.setdefault("share", "project")
+        if given.get("may_ask") == []:
+            given["questions"] = "never"
         return given
 
     @field_validator("env", mode="before")

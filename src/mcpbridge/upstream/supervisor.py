@@ -27,6 +27,7 @@ from mcpbridge.upstream.session.asking_history import AskingHistory
 from mcpbridge.upstream.session.capabilities import DeclaredProfile, declared_capability
 from mcpbridge.upstream.session.elicitation import Questions
 from mcpbridge.upstream.session.listings import Attribution, Listings, Lists, NotificationRouter
+from mcpbridge.upstream.session.question_limits import QuestionLimits
 from mcpbridge.upstream.session.session import UpstreamSession
 from mcpbridge.upstream.session.subscriptions import Wanted
 from mcpbridge.upstream.session.tasks import TaskBook
@@ -88,6 +89,7 @@ class Upstream:
         is_spare: bool = False,
         memory: Memory | None = None,
         history: AskingHistory | None = None,
+        question_limits: QuestionLimits | None = None,
         redact: Callable[[str], str] = lambda text: text,
     ) -> None:
         """`is_primary`: its lists are the ones that count; of another instance of a server they are not asked for.
@@ -96,8 +98,8 @@ class Upstream:
         `profile`: what its sessions of the handshake era declare that can be asked; see `DeclaredProfile.adopt`.
         `is_spare`: it is connected to, and opened only once `DeclaredProfile.assign` gives it a profile.
         `memory`: what it offered when it was up last, so that it need not run to be listed, and where that is kept;
-        None: it is kept nowhere. `history`: what the server was seen to ask, the same for all its instances. `redact`
-        masks secrets in what it fails with.
+        None: it is kept nowhere. `history`: what the server was seen to ask, and `question_limits`: what it may ask;
+        both are the same for all its instances. `redact` masks secrets in what it fails with.
         """
         self.name, self.transport = name, transport
         self.settings = settings
@@ -127,6 +129,8 @@ class Upstream:
         """The calls that it works on now, oldest first."""
         self.usage = Usage(self.running, self.tasks)
         """Who uses it, and how long nobody has."""
+        self.question_limits = question_limits or QuestionLimits(name, settings)
+        """What it may ask clients."""
         self.declared = DeclaredProfile(
             settings,
             transport,
@@ -135,6 +139,7 @@ class Upstream:
             is_primary=is_primary,
             is_spare=is_spare,
             replace_session=self._replace_session,
+            limits=self.question_limits,
         )
         """What its sessions declare that clients can be asked, and what follows from that."""
         self.listings = Listings(name, settings, self._listed if is_primary else None)
@@ -149,6 +154,7 @@ class Upstream:
             self.usage,
             self.listings.relisting,
             redact,
+            self.question_limits,
         )
         """Passes calls on."""
         self.request = self.requests.request
@@ -203,6 +209,7 @@ class Upstream:
             "subscriptions": len(self.wanted.uris),
             "breaker": self.requests.breaker_state,
             "braked": self.braked,
+            "questions_refused": self.question_limits.refused,
         }
 
     @property
@@ -256,6 +263,7 @@ class Upstream:
         """Continue with settings that leave it as it is: see `KEEPS` in `instances/reconfigure`."""
         self.settings = self.listings.settings = settings
         self.requests.adopt(settings.timeouts)
+        self.question_limits.configure(settings)
 
     # -- what it is and offers
 
@@ -428,6 +436,7 @@ class Upstream:
             tasks=self.tasks,
             rest=self.requests.limiter.rest,
             heard=self.declared.history.asked,
+            bounds=self.question_limits.refusal,
         )
         attempt = ConnectionAttempt(
             self.name,

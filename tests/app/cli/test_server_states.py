@@ -15,6 +15,9 @@ from mcpbridge.app.exit_codes import UNREACHABLE
         ({"state": "ready", "reason": "", "breaker": "open"}, "ready, breaker open"),
         ({"state": "ready", "braked": ""}, "ready"),
         ({"state": "ready", "braked": "list changes"}, "ready, floods the bridge with list changes"),
+        ({"state": "ready", "questions_refused": 0}, "ready"),
+        ({"state": "ready", "questions_refused": 1}, "ready, 1 question to clients refused"),
+        ({"state": "ready", "questions_refused": 40}, "ready, 40 questions to clients refused"),
         ({"state": "retrying", "reason": "retrying in 2 s:\n exit code 1"}, "retrying in 2 s: exit code 1"),
     ],
 )

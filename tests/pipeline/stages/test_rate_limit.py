@@ -7,13 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbridge.base.errors import RETRY_AFTER, RateLimited
+from mcpbridge.base.token_bucket import Bucket
 from mcpbridge.base.units import Rate, parse_rate
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.context import Session
 from mcpbridge.core.model import Call
 from mcpbridge.pipeline.per_client import Recent
 from mcpbridge.pipeline.stage import Stage
-from mcpbridge.pipeline.stages.rate_limit import Bucket, Buckets, RateLimit
+from mcpbridge.pipeline.stages.rate_limit import Buckets, RateLimit
 from mcpbridge.protocol.body import Body
 from support.upstreams.scripted_upstream import call_of
 

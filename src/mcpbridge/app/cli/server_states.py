@@ -20,6 +20,8 @@ def describe(server: State) -> str:
         parts.append(f"breaker {breaker}")
     if braked := server.get("braked"):
         parts.append(f"floods the bridge with {braked}")
+    if refused := int(server.get("questions_refused") or 0):
+        parts.append(f"{refused} question{'s' * (refused != 1)} to clients refused")
     return ", ".join(parts)
 
 

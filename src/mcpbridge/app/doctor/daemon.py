@@ -78,6 +78,11 @@ def about_running_servers(
     for one in _servers(running):
         name, state = str(one.get("name")), one.get("state")
         settings = servers.get(name)
+        if refused := int(one.get("questions_refused") or 0):
+            what = f"{refused} of its questions to clients {'was' if refused == 1 else 'were'} refused"
+            why = "It asks for what `may_ask` does not have, or more often than `question_rate` allows."
+            fix = f"If it is to ask more, raise servers.{name}.question_rate, or add to servers.{name}.may_ask."
+            yield Finding("questions-refused", "warn", what, name, source.where("servers", name), why, fix)
         if not _has_failed(one) or settings is None:
             continue
         where, cause = source.where("servers", name), str(one.get("cause") or one.get("reason") or state)

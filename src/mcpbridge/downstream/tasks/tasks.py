@@ -224,10 +224,10 @@ class Tasks:
             task.put("result", result)
         if read_task(server, task).status == INPUT_REQUIRED and "inputRequests" in task:
             known = _asked_for_roots(server, task) if self._knows_roots(server) else ()
-            questions = read_questions(server, task).items()
-            task.put(
-                "inputRequests", {key: _asked(question, client) for key, question in questions if key not in known}
-            )
+            questions = {key: one for key, one in read_questions(server, task).items() if key not in known}
+            if (upstream := self._pool.upstreams.get(server)) is not None:
+                upstream.question_limits.admit_in_task(public_id, questions)
+            task.put("inputRequests", {key: _asked(question, client) for key, question in questions.items()})
         return task
 
     def _knows_roots(self, server: str) -> bool:

@@ -28,8 +28,8 @@ _OFFER = _keys(
     "redact max_concurrent"
 )
 _SERVER = _keys(
-    "url headers auth transport era questions share isolation max_instances instance_idle start idle_stop "
-    "init_timeout ping_interval max_queued queue_timeout breaker resources prompts"
+    "url headers auth transport era questions may_ask question_rate share isolation max_instances instance_idle "
+    "start idle_stop init_timeout ping_interval max_queued queue_timeout breaker resources prompts"
 )
 _TOOL = _OFFER | _keys("description input_schema output_schema annotations examples timeout timeout_s")
 _REQUEST = _TOOL | _keys("headers auth max_response")

@@ -33,10 +33,10 @@ def _keys(names: str) -> frozenset[str]:
 _PRIVATE = _keys("env headers document_headers metadata auth params body constructor_args server_variables proxy tls")
 """Tables and texts that may hold credentials."""
 _PLAIN = _keys(
-    "title tags description method transport era questions share start service include exclude deprecated permission "
-    "risk arguments late cache_scope side_effects rate_limit tools tool resources prompts results retry breaker "
-    "input_schema output_schema annotations examples input_mapping output_mapping card health allow_origins command "
-    "cwd function executor_class descriptor roots inherit_env grpc sandbox"
+    "title tags description method transport era questions may_ask question_rate share start service include exclude "
+    "deprecated permission risk arguments late cache_scope side_effects rate_limit tools tool resources prompts "
+    "results retry breaker input_schema output_schema annotations examples input_mapping output_mapping card health "
+    "allow_origins command cwd function executor_class descriptor roots inherit_env grpc sandbox"
 )
 """What is shown as it is; numbers and truth values that stand alone are, too."""
 _ADDRESSES = _keys("url endpoint openapi agent base_url health card")

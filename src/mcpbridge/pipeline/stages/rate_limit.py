@@ -4,10 +4,7 @@ A call passes when each of its buckets has a token, and only then takes one of e
 anything. Later rounds of a call, and its retries, count no further. Reading resources and getting prompts counts for
 the client and the server as well.
 
-The algorithm is a token bucket. It holds `times` tokens at most and gets them back evenly, so that after a pause
-`times` calls may come at once and later ones one every `seconds / times`. In any span of time w no more than
-`times + w * times / seconds` pass: twice the rate within the first `seconds` after a pause, the rate itself in the long
-run. A bucket is one number, the time at which it is full again (the generic cell rate algorithm, ITU-T I.371).
+The algorithm is a token bucket (`base/token_bucket.py`).
 """
 
 import time
@@ -15,38 +12,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 from mcpbridge.base.errors import RateLimited
+from mcpbridge.base.token_bucket import Bucket
 from mcpbridge.base.units import Rate
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.pipeline.per_client import Recent, payer_of
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
-
-_GRAIN = 1e-6
-"""Seconds; a token that is due within these is there: sums of times are not exact."""
-
-
-class Bucket:
-    """The tokens of one rate. All times are seconds on one clock that does not go backwards."""
-
-    __slots__ = ("_gap", "_reach", "full_at")
-
-    def __init__(self, rate: Rate) -> None:
-        """It is full."""
-        self._gap = rate.seconds / rate.times
-        self._reach = rate.seconds - self._gap
-        self.full_at = float("-inf")
-        """When all tokens are there, if none is taken meanwhile."""
-
-    def wait(self, now: float) -> float:
-        """Seconds until there is a token; 0 when there is one."""
-        wait = self.full_at - self._reach - now
-        return wait if wait > _GRAIN else 0.0
-
-    def take(self, now: float) -> None:
-        """Take a token. Only when there is one."""
-        self.full_at = max(now, self.full_at) + self._gap
-
 
 _COUNTED = frozenset({"tools/call", "prompts/get", "resources/read"})
 

@@ -22,7 +22,7 @@ KEEPS = frozenset(
         # Asked anew each time that another instance is opened, or has nothing to do.
         *("max_instances", "instance_idle"),
         # What the traffic of a running server adopts.
-        *("call_timeout", "max_call_timeout"),
+        *("call_timeout", "max_call_timeout", "question_rate"),
     }
 )
 """Settings that neither the connection nor its traffic depends on, or that it takes over at once (`configure`)."""
@@ -44,7 +44,7 @@ REPLACES = frozenset(
         ),
         *("url", "headers", "auth", "tls", "proxy", "transport"),
         # What is agreed with it, and who may share it.
-        *("era", "questions", "roots", "share", "unavailable"),
+        *("era", "questions", "may_ask", "roots", "share", "unavailable"),
         # What the traffic and the care for its connection are set up with.
         *("init_timeout", "ping_interval", "max_concurrent", "max_queued"),
         *("queue_timeout", "breaker", "start", "idle_stop"),

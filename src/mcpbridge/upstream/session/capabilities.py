@@ -12,6 +12,7 @@ from typing import cast
 from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities
 from mcpbridge.protocol.transport import Transport
 from mcpbridge.upstream.session.asking_history import AskingHistory, suits
+from mcpbridge.upstream.session.question_limits import QuestionLimits
 from mcpbridge.upstream.settings import ServerSettings
 
 
@@ -28,12 +29,14 @@ class DeclaredProfile:
         is_primary: bool,
         is_spare: bool,
         replace_session: Callable[[], None],
+        limits: QuestionLimits | None = None,
     ) -> None:
         """`profile` is declared, or more, where that lets other clients share the session.
 
         `is_spare`: no session is opened before `assign`. `replace_session` ends an open session that declared another
-        profile.
+        profile. `limits`: what the server may ask; None: as its settings say.
         """
+        self._limits = limits or QuestionLimits("", settings)
         self._transport, self._replace_session = transport, replace_session
         self._is_shared, self._has_roots = settings.share == "shared", bool(settings.roots)
         self._is_joined = is_primary and settings.share != "session" and settings.questions == "auto"
@@ -95,12 +98,16 @@ class DeclaredProfile:
         That is those that can be asked what it declares; and of a server that was known not to ask, when this session
         was opened, those that can be asked less.
         """
-        return profile is self.profile or suits(self.profile, profile, self._quiet_still)
+        if profile is self.profile:
+            return True
+        bounded = self._limits.bounded
+        return suits(bounded(self.profile), bounded(profile), self._quiet_still)
 
     @property
     def for_handshake(self) -> ClientCapabilities:
         """What a session of the handshake era declares: also what the configuration answers."""
-        return self.profile.with_roots() if self._has_roots else self.profile
+        profile = self._limits.bounded(self.profile)
+        return profile.with_roots() if self._has_roots else profile
 
     def history_changed(self) -> None:
         """The server was found not to ask something, or it asked."""
@@ -118,9 +125,10 @@ class DeclaredProfile:
         (`Elicitor.owner`).
         """
         history, is_legacy = self.history, not self.modern
-        can_ask = is_legacy and bool(self.profile.without(history.quiet))
+        profile = self._limits.bounded(self.profile)
+        can_ask = is_legacy and bool(profile.without(history.quiet))
         self.takes_turns = can_ask and self._transport.kind != "streamable-http"
-        self.learns_of = self.profile if is_legacy and history.learns_of(self.profile) else None
+        self.learns_of = profile if is_legacy and history.learns_of(profile) else None
         self._quiet_still = self._quiet.without(self._quiet.without(history.quiet))
         is_plain = self._has_agreed and self._is_shared and is_legacy and not self.takes_turns
         self.plain_profile = self.profile if is_plain else None

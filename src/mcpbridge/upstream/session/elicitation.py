@@ -60,6 +60,7 @@ class Questions:
         roots: bytes = b"",
         rest: Callable[[Call], AbstractContextManager[None]] = lambda call: nullcontext(),
         heard: Callable[[str], None] = lambda method: None,
+        bounds: Callable[[Question], QuestionRefused | None] = lambda question: None,
     ) -> None:
         """Where to look for whom to ask.
 
@@ -68,10 +69,10 @@ class Questions:
         `roots/list` that the configuration gives.
         `tasks` are those that are followed here; what belongs to one names it.
         `rest` is entered while a call waits for an answer. `heard` is called with every question that is one for a
-        client, also of those that are refused.
+        client, also of those that are refused. `bounds` says why a question must not be put, whoever the client is.
         """
         self._tasks = tasks
-        self._rest, self._heard = rest, heard
+        self._rest, self._heard, self._bounds = rest, heard, bounds
         self._name = name
         self._running, self._beside, self._roots = running, beside, roots
         self._peer: Peer | None = None
@@ -100,7 +101,8 @@ class Questions:
         self._heard(frame.method)  # first: whoever comes from now on is to be kept apart
         params = frame.params if bytes(memoryview(frame.params)[:1]) else Raw(EMPTY_OBJECT)
         question = Question(self._name, frame.method, params)
-        if refused := question_refusal(question, self.declared):
+        refused = None if is_second_look else self._bounds(question)
+        if refused := refused or question_refusal(question, self.declared):
             self._refuse(id_, question, refused)
             return True
         if not is_second_look and self._is_of_new_task(params):

@@ -98,6 +98,8 @@ class Server(TypedDict):
     """The circuit breaker: `closed` (calls pass), `open` (they are refused) or `half-open`."""
     braked: NotRequired[str]
     """What it sends so much of that the bridge reads it with pauses; empty: nothing."""
+    questions_refused: NotRequired[int]
+    """Questions of it that were put to nobody, since `may_ask` or `question_rate` does not allow them."""
     sandbox: NotRequired[str]
     """The sandbox that its program runs in."""
     egress: NotRequired[Egress]
