@@ -29,7 +29,7 @@ from mcpbridge.catalog.name_index import Listed, NameIndex
 from mcpbridge.catalog.slim.levels import Level
 from mcpbridge.catalog.slim.slim import slimmed
 from mcpbridge.catalog.snapshot import PromptRef, ResourceRef, Snapshot, TemplateRef, ToolRef, digest_of
-from mcpbridge.catalog.tool_names import NAME_LENGTH, Prefix, bare_names, own_names, wire_names
+from mcpbridge.catalog.tool_names import NAME_LENGTH, Prefix, bare_names, names_of_others, own_names, wire_names
 from mcpbridge.catalog.upstream_filter import Accepted, Dropped, Item, Offer, accept
 from mcpbridge.catalog.uris import SeenUris, ServerUris, UriIndex
 from mcpbridge.core.model import BRIDGE, OWN
@@ -77,6 +77,8 @@ class SnapshotBuilder:
         self.always_recalls = False
         """Results of servers that are not here may have been kept: `recall` is listed whatever else is."""
         self._seen: dict[str, tuple[Offer, OfferSettings | None, Accepted]] = {}
+        self._beside: dict[str, tuple[Accepted, frozenset[str]]] = {}
+        """Of servers whose texts are not trusted: what was accepted, and beside whose tools."""
         self._entries: dict[_EntryKey, Entry] = {}
         self.seen_uris = SeenUris()
         self.cache = cache
@@ -147,8 +149,27 @@ class SnapshotBuilder:
             elif last_offer is not offer:
                 last = accept(offer, own, last, known)
             seen[offer.server] = offer, own, last
+        untrusted = [server for server, (_, own, _) in seen.items() if own is not None and own.text_trust == "low"]
+        if untrusted:
+            self._hold(untrusted, seen)
         self._seen = seen
         return {server: last for server, (_, _, last) in seen.items()}
+
+    def _hold(self, untrusted: Sequence[str], seen: dict[str, tuple[Offer, OfferSettings | None, Accepted]]) -> None:
+        """Hold back what names tools of other servers, which are known only once all servers were read."""
+        names = {
+            server: {item.definition.key for item in last.items["tools"]} | last.hidden["tools"]
+            for server, (_, _, last) in seen.items()
+        }
+        others = names_of_others(names)
+        for server in untrusted:
+            offer, own, last = seen[server]
+            held, beside = self._beside.get(server, (None, None))
+            if held is last and beside == others[server]:
+                continue
+            known = self.cache.of(server) if self.cache is not None else None
+            held = accept(offer, own, last, known, others=others[server])
+            seen[server], self._beside[server] = (offer, own, held), (held, others[server])
 
 
 _EntryKey = tuple[Kind, str, str, bytes, tuple[tuple[str, bytes | None], ...]]

@@ -3,7 +3,7 @@
 One server at a time: that names of several servers clash is for `snapshot.py` to see.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.upstream.settings import ServerSettings
 
 if TYPE_CHECKING:  # most catalogs are built without a scan
-    from mcpbridge.catalog.definitions.scanner.scan import Finding
+    from mcpbridge.catalog.definitions.scanner.finding import Finding, Scanned
 
 MOST = 5_000
 """Definitions of one kind that one server may list; the rest is left out."""
@@ -123,10 +123,19 @@ def matches_any(globs: Iterable[str], *spellings: str) -> bool:
 
 
 def accept(
-    offer: Offer, settings: OfferSettings | None, before: Accepted | None = None, known: ServerDefinitions | None = None
+    offer: Offer,
+    settings: OfferSettings | None,
+    before: Accepted | None = None,
+    known: ServerDefinitions | None = None,
+    *,
+    others: Collection[str] = (),
 ) -> Accepted:
-    """Check an offer; `before`: this server's last one under the same settings, `known`: what earlier runs found."""
-    reading = _Reading(offer.server, settings, before, known)
+    """Check an offer.
+
+    `before`: this server's last one under the same settings, `known`: what earlier runs found, `others`: names of tools
+    that only other servers have.
+    """
+    reading = _Reading(offer.server, settings, before, known, others)
     items: dict[Kind, tuple[Item, ...]] = {kind: reading.read(kind, offer.of(kind)) for kind in KINDS}
     for one in offer.withheld:
         reading.drop(one.kind, one.name, one.reason)
@@ -134,12 +143,24 @@ def accept(
     return Accepted(offer.server, items, hidden, tuple(reading.dropped), reading.checked)
 
 
+def _scan(raw: bytes) -> "Scanned":
+    from mcpbridge.catalog.definitions.scanner.scan import read  # loaded with the first text that is not known
+
+    return read(raw)
+
+
 class _Reading:
     """The state of one `accept`."""
 
     def __init__(
-        self, server: str, settings: OfferSettings | None, before: Accepted | None, known: ServerDefinitions | None
+        self,
+        server: str,
+        settings: OfferSettings | None,
+        before: Accepted | None,
+        known: ServerDefinitions | None,
+        others: Collection[str],
     ) -> None:
+        self.others, self.cache = others, known
         self.check = check if known is None else known.check
         self.server = server
         self.settings = settings
@@ -185,10 +206,9 @@ class _Reading:
 
     def _held(self, definition: Definition) -> str:
         """Why a definition of a server that is not trusted is held; empty: it is not."""
-        from mcpbridge.catalog.definitions.scanner.scan import scan  # loaded with the first such server
-
         assert self.settings is not None
-        findings = not_accepted(definition.key, scan(definition.raw), self.settings.accept_findings)
+        scanned = self.cache.scan(definition.raw, _scan) if self.cache is not None else _scan(definition.raw)
+        findings = not_accepted(definition.key, scanned.beside(self.others), self.settings.accept_findings)
         rules = ", ".join(sorted({one.rule for one in findings}))
         return f"{HELD}: {rules}; {advice(self.server, definition.key)}" if findings else ""
 

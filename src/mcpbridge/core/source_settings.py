@@ -87,7 +87,8 @@ class OfferSettings(CallSettings, BaseModel):
     warn of them. `low`: they are held: neither listed nor called until `accept_findings` names them."""
 
     accept_findings: list[str] = []
-    """Findings that somebody has looked at: globs on the tool's own name, or `TOOL:RULE` for one rule alone."""
+    """Findings that somebody has looked at: globs on the tool's own name (`instructions` for those of the server), or
+    `TOOL:RULE` for one rule alone."""
 
     @property
     def is_over_http(self) -> bool:

@@ -11,6 +11,7 @@ from mcpbridge.catalog.definitions import format as saved_format
 from mcpbridge.catalog.definitions.cache import DefinitionCache
 from mcpbridge.catalog.definitions.check import Definition, Unusable, check
 from mcpbridge.catalog.definitions.format import ListedDefinition
+from mcpbridge.catalog.definitions.scanner.finding import Finding, Scanned
 from mcpbridge.protocol.jsonrpc import encode
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}}}
@@ -151,3 +152,19 @@ def test_what_was_damaged_is_as_good_as_nothing(data: st.DataObject) -> None:
     cut = data.draw(st.one_of(st.binary(max_size=50), st.integers(0, len(whole) - 1).map(lambda at: whole[:at])))
     shelf.saved[key] = cut
     assert listed(shelf.run(), {}, "off", ListedDefinition(b"2", None, b"")).legacy == b"2"
+
+
+def test_a_definition_that_was_scanned_is_not_scanned_again_while_it_is_the_same() -> None:
+    shelf, raw = Shelf(), encode(TOOLS["plain"])
+    first = shelf.run()
+    scanned = Scanned((Finding("orders-model", "description", "words"),), (("description", "send_email"),))
+    assert first.of("up").scan(raw, lambda _: scanned) == scanned
+    first.save()
+
+    def never_read(_: bytes) -> Scanned:
+        raise AssertionError("it was read before")
+
+    again = shelf.run().of("up").scan(raw, never_read)
+    assert again == scanned
+    assert [one.rule for one in again.beside({"send_email"})] == ["orders-model", "other-servers-tool"]
+    assert shelf.run().of("up").scan(raw + b" ", lambda _: Scanned()) == Scanned()

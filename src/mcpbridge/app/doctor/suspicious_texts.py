@@ -13,6 +13,9 @@ from mcpbridge.catalog.upstream_filter import HELD, advice, not_accepted
 from mcpbridge.core.model import OWN
 from mcpbridge.core.source_settings import OfferSettings
 
+INSTRUCTIONS = "instructions"
+"""What `accept_findings` calls the instructions of a server."""
+
 Verdict = Literal["ignore", "warn", "hold", "accepted"]
 
 
@@ -55,8 +58,12 @@ def suspicious_texts(
             yield Suspicious(owner, kind, name, one.rule, one.where, one.text, verdict)
     for owner, text in instructions.items():
         if not server or owner == server:
-            for one in scan({"instructions": text}):
-                yield Suspicious(owner, "instructions", "", one.rule, one.where, one.text, _warned(servers.get(owner)))
+            settings = servers.get(owner)
+            findings = scan({"instructions": text}, others.get(owner, ()))
+            open_ones = not_accepted(INSTRUCTIONS, findings, settings.accept_findings if settings is not None else ())
+            for one in findings:
+                verdict = _warned(settings) if one in open_ones else "accepted"
+                yield Suspicious(owner, "instructions", "", one.rule, one.where, one.text, verdict)
     for lost in snapshot.dropped:
         if lost.reason.startswith(HELD) and (not server or lost.server == server):
             for rule in lost.reason[len(HELD) + 2 :].partition(";")[0].split(", "):

@@ -21,6 +21,7 @@ from mcpbridge.catalog.definitions.format import (
     key_of,
     program_digest,
 )
+from mcpbridge.catalog.definitions.scanner.finding import Scanned
 
 log = get_logger("mcpbridge.catalog")
 
@@ -50,7 +51,7 @@ class DefinitionCache:
             if known.is_new:
                 checked = {key: structs.replace(found, raw=b"") for key, found in known.checked.items()}
                 try:
-                    data = encode(SavedDefinitions(self._program, checked, known.listed))
+                    data = encode(SavedDefinitions(self._program, checked, known.listed, known.scanned))
                 except (msgspec.MsgspecError, ValueError, RecursionError) as error:
                     log.debug("definitions cannot be stored", upstream=server, reason=str(error))
                 else:
@@ -77,6 +78,7 @@ class ServerDefinitions:
         """From earlier runs, until it is clear what of it is still of use."""
         self.checked: dict[bytes, Definition] = {}
         self.listed: dict[bytes, ListedDefinition] = {}
+        self.scanned: dict[bytes, Scanned] = {}
         self.is_new = False
         """There is something that was not saved before."""
 
@@ -107,8 +109,18 @@ class ServerDefinitions:
         self.listed[key] = listed
         return listed
 
+    def scan(self, raw: bytes, read: Callable[[bytes], Scanned]) -> Scanned:
+        """What the scanner finds in a definition; `read` finds it out if it is not known."""
+        key = blake2b(raw, digest_size=16).digest()
+        scanned = self.scanned.get(key) or (self._saved.scanned.get(key) if self._saved is not None else None)
+        if scanned is None:
+            self.is_new = True
+            scanned = read(raw)
+        self.scanned[key] = scanned
+        return scanned
+
     def forget_unused(self) -> None:
         """Keep all that was asked for so far, and nothing else."""
         self._saved, self.is_new = None, False
-        if len(self.listed) > MAX_DEFINITIONS:  # a server that says something else each time
-            self.checked, self.listed = {}, {}
+        if max(len(self.listed), len(self.scanned)) > MAX_DEFINITIONS:  # a server that says something else each time
+            self.checked, self.listed, self.scanned = {}, {}, {}

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from mcpbridge.base.version import __version__
 from mcpbridge.catalog.definitions.check import Definition
+from mcpbridge.catalog.definitions.scanner.finding import Scanned
 
 
 class ListedDefinition(Struct, frozen=True, array_like=True):
@@ -34,6 +35,8 @@ class SavedDefinitions(Struct, array_like=True):
     checked: dict[bytes, Definition]
     """Without their `raw`, which whoever asks has."""
     listed: dict[bytes, ListedDefinition]
+    scanned: dict[bytes, Scanned] = {}
+    """What the scanner found, of a server whose texts are not trusted."""
 
 
 def key_of(server: str) -> str:

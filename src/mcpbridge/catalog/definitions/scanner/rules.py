@@ -4,37 +4,12 @@ Texts are compared as `scan.py` has folded them: without hidden characters, acce
 lower case, blanks as one. Patterns take time in proportion to the text, since servers write it.
 """
 
-import re
 from collections.abc import Mapping
-from typing import NamedTuple
 
+from mcpbridge.catalog.definitions.scanner.data_rules import ASKS_FOR_SECRETS, SENDS_OUT
+from mcpbridge.catalog.definitions.scanner.languages import OTHER_LANGUAGES
+from mcpbridge.catalog.definitions.scanner.rule import PRIVATE, TAKE, Rule, make_rule
 
-class Rule(NamedTuple):
-    """One thing that is looked for."""
-
-    about: str
-    """What it finds, in a sentence."""
-    pattern: re.Pattern[str]
-    hints: tuple[str, ...]
-    """One of these is in every text that the pattern finds; empty: no such word is known."""
-
-
-_PRIVATE = (
-    r"(?:~/?\.?(?:ssh|aws|kube|gnupg|config|docker|netrc|npmrc|cursor|claude)\b|\.ssh\b|id_(?:rsa"
-    r"|ed25519|ecdsa|dsa)\b"
-    r"|\.env(?:\.\w+)?\b(?! var)|\.aws\b|\.netrc\b|\.npmrc\b|\.pypirc\b|\.git-credentials|\.pgpass"
-    r"|\.kube\b|/etc/(?:passwd|shadow)"
-    r"|mcp\.json\b|claude_desktop_config|wallet\.dat|keychain|login data\b|cookies?\.sqlite|bash_history|zsh_history"
-    r"|private keys?\b|ssh keys?\b|seed phrase|recovery phrase|mnemonic phrase|(?:aws|cloud|user(?:'s)?"
-    r"|saved|stored|login|all) credentials"
-    r"|credentials? (?:file|store)|environment variables|(?:api|access|secret) keys?\b|passwords?\b"
-    r"|session (?:cookies?|tokens?))"
-)
-_TAKE = (
-    r"(?:read|cat|open|fetch|get|load|collect|gather|retrieve|include|pass|send|copy|paste|attach|append"
-    r"|provide|supply|extract|dump|print|put|place|upload|forward|encode|embed|insert|share|list|find"
-    r"|grep)"
-)
 _USER = r"(?:the |your |an? )?(?:users?|human|person|operator|customer|owner|anyone|anybody|end[- ]user|client)"
 _SOMETHING = (
     r"(?:previous|prior|earlier|above|preceding|other|all|any|existing|system|safety|security|original"
@@ -47,12 +22,8 @@ _ORDERS = (
 _TOOLS = r"(?:tools?|functions?|servers?|commands?|actions?|operations?|calls?|requests?|messages?|emails?|tasks?)"
 
 
-def _rule(about: str, pattern: str, *hints: str) -> Rule:
-    return Rule(about, re.compile(pattern), hints)
-
-
 RULES: Mapping[str, Rule] = {
-    "ignore-instructions": _rule(
+    "ignore-instructions": make_rule(
         "Orders the model to forget or override its instructions.",
         rf"\b(?:ignore|disregard|forget|override|bypass|discard|drop|neglect|supersede|skip|overrule)s?\b[^."
         rf"\n]{{0,30}}?\b{_SOMETHING}\b[^.\n]{{0,40}}?\b{_ORDERS}\b"
@@ -64,7 +35,59 @@ RULES: Mapping[str, Rule] = {
         r"|earlier)[^.\n]{0,30}(?:instruction|prompt|rule|polic|guideline|preference)"
         r"|\bnew (?:system )?instructions?:|\byou are now (?:an? |in |the )|\bfrom now on,? you\b"
         r"|\b(?:enter|enable|activate|switch to) (?:developer|debug|god|admin|unrestricted|jailbreak"
-        r"|dan|maintenance) mode",
+        r"|dan|maintenance) mode"
+        r"|\b(?:do not|don't|never|no longer|stop) (?:follow|obey|listen to|comply with|respect"
+        r"|heed)(?:ing)?\b[^.\n]{0,20}"
+        r"\b(?:user|system|previous|prior|earlier|developer|your|any other)\b[^.\n]{0,20}"
+        r"(?:instruction|prompt|request|rule|order|guideline|wish|command|polic)"
+        r"|\b(?:consider|treat|regard|declare)\b[^.\n]{0,30}\b(?:prior|previous|earlier|any|all|your|safety"
+        r"|other)\b[^.\n]{0,30}"
+        r"\b(?:polic(?:y|ies)|rules?|instructions?|restrictions?|guidelines?)\b[^.\n]{0,20}\b(?:void|obsolete"
+        r"|invalid|lifted"
+        r"|suspended|cancelled|outdated)\b"
+        r"|\b(?:rules|filters|restrictions|guidelines|polic(?:y|ies)|safeguards|guardrails|protections)\b"
+        r" (?:(?:do|does) not|don't"
+        r"|doesn't|no longer|are not|are|is|have been) (?:apply|in force|valid here|off|lifted|suspended"
+        r"|switched off|void)\b"
+        r"|\b(?:you|assistant|model|agent) (?:have|has|are under|is under|are bound by|is bound by) no"
+        r" (?:restrictions?|limits"
+        r"|limitations|rules|filters|guidelines)"
+        r"|\byour (?:real|true|actual|only|sole|primary|hidden) (?:task|goal|purpose|objective|mission|job|role"
+        r"|instructions?)\b"
+        r"|\bact as (?:an? |the )?(?:admin\w*|root|superuser|unrestricted|jailbroken|operator of|privileged)\b"
+        r"|\b(?:must|may|shall|should|will|can|do)(?: not| never|n't) (?:ever )?(?:refuse|decline|object)\b(?!"
+        r" (?:to )?connect)"
+        r"|\bnever (?:refuse|decline) (?:any|a|to|when|if|what)"
+        r"|\b(?:this|these|the following|it)\b[^.\n]{0,25}\b(?:has|have|takes?|is of) (?:the )?(?:highest|top"
+        r"|absolute|utmost)"
+        r" (?:priority|precedence)"
+        r"|\bfor the rest of (?:this|the|our) (?:session|conversation|chat)\b"
+        rf"|\b(?:ignore|disregard|disobey) (?:the |your |any |what the )?(?:users?|developers?|operator"
+        rf"|human)\b(?! (?:id|agent"
+        r"|name|input|data|field|group|role|account|table|mention|comment|setting|preference|defined|provided"
+        r"|specified))",
+        "follow",
+        "obey",
+        "listen",
+        "comply",
+        "respect",
+        "heed",
+        "consider",
+        "treat",
+        "regard",
+        "declare",
+        "apply",
+        "in force",
+        "lifted",
+        "switched off",
+        "are off",
+        " no ",
+        "your ",
+        "act as",
+        "refuse",
+        "declin",
+        "object",
+        "rest of",
         "ignor",
         "disregard",
         "forget",
@@ -84,7 +107,7 @@ RULES: Mapping[str, Rule] = {
         " mode",
         "replace",
     ),
-    "hide-from-user": _rule(
+    "hide-from-user": make_rule(
         "Orders the model to keep something from the user.",
         rf"\b(?:do not|don't|dont|never|must not|mustn't|should not|shouldn't|without|avoid|refrain"
         rf" from|no need to|not to|cannot|rather than|instead of) (?:ever )?"
@@ -112,7 +135,37 @@ RULES: Mapping[str, Rule] = {
         rf"| never)? (?:not |n't )?(?:know|see|be (?:told|informed|notified|aware|alerted)|notice"
         rf"|find out|learn|be shown|become aware|supposed to (?:know|see))"
         r"|\b(?:hide|conceal|mask|obscure)\b[^.\n]{0,40}\bfrom (?:the )?(?:users?|human|operator"
-        r"|output|response|chat|summary)",
+        r"|output|response|chat|summary)"
+        r"|\b(?:hide|conceal|omit|suppress|withhold|leave out)\b[^.\n]{0,60}\b(?:in|from|when|of) (?:you\b|your"
+        r" (?:final |next )?"
+        r"(?:answer|reply|response|summary|message|report))|\b(?:suppress|omit) (?:your|any"
+        r"|all)\b[^.\n]{0,12}(?:warnings"
+        r"|disclaimers|concerns)"
+        r"|\bpretend(?:ing)? (?:that|in your|to (?:the user|have)|as if|you|the user|it (?:is|was)|not|no)\b"
+        rf"|\bso (?:that )?(?:they|{_USER}|he|she|nobody|no one)\b[^.\n]{{0,6}} (?:do(?:es)? not|don't|doesn't"
+        rf"|will not|won't|cannot"
+        r"|can't|never|need not) (?:notice|know|see|find|suspect|learn|realis|realiz)"
+        r"|\b(?:remain|stay|keep|kept|secret|this is)\b[^.\n]{0,24}\bbetween (?:you and|us\b|ourselves)"
+        r"|\b(?:do not|don't|never|no need to) (?:stop|pause|wait) (?:to ask|for)\b[^.\n]{0,30}\b(?:user|human"
+        r"|person|confirmation"
+        r"|approval|permission)|\bapprov(?:e|ing)\b[^.\n]{0,40}\b(?:on (?:their|the user's) behalf|without"
+        r" (?:asking|checking))"
+        r"|\b(?:user|human|person) has already (?:approved|confirmed|agreed to|consented to) (?:every|all|each"
+        r"|any|this)"
+        r"|\bset\b[^.\n]{0,30}\bauto[_ -]?approve|\bno need to (?:inform|tell|notify|ask|mention|bother)\b",
+        "omit",
+        "suppress",
+        "withhold",
+        "leave out",
+        "pretend",
+        "so that",
+        "between",
+        "stop",
+        "pause",
+        "wait",
+        "approv",
+        "already",
+        "no need",
         "user",
         "human",
         "person",
@@ -146,7 +199,7 @@ RULES: Mapping[str, Rule] = {
         "without",
         "with no ",
     ),
-    "pseudo-tag": _rule(
+    "pseudo-tag": make_rule(
         "Contains markup that looks like a part of the prompt.",
         r"<\s*/?\s*(?:important|system|sys|instructions?|secret|critical|hidden|admin|assistant|priority"
         r"|urgent|override|developer|prompt|directive|internal|mandatory|sidenote|system[-_ ]?(?:prompt"
@@ -172,7 +225,7 @@ RULES: Mapping[str, Rule] = {
         "start",
         "end ",
     ),
-    "orders-model": _rule(
+    "orders-model": make_rule(
         "Orders the model to do more than use the tool.",
         r"\b(?:before|after|prior to|whenever|every time|each time|when(?:ever)? (?:you|using|calling"
         r"|the user)|in order to|to|once you(?:'ve| have)?)\b[^.\n]{0,20}\b(?:using|use|calling|call"
@@ -180,7 +233,7 @@ RULES: Mapping[str, Rule] = {
         r"0}[,:.]?\s*(?:you |the (?:assistant|model|agent|llm|ai) |please |first,? |always )*(?:must"
         r" |should |need to |have to |shall |will |are required to |is required to )?(?:first |always"
         r" |also )*"
-        rf"{_TAKE}\b[^.\n]{{0,60}}\b(?:contents? of|files?|{_PRIVATE}|conversation|chat history|system"
+        rf"{TAKE}\b[^.\n]{{0,60}}\b(?:contents? of|files?|{PRIVATE}|conversation|chat history|system"
         rf" prompt|full context|user's|https?://|/(?:home|etc|root|tmp|users)/)"
         r"|\b(?:important|critical|mandatory|attention|urgent|required|security notice|system notice"
         r"|compliance|note to (?:the )?(?:ai|model|assistant|llm|agent)s?)\b\W{1,6}(?:[^.\n]{0,60}\b)?(?:you"
@@ -212,147 +265,38 @@ RULES: Mapping[str, Rule] = {
         rf"|\b(?:repeat|execute|run|follow|perform|carry out|obey|comply with) (?:all |any |the |these"
         rf" |those |every )?(?:following |hidden |secret |embedded |below |above )*(?:instructions"
         rf"|commands|directives|steps)\b[^.\n]{{0,50}}\b(?:exactly|without|before|immediately|verbatim"
-        rf"|no matter|regardless|contained|found|in the (?:file|response|page|result))",
+        rf"|no matter|regardless|contained|found|in the (?:file|response|page|result))"
+        r"|\b(?:ais?|llms?|(?:large )?language models?|ai (?:assistants?|agents?|models?)"
+        r"|assistant)\b\s{0,2}[,:]\s{0,2}(?:please )?"
+        r"(?:you\b|to call|set\b|call\b|read\b|send\b|run\b|execute\b|ignore\b|always\b|never\b|append\b|pass\b"
+        r"|forward\b"
+        r"|approve\b|before you|from now|when you|consider\b|insert\b|include\b|reply\b|you must|in your)"
+        r"|\bto (?:the|any|every|all) (?:agents?|assistants?|ai|llm|model)\b(?: \w+){0,3}:\s"
+        r"|\b(?:models?|agents?|assistants?|ais?|llms?) (?:that (?:reads?|sees?)|reading|seeing) (?:this|it|the"
+        r" description)\b"
+        r"|\bif you are (?:an? |the )?(?:large )?(?:language model|llm|ai\b|assistant|agent)"
+        r"|\b(?:call|use|run|invoke)\b[^.\n]{0,20}\bthis (?:tool|function)\b[^.\n]{0,40}\b(?:at the (?:start"
+        r"|beginning|end) of|in"
+        r"|on|before|after) (?:each|every) (?:turn|conversation|request|message|response|session|reply|answer)"
+        r"|\byour first (?:action|step|call|task)\b[^.\n]{0,40}\b(?:must|shall|should|has to|is to|will)\b"
+        r"|\b(?:execute|run|follow|obey|do|carry out)\b[^.\n]{0,15}\b(?:every|all|any|whatever|everything"
+        r"|what(?:ever)?)\b[^.\n]{0,40}"
+        r"\b(?:you find|it contains|it says|tells? you|asks? you|orders you|(?:the )?(?:page|text|file|output"
+        r"|result) (?:says|tells"
+        r"|asks|contains))|\b(?:output|result|response|page|content)\b[^.\n]{0,6} (?:asks|tells|orders"
+        r"|instructs) you\b"
+        r"|\btreat\b[^.\n]{0,40}\bas (?:commands?|instructions?|orders?) (?:of|from|by)\b|\bstop what(?:ever)?"
+        r" you are doing\b"
+        r"|\brm -rf (?:~|/|\$)|\b(?:other|all) (?:\w+ )?tools?\b[^.\n]{0,10}\bthey are (?:broken|insecure|unsafe"
+        r"|disabled)"
+        r"|\b(?:collect|gather|record|note down|report)\b[^.\n]{0,60}\bthat appear in (?:this|the)"
+        r" (?:conversation|chat)"
+        r"|\bswitch off (?:all|any|every)\b[^.\n]{0,20}\btools?\b|\b(?:on|without) the user's behalf without\b",
         "",
     ),
-    "asks-for-secrets": _rule(
-        "Asks the model for secrets or private files.",
-        rf"\b{_TAKE}(?:ing|s)?\b[^.\n]{{0,50}}{_PRIVATE}[^.\n]{{0,80}}\b(?:as|in|into|to|and|via|through"
-        rf"|with|for|from|before|so|here)\b[^.\n]{{0,40}}\b(?:parameter|argument|field|sidenote|side"
-        rf" note|context|note|notes|metadata|this tool|tool call|request|message|body|query|header"
-        rf"|feedback|comment|description|description field|verification|authenticate|authentication"
-        rf"|pass|send|include|paste|append|here|base64|verbatim|everything|debug|telemetry|url)\b"
-        rf"|\b(?:pass|paste|include|put|place|send|append|attach|insert|embed|upload|forward|share"
-        rf"|dump|exfiltrate|leak|copy|transmit|encode)(?:ing|s)?\b[^.\n]{{0,60}}(?:contents? of [^.\n]{{0,30"
-        rf"}})?(?:~/|\.ssh|\.env\b|id_rsa|id_ed25519|\.aws|\.netrc|/etc/|mcp\.json|private keys?|ssh"
-        rf" keys?|seed phrase|mnemonic|credentials|environment variables|passwords? (?:from|of|in)"
-        rf"|browser cookies|api keys? (?:from|of|in|you|found|that))"
-        rf"|\b(?:contents?|values?|output|copy|text) of (?:the |your |all |any |their |user(?:'s)?"
-        rf" )*(?:file )?[\"'`]?(?:~/|\$home|%userprofile%|/home/|/root/|/etc/(?:passwd|shadow|hosts)"
-        rf"|c:\\|{_PRIVATE})"
-        rf"|\b(?:read|open|cat|load|access|look (?:at|up|for)|find|search for|locate|scan(?: for)?"
-        rf"|check|grab|type|head|fetch)\b[^.\n]{{0,30}}[\"'`]?(?:~/\.|\$home/\.|/home/\w+/\.|/root/"
-        rf"|\.ssh\b|id_rsa|id_ed25519|\.aws/|/etc/(?:passwd|shadow)|mcp\.json|claude_desktop_config"
-        rf"|\.git-credentials|\.netrc|wallet\.dat|\.env file|\.env\b(?= and| then| in| from))"
-        r"|\b(?:the |your )?(?:full|entire|complete|whole|current|recent)? ?(?:system prompt|conversation(?:"
-        r" history)?|chat (?:history|log|transcript)|message history|previous messages|hidden instructions)"
-        r"\b[^.\n]{0,60}\b(?:must|should|be (?:passed|included|sent|copied|provided|appended)|here"
-        r"|verbatim|word for word|into this|in this (?:parameter|field|argument))"
-        r"|\b(?:include|pass|send|provide|copy|paste|repeat|put|insert|append|attach|dump|reveal"
-        r"|print|output|leak|share|forward|record)\b[^.\n]{0,40}\b(?:system prompt|(?:full|entire"
-        r"|complete|whole|all|previous|prior) (?:conversation|chat|messages?|context|history|transcript)"
-        r"|conversation (?:history|so far|verbatim)|chat history|all (?:other )?tools?(?:'s)? (?:names"
-        r"|descriptions|definitions|results|outputs)|names of (?:all|other) (?:\w+ )?tools|(?:user"
-        r"|customer)'?s? (?:secrets|passwords?|credentials|tokens|personal data|credit card))",
-        "~",
-        "$home",
-        "/",
-        ".ssh",
-        ".env",
-        ".aws",
-        "id_",
-        "key",
-        "password",
-        "credential",
-        "environment variable",
-        "cookie",
-        "session",
-        "phrase",
-        "prompt",
-        "conversation",
-        "chat",
-        "message",
-        "context",
-        "history",
-        "transcript",
-        "tools",
-        "secrets",
-        "tokens",
-        "personal",
-        "credit",
-        "keychain",
-        "wallet",
-        ".netrc",
-        "mcp.json",
-        "claude_desktop",
-        "hidden",
-        "login",
-        ".git",
-        ".npmrc",
-        ".p",
-        ".kube",
-    ),
-    "sends-out": _rule(
-        "Sends data to an address that the text names.",
-        r"https?://[^\s\"'<>)]{0,200}(?:[?&/=#])(?:\{\{?|\$\{?|<|%7b|\[|:)(?:\w*(?:data|content|secret"
-        r"|key|token|password|cookie|conversation|context|history|prompt|base64|env|payload|result"
-        r"|output|message|text|file|info|user|email|b64|encoded|query|answer|response|input)\w*)[^\s]{0,3}"
-        r"|!\[[^\]\n]{0,100}\]\(\s*https?://[^)\s]{1,300}[?&=/][^)\s]{0,200}(?:\{|<|\$|%7b|\[)"
-        r"|\b(?:send|forward|post|upload|transmit|exfiltrate|report|leak|submit|copy|deliver|relay"
-        r"|mirror|ship|email|mail|bcc|cc|curl|wget|ping|share|push|back ?up|sync|log)(?:s|ing|ed)?\b[^.\n]{0"
-        r",80}\b(?:to|at|via|with|by|into|on|from)\b[^\n]{0,25}?(?:https?://(?!(?:www\.)?(?:localhost"
-        r"|example\.(?:com|org)|127\.))|[\w.+-]{1,64}@[\w-]{1,63}\.[a-z]{2,24}|webhook\.site|ngrok"
-        r"|requestbin|pastebin|burpcollaborator|interact\.sh|\b\d{1,3}(?:\.\d{1,3}){3}\b|(?:our|my"
-        r"|the) (?:server|endpoint|webhook|collector|address|backend))"
-        r"|\b(?:add|set|include|put|insert|use|append|always|also|with|as)\b[^.\n]{0,30}\b(?:bcc"
-        r"|cc|blind copy|carbon copy)\b[^\n]{0,40}[\w.+-]{1,64}@[\w-]{1,63}\.[a-z]{2,24}"
-        r"|\bbcc\b\W{1,4}[\w.+-]{1,64}@[\w-]{1,63}\.[a-z]{2,24}|[\w.+-]{1,64}@[\w-]{1,63}\.[a-z]{2,24}[^.\n]"
-        r"{0,30}\b(?:as|in|into|to) (?:the |a )?(?:bcc|cc|hidden)\b"
-        r"|\b(?:all|every|any)\b[^.\n]{0,30}\b(?:emails?|messages?|payments?|transfers?|transactions?"
-        r"|requests?|mails?|replies|funds|invoices|orders?)\b[^.\n]{0,30}\b(?:must|should|shall|need"
-        r" to|are to|have to|will) (?:also )?(?:be )?(?:sent|addressed|forwarded|redirected|routed"
-        r"|copied|go|made|paid|cc|bcc|transferred)\b[^\n]{0,40}(?:\bto\b|@)"
-        r"|\b(?:change|replace|set|swap|rewrite|substitute|redirect|modify)\b[^.\n]{0,30}\b(?:recipients?"
-        r"|addressee|destination|iban|account number|wallet|payee|beneficiary)\b[^\n]{0,30}\b(?:to"
-        r"|with|by)\b[^\n]{0,40}(?:@|\b0x[0-9a-f]{8,}|\b[a-z]{2}\d{2}|\bbc1)"
-        r"|\b(?:curl|wget|nc|ncat|invoke-webrequest|iwr|bash -c|sh -c|powershell)\b[^\n]{0,80}(?:https?://"
-        r"|\|\s*(?:ba)?sh|/dev/tcp/|\$\(|@~|@/)",
-        "http",
-        "@",
-        "webhook",
-        "ngrok",
-        "requestbin",
-        "pastebin",
-        "collaborator",
-        "interact.sh",
-        "bcc",
-        "cc",
-        "server",
-        "endpoint",
-        "collector",
-        "address",
-        "backend",
-        "must",
-        "should",
-        "shall",
-        "recipient",
-        "destination",
-        "iban",
-        "wallet",
-        "account",
-        "payee",
-        "curl",
-        "wget",
-        "nc ",
-        "sh -c",
-        "powershell",
-        "are to",
-        "have to",
-        "need to",
-        "will",
-        "beneficiary",
-        "0.",
-        "1.",
-        "2.",
-        "3.",
-        "4.",
-        "5.",
-        "6.",
-        "7.",
-        "8.",
-        "9.",
-    ),
-    "steers-other-tools": _rule(
+    "asks-for-secrets": ASKS_FOR_SECRETS,
+    "sends-out": SENDS_OUT,
+    "steers-other-tools": make_rule(
         "Changes how other tools are to be used.",
         r"\b(?:when(?:ever)?|before|after|every time|each time|if|while|prior to|instead of)\b[^.\n]{0,40}\b"
         r"(?:using|use|calling|call|invoking|running|sending|the) (?:any |all |the |every |an? )?(?:other"
@@ -370,56 +314,15 @@ RULES: Mapping[str, Rule] = {
         r"|\bside ?effects? (?:on|of|with|when)\b[^.\n]{0,40}\b(?:other|tools?|send_\w+)"
         r"|\b(?:all|any|every) (?:other |subsequent |future |following )?(?:tools?|tool calls|function"
         r" calls)\b[^.\n]{0,40}\b(?:must|should|shall|have to|need to|are to|will) (?:first |also"
-        r" |be (?:routed|preceded|sent|passed|followed))",
+        r" |be (?:routed|preceded|sent|passed|followed))"
+        r"|\b(?:tools?|functions?) (?:of|from) (?:any |an)?other servers?\b[^.\n]{0,40}|\b(?:before|instead of"
+        r"|rather than|over) (?:those"
+        r"|the tools|any tools?) of (?:any |all |an)?other servers?\b",
         "tool",
         "function",
         "server",
         "send_",
     ),
-    "other-language": _rule(
-        "The same orders in other languages.",
-        r"\bignor(?:a|e|ez|er|iere|iera|are|ieren)\b[^.\n]{0,40}(?:instruc|instruz|instrukt|anweisung"
-        r"|consignes|vorherig|anterior|precedent|alle)|\b(?:vergiss|vergessen sie|missachte)\b[^.\n]{0,40}(?"
-        r":anweisung|regel|alle)|\boublie[zr]?\b[^.\n]{0,40}(?:instruction|consigne|regle)|\bolvid[ae]\b[^."
-        r"\n]{0,40}(?:instruc|regla|todo)|\besquec?a\b[^.\n]{0,40}instruc|\bdimentica\b[^.\n]{0,40}istruz"
-        r"|\b(?:sag|sage|sagen sie|verrate|erzahle|teile|informiere|erwahne)\b[^.\n]{0,40}\b(?:nutzer"
-        r"|benutzer|anwender)\b[^.\n]{0,25}\b(?:nicht|nichts)|\b(?:benutzer|nutzer)\b[^.\n]{0,40}\bnicht(?:s"
-        r")?\b[^.\n]{0,20}(?:mitteilen|sagen|wissen|erfahren|informieren|erwahnen)|\b(?:ohne|nicht)\b[^.\n]{"
-        r"0,20}\b(?:dem|den) (?:benutzer|nutzer)"
-        r"|\bne (?:le |la |l'|jamais |pas )*(?:dis|dites|dire|mentionne|mentionnez|revele|revelez"
-        r"|informe|informez|parle)[^.\n]{0,40}(?:utilisateur|usager)|\bsans (?:en )?(?:informer|prevenir"
-        r"|le dire)|\bno (?:le |se lo |lo )*(?:digas|diga|menciones|mencione|informes|informe|reveles"
-        r"|cuentes|muestres|avises)\b[^.\n]{0,40}(?:usuari|esto|nada)|\bsin (?:que|informar|avisar"
-        r"|decir)[^.\n]{0,25}usuari"
-        r"|\bnao (?:diga|conte|mencione|informe|revele|avise)\b[^.\n]{0,40}usuari|\bnon (?:dire|dirlo"
-        r"|menzionare|rivelare|informare)\b[^.\n]{0,40}utente|\b(?:niet|nooit)\b[^.\n]{0,30}\b(?:gebruiker)"
-        r"|\bnegeer\b[^.\n]{0,30}instructies|\bnie (?:mow|informuj|wspominaj)[^.\n]{0,30}uzytkownik"
-        r"|\bzignoruj\b[^.\n]{0,30}(?:instrukc|polecen)"
-        r"|\b(?:lies|lese|lesen sie|lisez|lis|lea|lee|leer|leia|leggi|lees|przeczytaj)\b[^.\n]{0,60}(?:~/"
-        r"|\.ssh|\.env\b|id_rsa|/etc/|schlussel|cle privee|clave privada|contrasena|passwort|mot"
-        r" de passe)|\b(?:sende|senden sie|schicke|envoie|envoyez|envia|enviar|envie|invia|stuur"
-        r"|wyslij)\b[^\n]{0,80}(?:https?://|@[\w-]{1,63}\.|~/|\.ssh|passwor|contrasena|mot de passe"
-        r"|schlussel|cles)"
-        "|忽略.{0,12}(?:指令|指示|提示|规则|規則|说明|要求|内容)|无视.{0,12}(?:指令|指示|规则)|無視.{0,12}(?:指示|命令|規則|して)|不要.{0,6}(?:告诉"
-        "|告訴|告知|通知|提及|提到|透露|让|讓|向).{0,10}(?:用户|用戶|使用者|此|这|這|任何)?|(?:读取|讀取|读|发送|發送|上传|上傳).{0,24}(?:密钥"
-        "|密鑰|密码|密碼|凭证|私钥|\\.ssh|\\.env|~/|https?://|api)"
-        "|(?:指示|命令|ルール|プロンプト).{0,8}(?:無視|忘れ)|(?:ユーザー|利用者|使用者).{0,20}(?:伝えない|知らせない|言わない|教えない|言及しない"
-        "|通知しない|気づかれ|秘密|伝えず)|(?:読み|読ん|送信|送っ|アップロード).{0,24}(?:鍵|パスワード|認証|\\.ssh|~/|https?://)|(?:パスワード"
-        "|秘密鍵|認証情報|\\.ssh|\\.env).{0,24}(?:読|送信|送っ|含め|渡)"
-        "|(?:이전|모든|위의).{0,12}(?:지시|명령|지침|규칙).{0,8}무시|사용자.{0,16}(?:말하지|알리지|언급하지|공개하지|알려주지|보여주지)|(?:비밀번호"
-        "|개인 ?키|자격 ?증명|\\.ssh|\\.env).{0,24}(?:읽|전송|보내|포함)"
-        "|игнориру(?:й|йте|я)[^.\\n]{0,40}(?:инструкц|указан|правил|все|предыдущ)|забудь(?:те)?[^.\\n]{0,40"
-        "}(?:инструкц|указан|все)|не (?:говори|сообщай|упоминай|рассказывай|показывай|раскрывай"
-        "|уведомляй)(?:те)?[^.\\n]{0,40}(?:пользовател|об этом|это)|(?:прочитай|отправь|перешли"
-        "|передай|загрузи)(?:те)?[^\\n]{0,60}(?:\\.ssh|\\.env|парол|ключ|https?://|@|~/|секрет)"
-        "|(?:تجاهل|تجاهلي).{0,40}(?:التعليمات|الأوامر|التوجيهات|السابقة)|لا (?:تخبر|تذكر|تكشف|تقل).{0,30}(?"
-        ":المستخدم|ذلك|هذا)|(?:اقرأ|أرسل|ارسل).{0,50}(?:\\.ssh|كلمة المرور|المفتاح|https?://|@)"
-        "|(?:पिछले|सभी|पहले).{0,20}निर्देश.{0,20}(?:अनदेखा|नज़रअंदाज़|भूल)|उपयोगकर्ता.{0,20}(?:न"
-        " बताएं|मत बता|नहीं बता)|התעלם.{0,30}(?:הוראות|מההוראות)|אל (?:תספר|תגלה|תאמר).{0,20}למשתמש"
-        "|onceki.{0,20}talimat.{0,20}(?:yok say|unut|gormezden)|kullaniciya.{0,20}(?:soyleme|bahsetme"
-        "|bildirme)|bo qua.{0,20}(?:huong dan|chi dan|lenh)|khong (?:noi|cho|thong bao|tiet lo).{0,20}nguoi"
-        " dung|abaikan.{0,20}(?:instruksi|perintah)|jangan.{0,20}(?:beri ?tahu|katakan|sebutkan).{0,20}peng"
-        "guna|ignorera.{0,20}instruktion",
-    ),
+    "other-language": make_rule("The same orders in other languages.", OTHER_LANGUAGES, ""),
 }
 """By id. `scan.py` has more, which need more than one pattern."""
