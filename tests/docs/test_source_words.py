@@ -17,6 +17,9 @@ SOURCE = Path(__file__).parents[2] / "src/mcpbridge"
 NO_TEXTS_FOR_PEOPLE = {
     *("catalog/words.py", "catalog/slim/text.py", "catalog/signatures/types.py"),  # words that are looked for,
     "catalog/definitions/scanner/rules.py",  # and patterns of them
+    "catalog/definitions/scanner/data_rules.py",
+    "catalog/definitions/scanner/languages.py",
+    "catalog/definitions/scanner/rule.py",
     *("catalog/search/llm_router.py", "results/summary.py", "tools/builtin/code/run_code.py"),  # prompts of models,
     *("tools/builtin/recall/definition.py", "tools/builtin/meta/definitions.py"),  # counted in tokens
     *("app/demo/servers/calendar_main.py", "app/demo/servers/files_main.py"),  # servers of somebody else

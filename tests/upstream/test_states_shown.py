@@ -41,7 +41,6 @@ async def test_a_pool_and_an_upstream_show_their_state() -> None:
                 "subscriptions": 0,
                 "breaker": "closed",
                 "braked": "",
-                "questions_refused": 0,
             }
     assert repr(upstream) == "<Upstream 'up' stopped, 0 running>"
     assert pool.statistics()["servers"]["up"][0]["state"] == "stopped"

@@ -133,7 +133,7 @@ def _server_status(upstream: Upstream, snapshot: Snapshot, metrics: Metrics | No
         "restarts": upstream.restarts,
         "breaker": upstream.requests.breaker_state,
         "braked": upstream.braked,
-        "questions_refused": upstream.question_limits.refused,
+        "questions_refused": upstream.declared.question_limits.refused,
     }
     if isinstance(transport, StdioTransport):
         if tier := getattr(transport, "tier", ""):

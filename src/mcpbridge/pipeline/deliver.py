@@ -90,7 +90,7 @@ class Deliver:
         if upstream.settings.roots:
             call.roots = upstream.settings.roots_result
         if needs_driving(result):
-            admit = upstream.question_limits.admit
+            admit = upstream.declared.question_limits.admit
             if call.roots or not call.client.relays:
                 with upstream.usage.held():
                     result = await drive(call, result, upstream.request, admit)

@@ -291,7 +291,7 @@ class _Modern(_Following):
 
     async def _answer(self, questions: dict[str, Question]) -> None:
         """Put what is new and hand the answers in. A key stands for one question all through the task."""
-        self._upstream.question_limits.admit(questions.values())
+        self._upstream.declared.question_limits.admit(questions.values())
         answers = await ask_all(self._call, questions)
         self._answered |= questions.keys()
         await self._patiently("tasks/update", inputResponses=answers)

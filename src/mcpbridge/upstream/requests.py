@@ -46,7 +46,6 @@ from mcpbridge.upstream.connection.connection import Connection
 from mcpbridge.upstream.connection.idle_stop import Usage
 from mcpbridge.upstream.session.capabilities import DeclaredProfile
 from mcpbridge.upstream.session.listings import Attribution
-from mcpbridge.upstream.session.question_limits import QuestionLimits
 from mcpbridge.upstream.session.relisting import Relisting
 from mcpbridge.upstream.session.session import UpstreamSession
 from mcpbridge.upstream.session.tasks import TaskBook
@@ -73,12 +72,11 @@ class UpstreamRequests:
         usage: Usage,
         relisting: Relisting,
         redact: Callable[[str], str],
-        question_limits: QuestionLimits,
     ) -> None:
         """`redact` masks secrets in what failed calls are answered with."""
         self._name, self._connection, self._attribution, self._tasks = name, connection, attribution, tasks
         self._declared, self._usage, self._relisting, self._redact = declared, usage, relisting, redact
-        self._has_roots, self._question_limits = bool(settings.roots), question_limits
+        self._has_roots, self._question_limits = bool(settings.roots), declared.question_limits
         self.limiter = ConcurrencyLimiter(
             f"Server '{name}'",
             slots=settings.max_concurrent,

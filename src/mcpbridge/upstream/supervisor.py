@@ -94,12 +94,10 @@ class Upstream:
     ) -> None:
         """`is_primary`: its lists are the ones that count; of another instance of a server they are not asked for.
 
-        `home`: the client or project whose own it is; None: everybody's.
-        `profile`: what its sessions of the handshake era declare that can be asked; see `DeclaredProfile.adopt`.
-        `is_spare`: it is connected to, and opened only once `DeclaredProfile.assign` gives it a profile.
-        `memory`: what it offered when it was up last, so that it need not run to be listed, and where that is kept;
-        None: it is kept nowhere. `history`: what the server was seen to ask, and `question_limits`: what it may ask;
-        both are the same for all its instances. `redact` masks secrets in what it fails with.
+        `home`: the client or project whose own it is; None: everybody's. `profile`: what its sessions of the handshake
+        era declare that can be asked. `is_spare`: it is connected to, and opened only once `DeclaredProfile.assign`
+        gives it a profile. `memory`: what it offered when it was up last, and where that is kept; None: nowhere.
+        `history`: what the server was seen to ask, `question_limits`: what it may ask. `redact` masks secrets.
         """
         self.name, self.transport = name, transport
         self.settings = settings
@@ -129,8 +127,6 @@ class Upstream:
         """The calls that it works on now, oldest first."""
         self.usage = Usage(self.running, self.tasks)
         """Who uses it, and how long nobody has."""
-        self.question_limits = question_limits or QuestionLimits(name, settings)
-        """What it may ask clients."""
         self.declared = DeclaredProfile(
             settings,
             transport,
@@ -139,7 +135,7 @@ class Upstream:
             is_primary=is_primary,
             is_spare=is_spare,
             replace_session=self._replace_session,
-            limits=self.question_limits,
+            limits=question_limits or QuestionLimits(name, settings),
         )
         """What its sessions declare that clients can be asked, and what follows from that."""
         self.listings = Listings(name, settings, self._listed if is_primary else None)
@@ -154,7 +150,6 @@ class Upstream:
             self.usage,
             self.listings.relisting,
             redact,
-            self.question_limits,
         )
         """Passes calls on."""
         self.request = self.requests.request
@@ -209,7 +204,6 @@ class Upstream:
             "subscriptions": len(self.wanted.uris),
             "breaker": self.requests.breaker_state,
             "braked": self.braked,
-            "questions_refused": self.question_limits.refused,
         }
 
     @property
@@ -263,7 +257,7 @@ class Upstream:
         """Continue with settings that leave it as it is: see `KEEPS` in `instances/reconfigure`."""
         self.settings = self.listings.settings = settings
         self.requests.adopt(settings.timeouts)
-        self.question_limits.configure(settings)
+        self.declared.question_limits.configure(settings)
 
     # -- what it is and offers
 
@@ -436,7 +430,7 @@ class Upstream:
             tasks=self.tasks,
             rest=self.requests.limiter.rest,
             heard=self.declared.history.asked,
-            bounds=self.question_limits.refusal,
+            bounds=self.declared.question_limits.refusal,
         )
         attempt = ConnectionAttempt(
             self.name,

@@ -226,7 +226,7 @@ class Tasks:
             known = _asked_for_roots(server, task) if self._knows_roots(server) else ()
             questions = {key: one for key, one in read_questions(server, task).items() if key not in known}
             if (upstream := self._pool.upstreams.get(server)) is not None:
-                upstream.question_limits.admit_in_task(public_id, questions)
+                upstream.declared.question_limits.admit_in_task(public_id, questions)
             task.put("inputRequests", {key: _asked(question, client) for key, question in questions.items()})
         return task
 

@@ -29,14 +29,15 @@ class DeclaredProfile:
         is_primary: bool,
         is_spare: bool,
         replace_session: Callable[[], None],
-        limits: QuestionLimits | None = None,
+        limits: QuestionLimits,
     ) -> None:
         """`profile` is declared, or more, where that lets other clients share the session.
 
         `is_spare`: no session is opened before `assign`. `replace_session` ends an open session that declared another
-        profile. `limits`: what the server may ask; None: as its settings say.
+        profile. `limits`: what the server may ask.
         """
-        self._limits = limits or QuestionLimits("", settings)
+        self.question_limits = limits
+        """What the server may ask clients."""
         self._transport, self._replace_session = transport, replace_session
         self._is_shared, self._has_roots = settings.share == "shared", bool(settings.roots)
         self._is_joined = is_primary and settings.share != "session" and settings.questions == "auto"
@@ -100,13 +101,13 @@ class DeclaredProfile:
         """
         if profile is self.profile:
             return True
-        bounded = self._limits.bounded
+        bounded = self.question_limits.bounded
         return suits(bounded(self.profile), bounded(profile), self._quiet_still)
 
     @property
     def for_handshake(self) -> ClientCapabilities:
         """What a session of the handshake era declares: also what the configuration answers."""
-        profile = self._limits.bounded(self.profile)
+        profile = self.question_limits.bounded(self.profile)
         return profile.with_roots() if self._has_roots else profile
 
     def history_changed(self) -> None:
@@ -125,7 +126,7 @@ class DeclaredProfile:
         (`Elicitor.owner`).
         """
         history, is_legacy = self.history, not self.modern
-        profile = self._limits.bounded(self.profile)
+        profile = self.question_limits.bounded(self.profile)
         can_ask = is_legacy and bool(profile.without(history.quiet))
         self.takes_turns = can_ask and self._transport.kind != "streamable-http"
         self.learns_of = profile if is_legacy and history.learns_of(profile) else None
