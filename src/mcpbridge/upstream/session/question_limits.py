@@ -57,6 +57,7 @@ class QuestionLimits:
         self._is_bursting = False
         self._seen: dict[tuple[str, str], None] = {}
         """Questions of tasks that were counted; the latest last."""
+        self._rate, self._bucket = settings.question_rate, Bucket(settings.question_rate)
         self.configure(settings)
 
     def __repr__(self) -> str:
@@ -70,7 +71,7 @@ class QuestionLimits:
         self._kinds = frozenset(kinds)
         self.is_open = len(kinds) == len(_KINDS)
         """It may ask everything, so that `bounded` changes nothing."""
-        if not hasattr(self, "_rate") or settings.question_rate != self._rate:
+        if settings.question_rate != self._rate:
             self._rate, self._bucket = settings.question_rate, Bucket(settings.question_rate)
 
     def bounded(self, profile: ClientCapabilities) -> ClientCapabilities:
