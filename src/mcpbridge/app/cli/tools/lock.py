@@ -277,7 +277,7 @@ async def _review(
     return _Review(path, lock, known is None, found, faults, names)
 
 
-def _unapproved(server: str, found: Sequence[Mapping[str, Any]]) -> list[Difference]:
+def _unapproved(server: str, findings: Sequence[Mapping[str, Any]]) -> list[Difference]:
     """What the bridge found changed, as differences."""
     return [
         Difference(
@@ -285,7 +285,7 @@ def _unapproved(server: str, found: Sequence[Mapping[str, Any]]) -> list[Differe
             tuple(Change(change["change"], change["where"], change["detail"]) for change in one["changes"]),
             (),
         )
-        for one in found
+        for one in findings
     ]
 
 
