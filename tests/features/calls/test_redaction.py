@@ -107,6 +107,22 @@ def test_values_of_known_forms_go_and_come_back(secret: str) -> None:
     assert Placeholders().restored("a", hidden) == hidden
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("ghp_" + "a1B2" * 9, "‹secret:github-token:[0-9a-f]{16}›"),
+        ("ada@b.org", "‹pii:mail:[0-9a-f]{16}›"),
+        ("4111 1111 1111 1111", "‹pii:card:[0-9a-f]{16}›"),
+    ],
+)
+def test_a_placeholder_says_what_kind_of_value_it_is_for(value: str, shown: str) -> None:
+    """Issue 22: `‹secret:github-token:…›`."""
+    placeholders = Placeholders()
+    hidden = redacted(f"It is {value} now", KINDS, lambda kind, text: placeholders.placeholder(kind, "a", text))
+    assert re.fullmatch(f"It is {shown} now", hidden)
+    assert placeholders.restored("a", hidden) == f"It is {value} now"
+
+
 @pytest.mark.parametrize("text", ["4111 1111 1111 1112", "DE89 3704 0044 0532 0130 01", "version 1.2.3", "2026-11-29"])
 def test_what_only_looks_like_one_stays(text: str) -> None:
     assert redacted(text, KINDS, lambda kind, value: f"{kind} {value}") == text

@@ -1,8 +1,8 @@
 """Keeps secrets and personal data of results from models, and gives servers the values back that models pass on.
 
-A value becomes a placeholder such as `‹secret:9f86d081884c7d65›`. Its name is random, belongs to one session, and is
-turned back only in arguments for the server that the value came from. The innermost stage, so that all that is kept,
-cached, logged or shortened has placeholders.
+A value becomes a placeholder such as `‹secret:github-token:9f86d081884c7d65›`, with its kind if the format shows
+it. Its digits are random, belong to one session, and are turned back only in arguments for the server that the
+value came from. The innermost stage, so that all that is kept, cached, logged or shortened has placeholders.
 """
 
 import re
@@ -30,7 +30,7 @@ MOST = 10_000
 
 _MAY_HOLD_ONE = re.compile(rb"\xe2\x80\xb9|\\u2039")
 """How a placeholder begins in JSON."""
-_PLACEHOLDER = re.compile(r"‹(?:secret|pii):[0-9a-f]{16}›")
+_PLACEHOLDER = re.compile(r"‹(?:secret|pii):(?:[a-z-]{2,24}:)?[0-9a-f]{16}›")
 LARGE = 4 * 1024
 """Bytes of a result from which on it is redacted in a thread: that takes a hundred times as long as reading it."""
 _THREADS = 2
@@ -64,7 +64,7 @@ class Placeholders:
         with self._lock:
             name = self._names.get((server, value))
             if name is None:
-                name = f"‹{kind}:{secrets.token_hex(8)}›"
+                name = f"‹{kind}:{_kind_within(kind, value)}{secrets.token_hex(8)}›"
                 self._names[server, value], self._values[name] = name, (server, value)
                 if len(self._values) > MOST:
                     oldest = next(iter(self._values))
@@ -79,6 +79,19 @@ class Placeholders:
             return found if owner == server else match[0]
 
         return _PLACEHOLDER.sub(value, text)
+
+
+def _kind_within(kind: str, value: str) -> str:
+    """What a placeholder says of its value beside `secret` or `pii`, with a colon; empty: nothing is known."""
+    if kind == "secret":
+        from mcpbridge.base.masking.kinds import kind_of_secret
+
+        within = kind_of_secret(value)
+    else:
+        from mcpbridge.pipeline.redaction import kind_of_personal_data
+
+        within = kind_of_personal_data(value)
+    return f"{within}:" if within else ""
 
 
 class _Redact:
