@@ -36,7 +36,6 @@ from mcpbridge.config.trust.content import Content, place_of, whole_content
 from mcpbridge.config.trust.decisions import NotTrusted, TrustStore
 from mcpbridge.config.trust.named_files import files_of_server
 from mcpbridge.library.bridge import Bridge
-from mcpbridge.storage.named_secrets import secrets_file
 
 log = get_logger("mcpbridge.reload")
 
@@ -88,7 +87,6 @@ class Reloading:
         self._providers = providers or Providers(environ)
         self._refused = self._fetched_at = 0.0
         """When a server last refused its credentials, and when secrets were fetched for that, on `time.monotonic`."""
-        self._named_secrets = secrets_file(environ)
         self._trusted: Content = trusted or {}
         self._covered = sorted(self._trusted)
         """Files that count beside the configuration, where it has to be trusted."""
@@ -296,7 +294,15 @@ class Reloading:
     def _look(self) -> _Stamp:
         """How the file is now, what it takes values from (`${file:PATH}`, our own secrets), and what is trusted."""
         trust = () if self._trust is None else (self._trust.path, *map(Path, self._covered))
-        return tuple(_stamp(path) for path in (self._path, *self._beside, *trust, self._named_secrets))
+        return tuple(_stamp(path) for path in (self._path, *self._beside, *trust, *self._own_secrets()))
+
+    def _own_secrets(self) -> tuple[Path, ...]:
+        """The file of `mcpbridge secret`, if any secrets are referred to: most configurations need not load this."""
+        if not self._providers.has_any:
+            return ()
+        from mcpbridge.storage.named_secrets import secrets_file
+
+        return (secrets_file(self._environ),)
 
 
 def _has_any(settings: Settings) -> bool:
