@@ -55,6 +55,11 @@ def test_what_cannot_be_installed_alone_is_not(line: str) -> None:
     assert plan_for(package_of(command, rest), {}) is None
 
 
+@pytest.mark.parametrize("name", ["npm_config_cache", "NPM_CONFIG_CACHE", "UV_CACHE_DIR"])
+def test_a_cache_elsewhere_is_left_to_its_user(name: str) -> None:
+    assert plan_for(package_of("npx", ["a"]), {name: "/srv/cache"}) is None
+
+
 @pytest.mark.parametrize(
     ("line", "env", "hosts"),
     [

@@ -77,8 +77,13 @@ class Place(Struct, frozen=True):
 
 
 def plan_for(package: Package, env: Mapping[str, str]) -> Plan | None:
-    """How to install it; None: it needs no installation, or cannot be installed without running it. Pure."""
+    """How to install it; None: it needs no installation, or cannot be installed without running it. Pure.
+
+    A cache of packages that the environment names lies elsewhere than in the home: its user takes care of it.
+    """
     if package.runner not in _OFFLINE or not package.spec:
+        return None
+    if any(name.lower() in ("npm_config_cache", "uv_cache_dir") for name in env):
         return None
     options = [option for option in package.before[:-1] if option != "--"]
     is_named = package.before[-1] != package.spec or package.spec in package.before[:-1]

@@ -158,7 +158,13 @@ class SandboxedTransport(StdioTransport):
             return {}
         env = install.variables_of_installation(around.env, self._settings.env)
         place = install.Place(around.runner, around.program, env, around.limits, around.access, around.home)
-        await install.ensure_installed(self._upstream, plan, place, own.install_network)
+        try:
+            await install.ensure_installed(self._upstream, plan, place, own.install_network)
+        except ToolInactive as error:
+            if own.install_network is not None:
+                raise
+            log.warning("packages cannot be installed before the start", upstream=self._upstream, reason=str(error))
+            return {}  # as if there were no such phase: what is installed already may do
         return plan.offline
 
 
