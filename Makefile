@@ -8,7 +8,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 # Compiled files are kept, whatever the environment says: the tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test quick lint types types-beside compiled unit conformance conformance-all matrix bench mutants docs docs-search screenshots browser format clean
+.PHONY: help run test quick lint types types-beside compiled unit conformance conformance-all matrix bench mutants docs docs-search screenshots browser format clean lock-dependencies audit-dependencies
 .DELETE_ON_ERROR:
 
 help: ## show this
@@ -97,12 +97,21 @@ browser: ## install Debian's Chromium, which the tests of the console drive (nee
 	|| { apt-get update --quiet=2 && apt-get install --yes --quiet=2 chromium chromium-headless-shell > /dev/null; } \
 	|| command -v chromium > /dev/null || apt-get install --yes --quiet=2 chromium > /dev/null
 
+# What is known of vulnerabilities comes from PyPI, so neither is part of `make test`. `--strict`: what could not be looked
+# up counts as a failure.
+lock-dependencies: .venv-release/.ready ## write requirements.lock anew: all runtime dependencies, with hashes
+	.venv-release/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --upgrade --quiet --no-header -o .venv-release/lock
+	{ echo '# What the bridge runs with, each with the SHA-256 of its files. Written by `make lock-dependencies`.'; cat .venv-release/lock; } > requirements.lock
+
+audit-dependencies: .venv-release/.ready ## look whether a dependency of requirements.lock has a known vulnerability (needs PyPI)
+	.venv-release/bin/pip-audit --requirement requirements.lock --vulnerability-service pypi --disable-pip --require-hashes --strict
+
 format: .venv/.ready ## put the code into its form
 	$(BIN)/ruff format --quiet .
 	$(BIN)/ruff check --quiet --fix .
 
 clean: ## remove everything that make has set up
-	rm -rf .venv .venv-servers .venv-clients .venv-site site .venv-sql .bench examples/node_modules tests/clients/node/node_modules tests/conformance/node/node_modules
+	rm -rf .venv .venv-servers .venv-clients .venv-site .venv-release site .venv-sql .bench examples/node_modules tests/clients/node/node_modules tests/conformance/node/node_modules
 
 # An environment is made anew when what it is made from changes. The stamp comes last, so that an interrupted
 # installation does not count.
@@ -122,6 +131,11 @@ example: .venv-servers/.ready $(if $(shell command -v npm),examples/node_modules
 	@echo "Installing the example's Python servers into .venv-servers (once) ..." >&2
 	$(PYTHON) -m venv .venv-servers
 	.venv-servers/bin/python $(PIP) --requirement examples/requirements.txt
+	@touch $@
+
+.venv-release/.ready:
+	$(PYTHON) -m venv .venv-release
+	.venv-release/bin/python $(PIP) 'uv>=0.13,<1' 'pip-audit>=2.9,<3'
 	@touch $@
 
 # The generator of the site has an environment of its own: nothing of the bridge is needed to run it.
