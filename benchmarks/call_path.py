@@ -11,9 +11,10 @@ the code alone, not on the machine: a test holds the counts (`tests/benchmarks/t
 import asyncio
 import json
 import os
+import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import CodeType, FrameType
@@ -37,15 +38,12 @@ _WARM = 20
 _COUNTED = 5
 """Calls that are looked at: the one with the fewest entries counts, in which nothing fell that happens every second."""
 
-_UPSTREAM = """
+_ANSWERS = """
 import json, sys
 TOOL = {"name": "echo", "description": "Return the text.", "inputSchema": {
     "type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}}
-for line in sys.stdin:
-    asked = json.loads(line)
+def answer_to(asked):
     method, params = asked.get("method"), asked.get("params", {})
-    if "id" not in asked:
-        continue
     answer = {"jsonrpc": "2.0", "id": asked["id"]}
     if method == "initialize":
         answer["result"] = {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}},
@@ -58,15 +56,51 @@ for line in sys.stdin:
         answer["result"] = {}
     else:
         answer["error"] = {"code": -32601, "message": "Method not found"}
-    print(json.dumps(answer), flush=True)
+    return answer
 """
+_UPSTREAM = f"""{_ANSWERS}
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" in asked:
+        print(json.dumps(answer_to(asked)), flush=True)
+"""
+_HTTP_UPSTREAM = (
+    _ANSWERS
+    + r"""
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def say(self, status, body=b""):
+        head = f"HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+        self.wfile.write(head.encode() + body)
+    def do_GET(self):
+        self.say(405)
+    def do_DELETE(self):
+        self.say(200)
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        answer = answer_to(asked) if "id" in asked else None
+        self.say(200 if answer else 202, json.dumps(answer).encode() if answer else b"")
+    def log_message(self, *args):
+        pass
+server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+print(server.server_address[1], flush=True)
+server.serve_forever()
+"""
+)
 
 
 class Way(NamedTuple):
     """One way of a call."""
 
     front: str = "stdio"
-    """`stdio` or `http`; the upstream is a process."""
+    """`stdio` or `http`."""
+    upstream: str = "stdio"
+    """The same of the server; that is a process in any case."""
+    meta: Mapping[str, Any] | None = None
+    """The `_meta` of the call."""
+    capabilities: Mapping[str, Any] = {}
+    """Those of the client."""
     sections: Mapping[str, Any] = {}
     """Sections of the configuration."""
     server: Mapping[str, Any] = {}
@@ -78,6 +112,13 @@ class Way(NamedTuple):
 WAYS = {
     "plain": Way(),
     "plain over HTTP": Way("http"),
+    "plain to HTTP": Way(upstream="http"),
+    "plain from HTTP to HTTP": Way("http", "http"),
+    "with _meta": Way(meta={"vendor/trace": "x"}),
+    "with _meta over HTTP": Way("http", meta={"vendor/trace": "x"}),
+    "with a progress token": Way(meta={"progressToken": 7}),
+    "from a client that can be asked, to HTTP": Way(upstream="http", capabilities={"elicitation": {}}),
+    "from a client that can be asked, HTTP to HTTP": Way("http", "http", capabilities={"elicitation": {}}),
     "results as they come": Way(sections={"results": {"strategy": "off"}}),
     "call log": Way(sections={"call_log": {"enabled": True}}),
     "history": Way(sections={"store": {"kind": "sqlite"}}, mode="own"),
@@ -110,23 +151,42 @@ class Entry(NamedTuple):
 
 async def trace_call(way: Way) -> list[Entry]:
     """The entries of one call, in order."""
-    server = {"command": sys.executable, "args": ["-c", _UPSTREAM], **way.server}
-    sections: dict[str, Any] = {"store": {"kind": "memory"}, **way.sections, "servers": {"up": server}}
     client = _client if way.front == "stdio" else _http_client
-    with TemporaryDirectory() as directory:
+    with TemporaryDirectory() as directory, _upstream(way.upstream) as reached:
+        server = {**reached, **way.server}
+        sections: dict[str, Any] = {"store": {"kind": "memory"}, **way.sections, "servers": {"up": server}}
         sections["call_log"] = {"path": f"{directory}/calls.db", **sections.get("call_log", {})}
         if sections["store"]["kind"] == "sqlite":
             sections["store"] = {**sections["store"], "path": f"{directory}/store.db"}
         settings = Settings.model_validate(sections)
-        async with asyncio.timeout(60), Bridge(settings, mode=way.mode) as bridge, client(bridge) as ask:
-            return await _call(bridge, ask)
+        async with (
+            asyncio.timeout(60),
+            Bridge(settings, mode=way.mode) as bridge,
+            client(bridge, way.capabilities) as ask,
+        ):
+            return await _call(bridge, ask, way.meta)
+
+
+@contextmanager
+def _upstream(kind: str) -> Generator[dict[str, Any]]:
+    """How the server is reached. One over HTTP runs meanwhile."""
+    if kind == "stdio":
+        yield {"command": sys.executable, "args": ["-c", _UPSTREAM]}
+        return
+    command = [sys.executable, "-c", _HTTP_UPSTREAM]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield {"url": f"http://127.0.0.1:{process.stdout.readline().strip()}/mcp", "transport": "streamable-http"}
+        finally:
+            process.kill()
 
 
 async def trace_list() -> list[Entry]:
     """The entries of the first tools/list of a client, in order."""
     server = {"command": sys.executable, "args": ["-c", _UPSTREAM]}
     settings = Settings.model_validate({"store": {"kind": "memory"}, "servers": {"up": server}})
-    async with asyncio.timeout(60), Bridge(settings) as bridge, _client(bridge) as ask:
+    async with asyncio.timeout(60), Bridge(settings) as bridge, _client(bridge, {}) as ask:
         await _started(bridge)
         entries, answer = await _traced(ask, "tools/list", {})
     if not answer["result"]["tools"]:
@@ -139,15 +199,16 @@ async def _started(bridge: Bridge) -> None:
         raise RuntimeError("the upstream did not start")
 
 
-async def _call(bridge: Bridge, ask: "_Ask") -> list[Entry]:
+async def _call(bridge: Bridge, ask: "_Ask", meta: Mapping[str, Any] | None) -> list[Entry]:
     await _started(bridge)
+    more = {} if meta is None else {"_meta": dict(meta)}
     for _ in range(_WARM):
-        await ask("tools/call", {"name": "up__echo", "arguments": {"text": "warm"}})
-    return min([await _traced_call(ask, f"hello {number}") for number in range(_COUNTED)], key=len)
+        await ask("tools/call", {"name": "up__echo", "arguments": {"text": "warm"}, **more})
+    return min([await _traced_call(ask, f"hello {number}", more) for number in range(_COUNTED)], key=len)
 
 
-async def _traced_call(ask: "_Ask", word: str) -> list[Entry]:
-    entries, answer = await _traced(ask, "tools/call", {"name": "up__echo", "arguments": {"text": word}})
+async def _traced_call(ask: "_Ask", word: str, more: Mapping[str, Any]) -> list[Entry]:
+    entries, answer = await _traced(ask, "tools/call", {"name": "up__echo", "arguments": {"text": word}, **more})
     if answer["result"]["content"][0]["text"] != word:
         raise RuntimeError(f"the call failed: {answer}")
     return entries
@@ -186,7 +247,7 @@ _Ask = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 @asynccontextmanager
-async def _client(bridge: Bridge) -> AsyncIterator[_Ask]:
+async def _client(bridge: Bridge, capabilities: Mapping[str, Any]) -> AsyncIterator[_Ask]:
     """A client on pipes that has initialized. It calls nothing of the bridge."""
     into_read, into_write = os.pipe()
     out_read, out_write = os.pipe()
@@ -210,7 +271,9 @@ async def _client(bridge: Bridge) -> AsyncIterator[_Ask]:
 
     try:
         about = {"name": "call_path", "version": "1"}
-        await ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": about})
+        await ask(
+            "initialize", {"protocolVersion": "2025-11-25", "capabilities": dict(capabilities), "clientInfo": about}
+        )
         send({"method": "notifications/initialized"})
         yield ask
     finally:
@@ -222,7 +285,7 @@ async def _client(bridge: Bridge) -> AsyncIterator[_Ask]:
 
 
 @asynccontextmanager
-async def _http_client(bridge: Bridge) -> AsyncIterator[_Ask]:
+async def _http_client(bridge: Bridge, capabilities: Mapping[str, Any]) -> AsyncIterator[_Ask]:
     """The same on a connection that is kept. Each request leaves in one write."""
     settings = bridge.settings.http
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -254,7 +317,9 @@ async def _http_client(bridge: Bridge) -> AsyncIterator[_Ask]:
 
         try:
             about = {"name": "call_path", "version": "1"}
-            await ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": about})
+            await ask(
+                "initialize", {"protocolVersion": "2025-11-25", "capabilities": dict(capabilities), "clientInfo": about}
+            )
             await post({"method": "notifications/initialized"})
             yield ask
         finally:

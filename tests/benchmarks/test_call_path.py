@@ -16,6 +16,13 @@ import pytest
 MOST_ENTRIES = {
     "plain": 36,
     "plain over HTTP": 53,  # those of the HTTP server are in it
+    "plain to HTTP": 59,
+    "plain from HTTP to HTTP": 76,
+    "with _meta": 47,
+    "with _meta over HTTP": 64,
+    "with a progress token": 49,
+    "from a client that can be asked, to HTTP": 60,
+    "from a client that can be asked, HTTP to HTTP": 77,
     "results as they come": 35,
     "call log": 75,  # three more than it was: the times of its stages are noted
     "history": 54,

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import httptools
 
@@ -108,6 +108,9 @@ class Wire(asyncio.Transport):
             self.hear(self._body)
 
 
+PREFIX = "io.modelcontextprotocol/"
+
+
 class HttpTalk(Talk):
     """One client that speaks streamable HTTP, with a legacy session: each message goes on a connection that is free."""
 
@@ -177,3 +180,35 @@ class HttpTalk(Talk):
     def responses(self) -> dict[str, list[tuple[int, str]]]:
         """Status and content type of the response to each request, by its id; an empty list: there was none."""
         return {id_: self.of[id_].responses[place : place + 1] for id_, place in self._places.items()}
+
+
+class ModernHttpTalk(HttpTalk):
+    """One client of 2026-07-28: each request stands alone, and says who sends it."""
+
+    def __init__(self, bridge: BridgeToScripts, *, accept: str = BOTH, http: HttpSettings | None = None) -> None:
+        super().__init__(bridge, accept=accept, http=http)
+        self.version = "2026-07-28"
+        self._envelope: Message = {}
+
+    def request(self, message: Message | None, method: str = "POST") -> bytes:
+        """The bytes of a request, with its envelope, and the headers that repeat it."""
+        if message is None or "method" not in message:
+            return super().request(message, method)
+        params: Message = message.get("params", {})
+        said: Any = params.get("_meta", {})
+        meta: object = {**self._envelope, **cast("Message", said)} if isinstance(said, dict) else said
+        head, _, body = super().request({**message, "params": {**params, "_meta": meta}}, method).partition(b"\r\n\r\n")
+        lines = [head, b"mcp-method: " + message["method"].encode()]
+        lines += [b"mcp-name: " + params["name"].encode()] if "name" in params else []
+        return b"\r\n".join([*lines, b"", b""]) + body
+
+    async def begin(self, version: str = "", capabilities: Message | None = None) -> None:
+        """Call each tool once, so that its plan is there."""
+        self._envelope = {
+            f"{PREFIX}protocolVersion": self.version,
+            f"{PREFIX}clientCapabilities": capabilities or {},
+            f"{PREFIX}clientInfo": {"name": "talk", "version": "1"},
+        }
+        for tool in ("up__echo", "up__other"):
+            self.say(self.call(f"warm {tool}", tool=tool))
+            await self.answer(f"warm {tool}")

@@ -22,23 +22,33 @@ from mcpbridge.base.errors import BridgeError
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import ToolRef
 from mcpbridge.core.context import BridgeContext
-from mcpbridge.core.model import CURRENT_CALL, Call
+from mcpbridge.core.model import CURRENT_CALL, Call, ignore_update
 from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.elicitation.ask import LegacyElicitor
 from mcpbridge.downstream.progress import CallUpdates, own_log
 from mcpbridge.downstream.requests.lists import Listing
 from mcpbridge.downstream.revisions.downgrade import news_for
+from mcpbridge.downstream.sessions import Sessions
 from mcpbridge.pipeline.plan import ExpressPlan, Pipelines
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import OBJECT_START, Frame, decode_text, encode_response, first_byte
 from mcpbridge.protocol.log_levels import LEVELS
-from mcpbridge.protocol.meta import OWN, PREFIX
+from mcpbridge.protocol.meta import (
+    CLIENT_CAPABILITIES,
+    CLIENT_INFO,
+    OWN,
+    PREFIX,
+    PROTOCOL_VERSION,
+    complete_for_modern,
+)
 from mcpbridge.protocol.payload import Payload
 from mcpbridge.protocol.peer import Update
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.requests import SentCall
 
 _UNREADABLE = (KeyError, msgspec.MsgspecError, RecursionError)
+_SENDER = frozenset({PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO})
+"""What a modern request says of its client."""
 _SHORTEST = len('{"name":,"arguments":}')
 
 
@@ -91,7 +101,11 @@ class ExpressCall(SentCall, eq=False, kw_only=True):
         self.requests.finish(self)
         if call.wants_progress and isinstance(self.update, CallUpdates):
             self.update.flush()
-        del lane.calls[self.client][self.id]
+        if self.client.modern:
+            del lane.calls[self.client]
+            result = complete_for_modern(Body(result), lane.server_info).data
+        else:
+            del lane.calls[self.client][self.id]
         self.channel.deliver(self.frame, encode_response(self.id, result))
 
     def _continue_with(self, frame: Frame) -> None:
@@ -115,11 +129,13 @@ class ExpressLane:
         around: BridgeContext,
         running: dict[Client, dict[bytes, asyncio.Task[Any]]],
         waited_for: dict[asyncio.Task[Any], Call],
+        sessions: Sessions,
     ) -> None:
         """`running`, `waited_for`: the requests that are answered in tasks, and the calls of these.
 
-        Calls that continue in a task are added.
+        Calls that continue in a task are added. `sessions`: those of modern clients.
         """
+        self._sessions = sessions
         self.catalog, self._pool, self._plans, self._around = catalog, pool, plans, around
         self._running, self._waited_for = running, waited_for
         self._loop = asyncio.get_running_loop()
@@ -131,9 +147,12 @@ class ExpressLane:
         """While `writes_first` there, every call takes the full lane."""
         self._has_profiles = False
 
-    def configure(self, listing: Listing, deliver: Callable[..., Awaitable[Payload]]) -> None:
-        """From now on clients are listed so, and calls that continue in a task delivered so (`Delivery.deliver`)."""
-        self._has_profiles, self._deliver = bool(listing.exposing.profiles), deliver
+    def configure(self, listing: Listing, deliver: Callable[..., Awaitable[Payload]], server_info: bytes) -> None:
+        """From now on clients are listed so, and calls that continue in a task delivered so (`Delivery.deliver`).
+
+        `server_info`: the bridge's own, for the results of modern clients.
+        """
+        self._has_profiles, self._deliver, self.server_info = bool(listing.exposing.profiles), deliver, server_info
 
     def deliver(self, sent: ExpressCall, notify: Notify) -> Awaitable[Payload]:
         """The result of a call that continues in a task, in the form of its client."""
@@ -148,8 +167,10 @@ class ExpressLane:
 
     def take(self, client: Client, frame: Frame, channel: Channel) -> bool:
         """Send the call of a `tools/call`, if it is plain. False: nothing was done."""
-        asking = client.requests  # None: it is modern, or has not begun
-        if asking is None or not self.is_open or client.view or client.log_level or self._has_profiles:
+        asking, is_modern = client.requests, client.modern
+        if asking is None and not is_modern:  # it has not begun
+            return False
+        if not self.is_open or client.view or client.log_level or self._has_profiles:
             return False
         began = perf_counter()
         params = Body(frame.params)
@@ -159,11 +180,11 @@ class ExpressLane:
             ref = self.catalog.snapshot.by_wire.get(decode_text(name))
         except _UNREADABLE:
             return False
-        if ref is None or first_byte(arguments) != OBJECT_START or ref.task_support:
+        if ref is None or first_byte(arguments) != OBJECT_START or ref.task_support or (is_modern and ref.is_marked):
             return False
         meta = token = None
         if len(fields) != 2:  # else there is neither `_meta`, nor a task, nor an answer to a question
-            meta = self._plain_meta(params)
+            meta = self._plain_meta(params, is_modern=is_modern)
             if meta is None:
                 return False
             token = meta.fields.get("progressToken")
@@ -173,18 +194,23 @@ class ExpressLane:
             or (known := (declared := upstream.declared).plain_profile) is None
             or (known is not client.capabilities and not declared.suits(client.capabilities))
             or "extensions" in client.declared_capabilities
+            or (is_modern and (client.capabilities or not upstream.is_shared))
             or CURRENT_CALL.get() is not None
             or (plan := self._plans.express(ref, arguments)) is None
         ):
             return False
         notify, redact = channel.notify, self._around.redact
-        update: Update = partial(own_log, notify, ref.server, redact)
+        update: Update = ignore_update if is_modern else partial(own_log, notify, ref.server, redact)
         call = Call("tools/call", ref.server, ref.name, params)
         if token is not None:
-            update = CallUpdates(notify, ref.server, token, LEVELS[0], self._loop.time, redact)
+            level = "" if is_modern else LEVELS[0]
+            update = CallUpdates(notify, ref.server, token, level, self._loop.time, redact)
             call.wants_progress = True
         call.tool, call.caller, call.around, call.meta, call.update = ref, client, self._around, meta, update
-        call.client = client.bystander or LegacyElicitor(client, asking, notify)
+        if asking is not None:
+            call.client = client.bystander or LegacyElicitor(client, asking, notify)
+        else:
+            client.sessions = self._sessions
         call.asked_as, call.began = frame.id, began
         for begin in plan.begin:
             if not begin(call, arguments):
@@ -213,25 +239,29 @@ class ExpressLane:
             frame=frame,
             id=id_,
             channel=channel,
-            news=news_for(client.version) if client.version < upstream.version else (),
+            news=news_for(client.version) if client.version < upstream.version and not is_modern else (),
         )
         if not requests.send(sent):
             del calls[id_]
+            if is_modern:
+                del self.calls[client]
             return False
         if plan.recording is not None:
             plan.recording.express_sent(call, sent.sent_at)
         return True
 
-    def _plain_meta(self, params: Body) -> Body | None:
+    def _plain_meta(self, params: Body, *, is_modern: bool) -> Body | None:
         """The `_meta` of a call, if it is all that the call has beside its name and arguments, and is plain as well.
 
-        None: it has more, or is to mean something to the bridge itself.
+        None: it has more, or is to mean something to the bridge itself. `is_modern`: what each request says of its
+        client means nothing more.
         """
         if len(params.fields) != 3 or "_meta" not in params.fields or self._around.pauses.resuming.all:
             return None
         try:
             meta = params.inner("_meta")
-            if meta is None or any(key.startswith((OWN, PREFIX)) for key in meta.fields):
+            known = _SENDER if is_modern else ()
+            if meta is None or any(key.startswith((OWN, PREFIX)) and key not in known for key in meta.fields):
                 return None
         except _UNREADABLE:
             return None
@@ -240,7 +270,10 @@ class ExpressLane:
     def continue_in_task(self, sent: ExpressCall) -> asyncio.Future[Frame]:
         """Let a call continue in a task, which waits for its answer as any other. Returns what it waits for."""
         call, client = sent.call, sent.client
-        del self.calls[client][sent.id]
+        if client.modern:
+            del self.calls[client]  # of one request
+        else:
+            del self.calls[client][sent.id]
         call.upstream_seconds, call.sent = 0.0, sent
         future = sent.wait(self._loop)
         task = sent.channel.continue_in_task(sent.frame, sent)

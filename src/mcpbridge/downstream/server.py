@@ -119,7 +119,7 @@ class Server:
         """What lasts over the requests of modern clients without a channel."""
         self.listeners = Listeners(around.redact)
         self.news = UpstreamNotifications(
-            catalog, pool, self.listeners, lambda: self._running.keys() <= self.listeners.clients
+            catalog, pool, self.listeners, lambda: {*self._running, *self.express.calls} <= self.listeners.clients
         )
         """What upstreams tell by themselves comes in here."""
         self._tasks = Tasks(catalog, pool, plan, ids, self._server_info, self._session_tasks)
@@ -130,7 +130,7 @@ class Server:
             self._finding, pool, self.listeners, TaskStatusStreams(pool, ids, self._tasks), self._scope_of
         )
         self._is_switching = False
-        self.express = ExpressLane(catalog, pool, plan, around, self._running, self._timeouts.calls)
+        self.express = ExpressLane(catalog, pool, plan, around, self._running, self._timeouts.calls, self.sessions)
         """Plain calls, which need no task."""
         self._serve(service)
         catalog.on_change(self._changed)
@@ -194,7 +194,7 @@ class Server:
             listing,
             on_unknown=self._on_unknown,
         )
-        self.express.configure(listing, delivery.deliver)
+        self.express.configure(listing, delivery.deliver, self._server_info)
         both = calls.handlers
         opening = Handshake(
             service.identity, pool, self._server_info, asking_seconds=asking.timeout, exposing=listing.exposing

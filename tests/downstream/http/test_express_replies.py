@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mcpbridge.downstream.settings import HttpSettings
-from support.http_talk import BOTH, HttpTalk
+from support.http_talk import BOTH, HttpTalk, ModernHttpTalk
 from support.in_process_bridge import BridgeToScripts, bridged
 from support.lane_steps import RESULTS, STEPS, TEXT, Message, Step, Talk, outcome, server, turns, with_meta
 from support.upstreams.scripted_upstream import ScriptedTransport
@@ -68,11 +68,13 @@ async def end_session(talk: Talk, up: ScriptedTransport, bridge: BridgeToScripts
 HTTP_STEPS: Mapping[str, Step] = {**STEPS, "leave": leave, "pipelined": pipelined}
 
 
-async def over_http(steps: Sequence[str], versions: tuple[str, str], accept: str, **more: Any) -> Message:
+async def over_http(
+    steps: Sequence[str], versions: tuple[str, str], accept: str, kind: type[HttpTalk] = HttpTalk, **more: Any
+) -> Message:
     talks: list[HttpTalk] = []
 
     def client(bridge: BridgeToScripts) -> HttpTalk:
-        talks.append(HttpTalk(bridge, accept=accept))
+        talks.append(kind(bridge, accept=accept))
         return talks[0]
 
     found = await outcome(steps, versions, client=client, known={**HTTP_STEPS, "end session": end_session}, **more)
@@ -120,6 +122,27 @@ async def test_each_end_of_a_call_is_the_same_in_both_lanes(end: str) -> None:
     assert express == await over_http(steps, versions, BOTH, is_express=False)
 
 
+@given(
+    steps=st.lists(st.sampled_from(sorted(HTTP_STEPS)), min_size=1, max_size=8),
+    revision=st.sampled_from(["2025-11-25", "2025-06-18"]),
+    accept=ACCEPT,
+)
+@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+def test_both_lanes_give_modern_clients_the_same(steps: list[str], revision: str, accept: str) -> None:
+    """Of those that can be asked all calls take the full lane."""
+    outcomes = partial(over_http, steps, ("", revision), accept, ModernHttpTalk)
+    express, full = asyncio.run(outcomes(is_express=True)), asyncio.run(outcomes(is_express=False))
+    assert express["answers"] == full["answers"]
+    assert express == full
+
+
+@pytest.mark.parametrize("what", RESULTS)
+async def test_each_kind_of_result_is_the_same_for_modern_clients(what: str) -> None:
+    steps = [what, "progress", "answer late", "strange", what, "leave", "pipelined"]
+    express = await over_http(steps, ("", "2025-11-25"), BOTH, ModernHttpTalk, is_express=True)
+    assert express == await over_http(steps, ("", "2025-11-25"), BOTH, ModernHttpTalk, is_express=False)
+
+
 # -- the lane itself
 
 
@@ -139,6 +162,55 @@ async def test_a_plain_call_takes_it_needs_no_task_and_is_answered_in_one_write(
             assert talk.heard[-1] == {"jsonrpc": "2.0", "id": id_, "result": TEXT}
             assert len(wire.written) == writes + 1
             assert asyncio.all_tasks() == before
+        await talk.end()
+
+
+async def test_a_call_of_a_modern_client_takes_it_and_leaving_cancels_it() -> None:
+    up = server()
+    async with bridged({"up": up}) as bridge:
+        talk = ModernHttpTalk(bridge)
+        await talk.begin()
+        for id_ in (1, 2):
+            before = asyncio.all_tasks()
+            talk.say(talk.call(7, "later"))  # each request stands alone: ids may come again
+            [calls] = bridge.server.express.calls.values()
+            assert [*calls] == [b"7"]
+            assert asyncio.all_tasks() == before
+            wire, asked = talk.of["7"], up.asked("tools/call")[-1]
+            assert asked["params"]["_meta"] == {}, "what it says of itself is for the bridge"
+            up.line.gives({"jsonrpc": "2.0", "id": asked["id"], "result": TEXT})
+            result = talk.heard[-1]["result"]
+            assert (result["resultType"], result["content"]) == ("complete", TEXT["content"])
+            assert asyncio.all_tasks() == before
+            assert not bridge.server.express.calls, id_
+        talk.say(talk.call(8, "later"), talk.call(8, "later"))
+        assert len(bridge.server.express.calls) == 2
+        wire.leave()
+        await up.hears("notifications/cancelled")
+        assert len(bridge.server.express.calls) == 1
+        await talk.end()
+
+
+async def test_a_modern_request_that_says_another_thing_in_its_head_is_refused_behind_one_that_does_not() -> None:
+    up = server()
+    async with bridged({"up": up}) as bridge:
+        talk = ModernHttpTalk(bridge)
+        await talk.begin()
+        for id_, (tool, other) in enumerate((("up__echo", "up__other"), ("up__other", "up__echo"))):
+            talk.say(talk.call(id_, tool=tool))
+            await talk.answer(id_)
+            wire = talk.of[str(id_)]
+            wire.waits += 1
+            message = talk.call(f"lie {id_}", tool=other)
+            lie = talk.request({**message, "params": {**message["params"], "name": tool}})
+            head, _, body = lie.partition(b"\r\n\r\n")
+            body = body.replace(tool.encode(), other.encode())
+            lengths = b"content-length: %d" % len(body)
+            lines = [lengths if line.startswith(b"content-length") else line for line in head.split(b"\r\n")]
+            wire.send(b"\r\n".join([*lines, b"", b""]) + body)
+            refused = await talk.answer(f"lie {id_}")
+            assert refused["error"]["code"] == -32020
+            assert wire.responses[-1][0] == 400
         await talk.end()
 
 

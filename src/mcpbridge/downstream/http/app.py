@@ -257,7 +257,9 @@ class HttpFront:
         if not isinstance(frame, Frame):
             return False
         exchange.frame = frame
-        return frame.method == "tools/call" and self._legacy.take(exchange, frame, admission, lane)
+        if frame.method != "tools/call":
+            return False
+        return (self._legacy if admission.session else self._modern).take(exchange, frame, admission, lane)
 
     def _admit(self, exchange: Http1Exchange) -> Admission | None:
         """What the rules say of a request by its head; None: they refuse it, or it cannot be plain."""
@@ -266,8 +268,9 @@ class HttpFront:
             return None
         version, session = exchange.header(b"mcp-protocol-version"), headers.get(b"mcp-session-id", b"").strip()
         is_readable = is_json(headers.get(b"content-type", b"")) and b"content-encoding" not in headers
-        if not is_readable or not session or (version is not None and version not in LEGACY):
-            return None
+        is_modern = version is not None and version not in LEGACY
+        if not is_readable or is_modern == bool(session):
+            return None  # without a version, or a session, its body says of which era it is
         try:
             extra = self._host_check.check(headers, len(headers), exchange.raw_headers)
             principal = self._auth.principal(headers.get(b"authorization"))
@@ -297,6 +300,7 @@ class HttpFront:
         """Take no new requests, let open ones finish for that long, then end them and all sessions."""
         self._is_stopping = True
         self._legacy.express.continue_all()
+        self._modern.express.continue_all()
         self._legacy.sessions.hang_up()
         self._underway.withdraw(_STOPPING, lambda reply, _: reply.is_subscription)
         async with TaskGroup() as ending:

@@ -102,7 +102,7 @@ class Admission(Struct, frozen=True):
     version: str | None
     """See `Exchange.version`."""
     session: bytes
-    """The id of its legacy session; empty: it names none."""
+    """The id of its legacy session; empty: it is of the modern era."""
 
 
 @lru_cache(maxsize=256)
@@ -140,7 +140,7 @@ class Exchange:
 
     __slots__ = (
         *("_receive", "_scope", "_send", "accepts", "endpoint", "extra", "frame", "headers", "method", "path"),
-        *("principal", "query", "raw_headers", "version"),
+        *("principal", "query", "raw_headers", "sender", "version"),
     )
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -164,6 +164,8 @@ class Exchange:
         self.endpoint: Endpoint = MERGED
         self.extra: Headers = NO_HEADERS
         """Headers that every response to this request carries."""
+        self.sender: object = None
+        """What its front keeps for the next request with the same head."""
         self.frame: Frame | None = None
         """The message in its body, where that was read already."""
 
@@ -172,7 +174,7 @@ class Exchange:
         self.method, self.path, self.query = former.method, former.path, former.query
         self.raw_headers, self.headers, self.accepts = former.raw_headers, former.headers, former.accepts
         self.principal, self.version, self.endpoint = "", None, MERGED
-        self.extra, self.frame = NO_HEADERS, None
+        self.extra, self.frame, self.sender = NO_HEADERS, None, former.sender
 
     @property
     def scope(self) -> Scope:

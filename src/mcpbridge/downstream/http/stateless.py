@@ -4,16 +4,22 @@ There are no sessions, no GET and no DELETE. Headers repeat parts of the body fo
 request whose headers and body disagree is refused, by the rules of the SDK. A client cancels by leaving the response.
 """
 
+from collections.abc import Coroutine
+from copy import copy
 from functools import partial
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from mcpbridge.core.context import short
 from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities
 from mcpbridge.downstream.client import Answer, Client, Notify
+from mcpbridge.downstream.express_lane import ExpressCall, ExpressLane
 from mcpbridge.downstream.http.event_streams import Stream
-from mcpbridge.downstream.http.exchange import Exchange, Refused
+from mcpbridge.downstream.http.exchange import Admission, Exchange, Refused
+from mcpbridge.downstream.http.express_replies import ExpressReplies, ExpressReply
+from mcpbridge.downstream.http.http1_exchange import Http1Exchange
 from mcpbridge.downstream.http.reply import OpenReplies, Reply, ReplyOptions, envelope_of
 from mcpbridge.downstream.services import Core
 from mcpbridge.downstream.settings import HttpSettings
@@ -52,6 +58,41 @@ class ModernFront:
             modern=True,
         )
         self._listening = replace(self._calling, is_subscription=True)
+        self.express = _ExpressReplies(self, settings.keep_alive)
+        """Replies that need no task."""
+
+    def take(self, exchange: Http1Exchange, frame: Frame, admission: Admission, lane: ExpressLane) -> bool:
+        """Send a call on the express lane, if it is plain. False: nothing was done."""
+        try:
+            said = _decode_said(frame.params)
+        except (msgspec.DecodeError, RecursionError):
+            return False
+        sender = exchange.sender
+        exchange.principal, exchange.extra = admission.principal, admission.extra
+        if isinstance(sender, _Sender) and sender.meta == said.meta and sender.name == said.name and not said.uri:
+            client = copy(sender.client)  # the same head, and the same that the rules look at in the body
+        else:
+            try:
+                client = self._client(exchange, frame, bytes(frame.id), exchange.raw_headers)
+            except Refused:
+                return False
+            exchange.sender = _Sender(said.meta, said.name, copy(client))
+        return self.express.take(exchange, frame, client, None, lane)
+
+    def answer_sent(self, reply: Reply, frame: Frame, client: Client, sent: ExpressCall) -> Coroutine[Any, Any, None]:
+        """Let the reply to a call that was sent on the express lane run to its end."""
+
+        async def work(notify: Notify) -> Answer:
+            return await self._core.answer(client, frame, notify, sent=sent)
+
+        async def run() -> None:
+            await reply.run(work)
+
+        return run()
+
+    def reply(self, exchange: Exchange, frame: Frame) -> Reply:
+        """The reply to a request that ends."""
+        return Reply(exchange, frame, self._calling)
 
     async def post(self, exchange: Exchange, frame: Frame, raw_headers: list[tuple[bytes, bytes]]) -> None:
         """Answer one message.
@@ -130,6 +171,40 @@ class ModernFront:
             conversation=short(meta.get(CONVERSATION, "")),
             param_headers=_param_headers(exchange) if frame.method == "tools/call" else None,
         )
+
+
+class _Said(msgspec.Struct):
+    meta: msgspec.Raw = msgspec.field(name="_meta", default_factory=msgspec.Raw)
+    name: msgspec.Raw = msgspec.Raw()
+    uri: msgspec.Raw = msgspec.Raw()
+
+
+class _Sender(msgspec.Struct):
+    """The client of a request, and what the rules looked at in its body."""
+
+    meta: msgspec.Raw
+    name: msgspec.Raw
+    client: Client
+    """As it was made; each request gets a copy."""
+
+
+_decode_said = msgspec.json.Decoder(_Said).decode
+
+
+class _ExpressReplies(ExpressReplies[None]):
+    """Replies to plain calls."""
+
+    def __init__(self, front: ModernFront, patience: float) -> None:
+        super().__init__(patience)
+        self._front = front
+
+    def become(self, reply: ExpressReply[None]) -> Reply:
+        return self._front.reply(reply.exchange, reply.frame)
+
+    def run(
+        self, reply: Reply, frame: Frame, owner: None, client: Client, sent: ExpressCall
+    ) -> Coroutine[Any, Any, None]:
+        return self._front.answer_sent(reply, frame, client, sent)
 
 
 def _param_headers(exchange: Exchange) -> dict[str, str]:

@@ -19,7 +19,7 @@ import httpx2
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.protocol.http.bearer_auth import SENT_WITH, Authorizer, BearerSend, Send
 from mcpbridge.protocol.http.connect import connection_failure, dial
-from mcpbridge.protocol.http.connection import Exchange, ExchangeT, HttpConnection
+from mcpbridge.protocol.http.connection import Exchange, HttpConnection
 from mcpbridge.protocol.http.tls_and_proxy import Network, default_ssl_context
 
 _IDLE_PLAIN = 4.0
@@ -40,6 +40,11 @@ class _Origin(NamedTuple):
     is_tls: bool
     host: str
     port: int
+
+
+def _origin_of(url: httpx2.URL) -> _Origin:
+    is_tls = url.scheme == "https"
+    return _Origin(is_tls, url.host, url.port or (443 if is_tls else 80))
 
 
 class LeanTransport(httpx2.AsyncBaseTransport):
@@ -78,8 +83,7 @@ class LeanTransport(httpx2.AsyncBaseTransport):
         url = request.url
         if url.scheme not in {"http", "https"}:
             raise httpx2.UnsupportedProtocol(f"not an HTTP address: {url.scheme}://")
-        is_tls = url.scheme == "https"
-        origin = _Origin(is_tls, url.host, url.port or (443 if is_tls else 80))
+        origin = _origin_of(url)
         head, is_chunked = b"", False
         exchange: Exchange | None = request.extensions.pop(BEGUN, None)
         if exchange is not None:
@@ -97,21 +101,13 @@ class LeanTransport(httpx2.AsyncBaseTransport):
             raise
         return httpx2.Response(exchange.status, headers=exchange.headers, stream=exchange)
 
-    def send_now(self, url: httpx2.URL, data: bytes, make: Callable[[HttpConnection], ExchangeT]) -> ExchangeT | None:
-        """Send a whole request on a connection that is open and free, in this turn of the loop; None: there is none.
-
-        `make` makes the exchange, which hears of the answer as it comes.
-        """
-        is_tls = url.scheme == "https"
-        connection = self._take_idle(_Origin(is_tls, url.host, url.port or (443 if is_tls else 80)))
-        if connection is None:
-            return None
-        if not connection.is_writable:
+    def take_idle(self, origin: _Origin) -> HttpConnection | None:
+        """A connection that is open, free and takes what is written, for the caller alone; None: there is none."""
+        connection = self._take_idle(origin)
+        if connection is not None and not connection.is_writable:
             self._freed(connection)
             return None
-        exchange = connection.start(make(connection))
-        connection.write(data)
-        return exchange
+        return connection
 
     async def aclose(self) -> None:
         """Cut every connection."""
@@ -267,12 +263,12 @@ class DirectWay:
     """
 
     def __init__(self, client: _LeanClient, authorizer: Authorizer | None, url: httpx2.URL) -> None:
-        self._client, self._authorizer, self._url = client, authorizer, url
+        self._client, self._authorizer, self._origin = client, authorizer, _origin_of(url)
 
-    def send(self, head: bytes, body: bytes, make: Callable[[HttpConnection, str], ExchangeT]) -> ExchangeT | None:
-        """Send this request; None: it cannot be sent at once.
+    def begin(self, head: bytes, body: bytes) -> tuple[HttpConnection, str] | None:
+        """Send this request; returns its connection, and the token that it was sent with. None: it cannot be sent now.
 
-        `head`: all lines but the empty one. `make` gets the token that it was sent with, if any.
+        `head`: all lines but the empty one. The caller is to `start` an exchange on the connection in the same turn.
         """
         if self._client.has_cookies or len(body) > _JOINED:
             return None
@@ -281,11 +277,15 @@ class DirectWay:
             return None
         if used:
             head += b"Authorization: Bearer %b\r\n" % used.encode("ascii")
-        return self._client.transport.send_now(self._url, b"%b\r\n%b" % (head, body), lambda at: make(at, used))
+        connection = self._client.transport.take_idle(self._origin)
+        if connection is None:
+            return None
+        connection.write(b"%b\r\n%b" % (head, body))
+        return connection, used
 
-    def accepted(self, used: str) -> None:
-        """The server took a request with this token, which may be none."""
-        if used and self._authorizer is not None:
+    def accepted(self) -> None:
+        """The server took a request with the token."""
+        if self._authorizer is not None:
             self._authorizer.accepted()
 
 

@@ -7,7 +7,7 @@ redirects, cookies, sign-in, progress, streams that break and are resumed, what 
 """
 
 import asyncio
-from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
@@ -22,6 +22,21 @@ _TAIL_SECONDS = 1.0
 """A stream that stays open after its answer is closed then: another request may want the connection."""
 
 
+class Owner(Protocol):
+    """The channel of such calls."""
+
+    max_bytes: int
+    """Of one message."""
+
+    def answered(self, post: "DirectPost", frame: Frame) -> None:
+        """The answer is here."""
+        ...
+
+    def continue_in_task(self, post: "DirectPost") -> None:
+        """It needs more than a look. Called once; after the answer, too, if more comes behind it."""
+        ...
+
+
 class DirectPost(Exchange):
     """A request under way, and its answer."""
 
@@ -31,20 +46,14 @@ class DirectPost(Exchange):
         message: Outgoing,
         session: bytes,
         used: str,
-        largest: int,
-        on_answer: "Callable[[DirectPost, Frame], None]",
-        on_more: "Callable[[DirectPost], None]",
+        owner: "Owner",
     ) -> None:
-        """`session`: the one that it was sent in. `used`: the token it was sent with. `largest`: bytes of a message.
-
-        `on_answer` gets the answer; `on_more` is called instead, once, if it needs more than a look. It is called after
-        the answer, too, if more comes behind it.
-        """
+        """`session`: the one that it was sent in. `used`: the token that it was sent with."""
         super().__init__(connection, None)
         self.message, self.session, self.used = message, session, used
         self.is_answered = False
-        self._largest = min(largest, _LARGEST)
-        self._on_answer, self._on_more = on_answer, on_more
+        self._owner = owner
+        self._largest = min(owner.max_bytes, _LARGEST)
         self._is_direct = True
         self._is_stream = False
         self._tail: asyncio.TimerHandle | None = None
@@ -61,7 +70,9 @@ class DirectPost(Exchange):
 
     def head_arrived(self, status: int) -> None:
         """See `Exchange`."""
-        super().head_arrived(status)
+        self.status = status
+        if self._head is not None and not self._head.done():
+            self._head.set_result(None)
         kind, is_plain = b"", status == 200
         for name, value in self.headers:
             if name == b"content-type":
@@ -70,28 +81,33 @@ class DirectPost(Exchange):
                 is_plain = False
         self._is_stream = kind in _STREAM
         if self._is_direct and not (is_plain and (self._is_stream or kind in _JSON)):
-            self._on_more(self)
+            self._owner.continue_in_task(self)
 
     def body_arrived(self, data: bytes) -> None:
         """See `Exchange`."""
-        super().body_arrived(data)
         if not self._is_direct:
+            super().body_arrived(data)
             return
+        self._chunks.append(data)
+        self._buffered += len(data)
         if self.is_answered or self._buffered > self._largest:
-            self._on_more(self)
+            self._owner.continue_in_task(self)
         elif self._is_stream:
             frame = self._answer_in(self._only_event(data)) if data.endswith(_ENDS) else None
             if frame is None:
-                self._on_more(self)
+                self._owner.continue_in_task(self)
                 return
             self._chunks.clear()
             self._buffered = 0
             self._tail = self.connection.loop.call_later(_TAIL_SECONDS, self.connection.cut)
-            self._answered(frame)
+            self.is_answered = True
+            self._owner.answered(self, frame)
 
     def completed(self) -> None:
         """See `Exchange`."""
-        super().completed()
+        self._is_complete = True
+        if self._more is not None:
+            self._wake()
         if self._tail is not None:
             self._tail.cancel()
         if not self._is_direct or self.is_answered:
@@ -100,9 +116,10 @@ class DirectPost(Exchange):
         body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         frame = None if self._is_stream else self._answer_in(body)
         if frame is None:
-            self._on_more(self)
+            self._owner.continue_in_task(self)
         else:
-            self._answered(frame)
+            self.is_answered = True
+            self._owner.answered(self, frame)
 
     def broke(self, error: Exception) -> None:
         """See `Exchange`."""
@@ -110,11 +127,7 @@ class DirectPost(Exchange):
         if self._tail is not None:
             self._tail.cancel()
         if self._is_direct and not self.is_answered:
-            self._on_more(self)
-
-    def _answered(self, frame: Frame) -> None:
-        self.is_answered = True
-        self._on_answer(self, frame)
+            self._owner.continue_in_task(self)
 
     def _only_event(self, data: bytes) -> bytes:
         """The data of the only event that came; empty where there is another, or none."""

@@ -167,7 +167,7 @@ class _HttpChannel:
         self._receiver = receiver
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._max_posts = max_posts
         self._streams = EventStreams(name, send, requests, max_bytes=max_bytes, reconnect_delay=reconnect_delay)
         self._on_trouble = on_trouble
@@ -217,7 +217,7 @@ class _HttpChannel:
 
     def withdraw(self, id_: bytes) -> bool:
         if (post := self._direct.get(id_)) is not None:
-            self._continue(post)
+            self.continue_in_task(post)
         task = self._posts.get(id_)
         if self._requests.is_modern:
             if task is not None:
@@ -269,27 +269,23 @@ class _HttpChannel:
             return False
         if self._stream_tried is not None and not self._stream_tried.is_set():
             return False
-        session = b"" if self._requests.is_modern else self._requests.session
-        post = way.send(
-            self._requests.post_head(message),
-            message.data,
-            lambda connection, used: DirectPost(
-                connection, message, session, used, self._max_bytes, self._answered_directly, self._continue
-            ),
-        )
-        if post is None:
+        begun = way.begin(self._requests.post_head(message), message.data)
+        if begun is None:
             return False
-        self._direct[message.id] = post
+        connection, used = begun
+        session = b"" if self._requests.is_modern else self._requests.session
+        self._direct[message.id] = connection.start(DirectPost(connection, message, session, used, self))
         return True
 
-    def _answered_directly(self, post: DirectPost, frame: Frame) -> None:
+    def answered(self, post: DirectPost, frame: Frame) -> None:
+        """Hand over the answer to a call that has no task."""
         id_ = post.message.id
         del self._direct[id_]
-        if self._way is not None:
-            self._way.accepted(post.used)
+        if post.used and self._way is not None:
+            self._way.accepted()
         self._receiver.frame(frame, id_)
 
-    def _continue(self, post: DirectPost) -> None:
+    def continue_in_task(self, post: DirectPost) -> None:
         """Continue in a task with a call that was sent without one. What the task reads has come, or comes still."""
         post.leave_direct()
         id_ = post.message.id
@@ -343,9 +339,9 @@ class _HttpChannel:
         kind = content_type(response)
         if kind == "text/event-stream":
             return await self._streams.take(response, answers)
-        body = await read_body(response, self._max_bytes)
+        body = await read_body(response, self.max_bytes)
         if body is None:
-            return self._garbled(f"its answer is over the limit of {self._max_bytes} bytes")
+            return self._garbled(f"its answer is over the limit of {self.max_bytes} bytes")
         if isinstance(body, LargeFrame):
             answers.take_frame(body)
             return None if answers.is_answered else self._garbled("its answer is not to this request")
@@ -397,7 +393,7 @@ class _HttpChannel:
         """The answer to a request came on a stream that is not its own. Nothing more is expected on that one."""
         for own, post in list(self._direct.items()):
             if is_same_id(id_, own):
-                self._continue(post)
+                self.continue_in_task(post)
         id_ = next((own for own in self._answers if is_same_id(id_, own)), b"")
         task = self._posts.get(id_)
         if task is not None and not self._answers[id_].is_answered:
@@ -469,7 +465,7 @@ class _HttpChannel:
             return
         self._is_session_lost = True
         for post in list(self._direct.values()):
-            self._continue(post)
+            self.continue_in_task(post)
         while self._posts:
             await asyncio.wait(list(self._posts.values()))
         self._receiver.closed("the server ended the session")
