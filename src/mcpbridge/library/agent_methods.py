@@ -371,6 +371,9 @@ class AgentMethods(ToolMethods):
         """
         return await self.approvals.decide(id, scope, by)
 
-    async def deny(self, id: str, *, by: str = "program") -> "Pending":  # noqa: A002 - what it is
-        """Refuse a call that waits; raises as `approve`. Cancelling this refuses it all the same, once it has begun."""
-        return await self.approvals.decide(id, None, by)
+    async def deny(self, id: str, *, scope: "Scope" = "once", by: str = "program") -> "Pending":  # noqa: A002 - what it is
+        """Refuse a call that waits; raises as `approve`. Cancelling this refuses it all the same, once it has begun.
+
+        `scope`: this call `once`, or the same call again in this `session`.
+        """
+        return await self.approvals.decide(id, None, by, in_session=scope == "session")

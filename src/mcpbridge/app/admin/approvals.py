@@ -107,6 +107,8 @@ def _ended_of_log(row: Mapping[str, Any], id_: str) -> dict[str, Any]:
 async def decide(desk: PendingApprovals, id_: str, answer: Mapping[str, object], by: str) -> dict[str, Any]:
     """Answer a request: `decision` is `approve` or `deny`, `for` is `once` (default) or `session`.
 
+    For the session: the same call gets the same answer as often as it comes in it.
+
     Raises:
         Problem: that is no answer, or there is nothing to answer.
     """
@@ -117,12 +119,12 @@ async def decide(desk: PendingApprovals, id_: str, answer: Mapping[str, object],
         raise Problem("invalid", 'for: expected "once" or "session"')
     scope: Scope | None = None if decision == "deny" else "session" if wanted == "session" else "once"
     try:
-        pending = await desk.decide(id_, scope, by)
+        pending = await desk.decide(id_, scope, by, in_session=wanted == "session")
     except UnknownApproval:
         raise Problem("unknown", f"no call waits for approval as {id_[:40]!r}, or not any more") from None
     except AlreadyDecided as decided:
         raise Problem("decided", f"{id_} was {decided}") from None
-    return {**_document(pending), "decision": decision, "for": scope, "by": by}
+    return {**_document(pending), "decision": decision, "for": scope or (wanted if wanted == "session" else None), "by": by}
 
 
 def _document(pending: Pending) -> dict[str, Any]:

@@ -80,6 +80,18 @@ class Grants:
         seconds, handle = request.lasts or self._once_seconds, _denied(request.id)
         await self._store.put(_KIND, by.encode(), principal=request.principal, expires_in=seconds, handle=handle)
 
+    async def deny_in_session(self, request: ApprovalRequest, by: str) -> None:
+        """Keep a no for this call, and the same one as often as it comes in this session."""
+        handle = _denied_in_session(request)
+        await self._store.put(
+            _KIND, by.encode(), principal=request.principal, expires_in=self._session_seconds, handle=handle
+        )
+
+    async def denied_in_session(self, request: ApprovalRequest) -> str:
+        """Who said no to the same call for the whole session; empty: nobody did."""
+        body = await self._store.get(_KIND, _denied_in_session(request), principal=request.principal)
+        return body.decode() if body is not None else ""
+
     async def denied(self, id_: str, *, principal: str) -> str:
         """Who said no to the request with this id; empty: nobody did."""
         body = await self._store.get(_KIND, _denied(id_), principal=principal)
@@ -88,6 +100,10 @@ class Grants:
 
 def _denied(id_: str) -> str:
     return f"denied-{id_}"
+
+
+def _denied_in_session(request: ApprovalRequest) -> str:
+    return f"denied-{request.binding}-{request.session}"
 
 
 def _beginning(request: ApprovalRequest) -> str:

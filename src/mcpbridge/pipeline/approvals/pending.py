@@ -227,8 +227,10 @@ class PendingApprovals:
                     found.append(pending)
         return sorted(found, key=lambda pending: pending.request.at)
 
-    async def decide(self, id_: str, granted: Scope | None, by: str) -> Pending:
-        """Answer a request; `granted` None is a no. Returns what was answered.
+    async def decide(self, id_: str, granted: Scope | None, by: str, *, in_session: bool = False) -> Pending:
+        """Answer a request; `granted` None is a no, `in_session` also to the same call in this session.
+
+        Returns what was answered.
 
         Of all who answer, at whichever bridge that shares the store, one is heard: who takes the record. Cancelling
         waits until the answer is given, or proves to come too late.
@@ -238,9 +240,9 @@ class PendingApprovals:
             AlreadyDecided: somebody answered it before.
             StoreFailed: the yes cannot be kept; the request can still be answered.
         """
-        return await to_its_end(self._decide(id_, granted, by))
+        return await to_its_end(self._decide(id_, granted, by, in_session=in_session and granted is None))
 
-    async def _decide(self, id_: str, granted: Scope | None, by: str) -> Pending:
+    async def _decide(self, id_: str, granted: Scope | None, by: str, *, in_session: bool) -> Pending:
         verdict = Verdict(granted or "", by, is_noted=granted is not None)
         if id_ in self._decided:
             raise AlreadyDecided(self._decided[id_].verdict)
@@ -250,6 +252,8 @@ class PendingApprovals:
             if id_ in self._decided:
                 raise AlreadyDecided(self._decided[id_].verdict)
             raise UnknownApproval(id_)
+        if in_session:
+            await self._grants.deny_in_session(pending.request, by)
         if waiting is not None and id_ in self._waiting and not waiting[1].done():
             self._remember(id_, _Decided(verdict, is_kept=False))
             waiting[1].set_result(verdict)

@@ -120,6 +120,9 @@ class Approval:
         if earlier and (by := await self._grants.denied(earlier, principal=request.principal)):
             call.note("approval", f"denied by {by}")
             raise ApprovalRefused(f"The call of {request.tool} was not approved")
+        if by := await self._grants.denied_in_session(request):
+            call.note("approval", f"denied by {by} for the session")
+            raise ApprovalRefused(f"The call of {request.tool} was not approved, for this session")
         if call.agreed == request.binding:  # in an earlier round: nobody is asked twice about one call
             return await proceed(call)
         grant = await self._grants.use(request)

@@ -164,8 +164,9 @@ def approve_command(*, id_: str, config: str | None, session: bool, as_json: boo
 @click.command("deny")
 @click.argument("id_", metavar="ID")
 @config_option
+@click.option("--session", is_flag=True, help="Also the same call again, for as long as the session lasts.")
 @as_json_option
-def deny_command(*, id_: str, config: str | None, as_json: bool) -> int:
+def deny_command(*, id_: str, config: str | None, session: bool, as_json: bool) -> int:
     """Refuse the call ID, or the one whose id begins with ID; `mcpbridge approvals` lists them.
 
     A call that gave up waiting is refused when it is made again; no bridge has to run for that. Exit code 5: no such
@@ -174,10 +175,12 @@ def deny_command(*, id_: str, config: str | None, as_json: bool) -> int:
     \u0008
     Examples:
       mcpbridge deny sp35hsvp
+      mcpbridge deny sp --session
     """
-    done = decide(id_, "deny", "once", config)
+    done = decide(id_, "deny", "session" if session else "once", config)
     if as_json:
         print_json("deny/1", done)
     else:
-        print(visible(f"denied: {done['tool']}"))
+        more = ", and the same call for this session" if session else ""
+        print(visible(f"denied: {done['tool']}{more}"))
     return OK

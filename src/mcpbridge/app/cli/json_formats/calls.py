@@ -382,7 +382,7 @@ class Approvals(TypedDict):
 
 
 _Scope = TypedDict(
-    "_Scope", {"for": Annotated[str | None, "`once`, or `session`: the same call passes again; null: it was denied."]}
+    "_Scope", {"for": Annotated[str | None, "`once`, or `session`: the same call has the same answer again; null: it was denied once."]}
 )
 
 

@@ -18,12 +18,14 @@ _ANSWERS = {
     "once": {"decision": "approve", "for": "once"},
     "session": {"decision": "approve", "for": "session"},
     "deny": {"decision": "deny"},
+    "deny-session": {"decision": "deny", "for": "session"},
 }
 """By the button that is pressed: the decision that the desk gets."""
 _SAID = {
     "once": "Approved: {}.",
     "session": "Approved, and the same call again in this session: {}.",
     "deny": "Denied: {}.",
+    "deny-session": "Denied, and the same call again in this session: {}.",
 }
 _RECENT = 30
 
@@ -57,13 +59,13 @@ class _Approvals:
         visit: Visit = request.state.visitor.visit
         try:
             if said not in _ANSWERS:
-                raise Problem("invalid", "answer: expected once, session or deny")
+                raise Problem("invalid", "answer: expected once, session, deny or deny-session")
             done = await decide(self._console.bridge.approvals, id_, _ANSWERS[said], f"console:{visit.by}")
         except Problem as problem:
             return await self._answer(request, f"{problem}.", "bad", STATUS_OF[problem.code])
         self._console.live.announce("approvals", "calls")
         then = (
-            "" if done["waiting"] or said == "deny" else " The call gave up waiting; it passes when it is made again."
+            "" if done["waiting"] or said.startswith("deny") else " The call gave up waiting; it passes when it is made again."
         )
         return await self._answer(request, _SAID[said].format(done["tool"]) + then, "good", 200)
 

@@ -40,7 +40,7 @@
     if (!keysOn?.checked || typing || event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
     if (event.key === "j" || event.key === "k") {
       move(event.key === "j" ? 1 : -1);
-    } else if ("asd".includes(event.key) && event.key.length === 1) {
+    } else if ("asdx".includes(event.key) && event.key.length === 1) {
       if (performance.now() < settledAt) return;
       const call = document.activeElement?.closest?.("[data-approval]");
       call?.querySelector(`[data-key="${event.key}"]`)?.click();
