@@ -221,9 +221,9 @@ class SyncMethods:
         """Agree to a call that waits. `scope`: this call `once`, or the same call again in this `session`."""
         return self._thread.wait(self._thread.held.approve(id, scope=scope, by=by))
 
-    def deny(self, id: str, *, by: str = "program") -> "Pending":
+    def deny(self, id: str, *, scope: "Scope" = "once", by: str = "program") -> "Pending":
         """Refuse a call that waits; raises as `approve`. Cancelling this refuses it all the same, once it has begun."""
-        return self._thread.wait(self._thread.held.deny(id, by=by))
+        return self._thread.wait(self._thread.held.deny(id, scope=scope, by=by))
 
     def request(
         self,
@@ -252,9 +252,17 @@ class SyncMethods:
         """Continue with these settings: what they change is changed, and nothing else is disturbed."""
         return self._thread.wait(self._thread.held.reload(settings))
 
+    def review_pins(self) -> None:
+        """Decide anew what is listed of all servers: what was agreed to of them, or how that counts, has changed."""
+        return self._thread.do(self._thread.held.review_pins)
+
     def resolve_again(self, session: str = "") -> None:
         """Ask the resolver anew what tools there are for this session (its id), or for all; clients are notified."""
         return self._thread.do(lambda: self._thread.held.resolve_again(session))
+
+    def check_before_start(self, check: Callable[[str], None]) -> None:
+        """Have `check` called with the name of a server before a program of it is started; it raises to refuse that."""
+        return self._thread.do(lambda: self._thread.held.check_before_start(check))
 
     def clear_cache(self, *, server: str = "", tool: str = "") -> int:
         """Forget kept results: all, those of one server, or of tools whose id (`server/tool`) matches a glob."""

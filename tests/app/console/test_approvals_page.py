@@ -69,7 +69,7 @@ def test_a_person_approves_and_denies_and_sees_what_is_new(page: "Page", desk: D
     new = await_call(page).get_by_role("region", name="What is new")
     expect(new.get_by_role("row", name="/text")).to_contain_text('"hello"', timeout=PATIENCE)
     expect(new.get_by_role("row", name="/text")).to_contain_text('"goodbye"', timeout=PATIENCE)
-    page.get_by_role("button", name="Deny").click()
+    page.get_by_role("button", name="Deny", exact=True).click()
     page.get_by_text("Denied: gated/echo.").wait_for()
     assert desk.answer()["isError"]
     expect(page).to_have_title("Approvals – mcpbridge", timeout=PATIENCE)
@@ -89,8 +89,22 @@ def test_a_person_approves_a_call_for_the_session(page: "Page", desk: Desk) -> N
     desk.call("gated__echo", text="often")
     assert desk.text() == "often"
     desk.call("gated__echo", text="seldom")
-    await_call(page).get_by_role("button", name="Deny").click()
+    await_call(page).get_by_role("button", name="Deny", exact=True).click()
     assert desk.answer()["isError"]
+
+
+def test_a_person_denies_a_call_for_the_session(page: "Page", desk: Desk) -> None:
+    """Issue 20: deny for the session: the same call is refused without a question, another one is asked for."""
+    open_inbox(page)
+    desk.call("gated__echo", text="never")
+    await_call(page).get_by_role("button", name="Deny for the session").click()
+    page.get_by_text("Denied, and the same call again in this session: gated/echo.").wait_for()
+    assert desk.answer()["isError"]
+    desk.call("gated__echo", text="never")
+    assert "was not approved, for this session" in desk.answer()["content"][0]["text"]
+    desk.call("gated__echo", text="perhaps")
+    await_call(page).get_by_role("button", name="Approve once").click()
+    assert desk.text() == "perhaps"
 
 
 def test_a_running_call_that_waits_leads_to_the_inbox_and_every_page_counts_it(page: "Page", desk: Desk) -> None:
@@ -109,7 +123,7 @@ def test_a_running_call_that_waits_leads_to_the_inbox_and_every_page_counts_it(p
     running.get_by_role("link", name="gated/echo").click()
     page.get_by_role("heading", name="gated/echo running").wait_for()
     page.get_by_role("link", name="waits for approval").click()
-    await_call(page).get_by_role("button", name="Deny").click()
+    await_call(page).get_by_role("button", name="Deny", exact=True).click()
     assert desk.answer()["isError"]
 
 
@@ -191,7 +205,7 @@ def test_a_person_is_notified_on_whichever_page_is_open(browser: "Browser", home
     context.grant_permissions(["notifications"], origin=link.partition("/console")[0])
     open_inbox(page)
     desk.call("gated__echo", text="unwanted")
-    await_call(page).get_by_role("button", name="Deny").click()
+    await_call(page).get_by_role("button", name="Deny", exact=True).click()
     desk.answer()
     assert page.locator("html[data-noted]").count() == 0
     page.get_by_role("button", name="Notify me of new ones").click()
@@ -230,7 +244,7 @@ def test_calls_that_wait_fit_and_have_nothing_to_mend(
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     found = Axe().run(page).response["violations"]
     assert [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found] == []
-    page.get_by_role("button", name="Deny").click()
+    page.get_by_role("button", name="Deny", exact=True).click()
     desk.answer()
     context.close()
 
@@ -253,7 +267,7 @@ def test_a_call_that_nobody_answered_in_time_stays_visible(browser: "Browser") -
         assert desk.text() == "late"
         desk.call("gated__echo", text="never")
         desk.answer()
-        await_call(page).get_by_role("button", name="Deny").click()
+        await_call(page).get_by_role("button", name="Deny", exact=True).click()
         row = page.get_by_role("region", name="Answered and expired").get_by_role("row").nth(1)
         expect(row).to_contain_text("denied by console:ui", timeout=PATIENCE)
         expect(row).to_contain_text("never", timeout=PATIENCE)

@@ -176,7 +176,7 @@ def test_approvals(page: "Page", start: str, desk: Desk) -> None:
     open_at(page, f"{start}/approvals")
     desk.call("gated__pass_gate", gate="none")
     page.locator("#inbox:not(.settling) article").wait_for()
-    press(page, page.get_by_role("button", name="Deny"))
+    press(page, page.get_by_role("button", name="Deny", exact=True))
     assert desk.answer()["isError"]
     page.get_by_text("No call waits for you").wait_for()
     expect(page.locator("#inbox")).to_be_focused()

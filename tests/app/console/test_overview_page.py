@@ -60,7 +60,7 @@ def test_a_person_sees_who_is_connected_what_waits_and_what_was_saved(page: "Pag
         expect(waiting).to_contain_text("asked by desk: it waits at a gate")
         expect(page).to_have_title("(1) Overview – mcpbridge")
         waiting.get_by_role("link").click()
-        page.locator("#inbox:not(.settling)").get_by_role("button", name="Deny").click()
+        page.locator("#inbox:not(.settling)").get_by_role("button", name="Deny", exact=True).click()
         assert desk.answer()["isError"]
     page.get_by_role("link", name="Overview").click()
     expect(main.get_by_text("No client is connected")).to_be_visible()

@@ -679,6 +679,20 @@ async def test_a_call_that_was_denied_is_asked_for_anew() -> None:
     assert (pending.request.id, pending.request.asked) == (second, 1)
 
 
+async def test_a_call_that_was_denied_for_the_session_is_not_asked_for_again() -> None:
+    world = World(seconds=0.01)
+    desk = desk_of(world)
+    world.as_before = desk.as_before
+    [first] = await refused_again(world, 1)
+    await desk.decide(first, None, "someone", in_session=True)
+    with pytest.raises(ApprovalRefused, match="was not approved, for this session"):
+        await world.calls()
+    assert await desk.pending() == []
+    assert world.sent == []
+    [another] = await refused_again(world, 1, {"a": 2})
+    assert another != first
+
+
 @pytest.mark.parametrize("other", ["arguments", "principal", "client", "policy"])
 async def test_calls_that_differ_are_pending_approvals_of_their_own(other: str) -> None:
     world = World(seconds=0.01)

@@ -124,7 +124,8 @@ async def decide(desk: PendingApprovals, id_: str, answer: Mapping[str, object],
         raise Problem("unknown", f"no call waits for approval as {id_[:40]!r}, or not any more") from None
     except AlreadyDecided as decided:
         raise Problem("decided", f"{id_} was {decided}") from None
-    return {**_document(pending), "decision": decision, "for": scope or (wanted if wanted == "session" else None), "by": by}
+    how_long = "session" if wanted == "session" else scope
+    return {**_document(pending), "decision": decision, "for": how_long, "by": by}
 
 
 def _document(pending: Pending) -> dict[str, Any]:

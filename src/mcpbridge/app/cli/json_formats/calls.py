@@ -382,7 +382,8 @@ class Approvals(TypedDict):
 
 
 _Scope = TypedDict(
-    "_Scope", {"for": Annotated[str | None, "`once`, or `session`: the same call has the same answer again; null: it was denied once."]}
+    "_Scope",
+    {"for": Annotated[str | None, "`once`, or `session`: the same answer to the same call; null: denied once."]},
 )
 
 

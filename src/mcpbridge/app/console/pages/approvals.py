@@ -65,7 +65,9 @@ class _Approvals:
             return await self._answer(request, f"{problem}.", "bad", STATUS_OF[problem.code])
         self._console.live.announce("approvals", "calls")
         then = (
-            "" if done["waiting"] or said.startswith("deny") else " The call gave up waiting; it passes when it is made again."
+            ""
+            if done["waiting"] or said.startswith("deny")
+            else " The call gave up waiting; it passes when it is made again."
         )
         return await self._answer(request, _SAID[said].format(done["tool"]) + then, "good", 200)
 
