@@ -3,6 +3,7 @@
 `Place.run` compares each document of each test with the page's schema. Here each format is printed at least once.
 """
 
+import io
 import json
 import os
 import re
@@ -98,7 +99,10 @@ ALONE: Sequence[Case] = [
     ("error/1", ["status", "--json", "--no-such-option"], 2),
     ("error/1", ["init", "--json"], 2),
 ]
-ELSEWHERE = {"login/1", "logout/1", "approve/1", "deny/1", "log-events/1", "results-show/1", "results-rm/1"}
+ELSEWHERE = {
+    *("login/1", "logout/1", "approve/1", "deny/1", "log-events/1", "results-show/1", "results-rm/1"),
+    *("secret-set/1", "secret-list/1", "secret-rm/1"),
+}
 """Printed by tests below, one for each part of the bridge that they need."""
 
 
@@ -205,6 +209,15 @@ async def test_a_sign_in(place: Place) -> None:
         config = str(place.config({"up": {"url": world.url, "era": "legacy", "auth": machine}}))
         await printed(place, "login/1", "login", "up", "--config", config)
         await printed(place, "logout/1", "logout", "up", "--config", config)
+
+
+async def test_a_stored_secret(place: Place, here: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a value\n")))
+    for name, words in (("set", ("github",)), ("list", ()), ("rm", ("github",))):
+        done = here("secret", name, *words, "--json")
+        [document] = documents(("--json",), done.out, done.err)
+        assert (done.code, document["format"]) == (0, f"secret-{name}/1"), done.err
+        check(document)
 
 
 async def printed(place: Place, name: str, *words: str) -> dict[str, Any]:

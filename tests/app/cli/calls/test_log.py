@@ -74,7 +74,8 @@ async def test_a_bridge_that_shall_not_log_makes_no_file(place: Place) -> None:
     async with place.bridge(SERVERS, call_log=OFF) as client:
         await client.initialize()
         await client.call("one__echo", text="x")
-    assert not file_of(place).parent.exists()
+    assert not file_of(place).exists()
+    assert {path.name for path in file_of(place).parent.glob("*")} <= {"pins"}, "what the server showed first"
     finished = await place.run("log", "--config", str(place.folder / "servers.toml"))
     assert finished.code == 4
     assert finished.out == ""
