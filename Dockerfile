@@ -1,12 +1,19 @@
 # syntax=docker/dockerfile:1
 
-# Build a wheel and an environment with it; compilers and caches stay behind in this stage.
+# Build a wheel and an environment with it; compilers and caches stay behind in this stage. Everything that is downloaded
+# must have a hash in one of the two locks. Only wheels are: an sdist would bring what builds it, without a hash.
 FROM python:3.11-slim AS build
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /src
-RUN python -m venv /opt/mcpbridge
+RUN python -m venv /opt/build && python -m venv /opt/mcpbridge
+COPY requirements.lock requirements-build.lock ./
+RUN /opt/build/bin/pip install --require-hashes --only-binary :all: --requirement requirements-build.lock \
+    && /opt/mcpbridge/bin/pip install --require-hashes --only-binary :all: --requirement requirements.lock
 COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY src ./src
-RUN /opt/mcpbridge/bin/pip install --no-cache-dir --disable-pip-version-check .
+RUN /opt/build/bin/hatchling build --target wheel --directory /tmp/dist \
+    && /opt/mcpbridge/bin/pip install --no-deps --no-index /tmp/dist/mcpbridge-*.whl \
+    && /opt/mcpbridge/bin/pip check
 
 # The image runs the bridge and Python servers. For servers that need Node (`npx …`) or uv (`uvx …`), build on top of it.
 FROM python:3.11-slim

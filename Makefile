@@ -8,7 +8,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 # Compiled files are kept, whatever the environment says: the tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test quick lint types types-beside compiled unit conformance conformance-all matrix bench mutants docs docs-search screenshots browser format clean lock-dependencies audit-dependencies
+.PHONY: help run test quick lint types types-beside compiled unit conformance conformance-all matrix bench mutants docs docs-search screenshots browser format clean lock-dependencies audit-dependencies release
 .DELETE_ON_ERROR:
 
 help: ## show this
@@ -99,19 +99,28 @@ browser: ## install Debian's Chromium, which the tests of the console drive (nee
 
 # What is known of vulnerabilities comes from PyPI, so neither is part of `make test`. `--strict`: what could not be looked
 # up counts as a failure.
-lock-dependencies: .venv-release/.ready ## write requirements.lock anew: all runtime dependencies, with hashes
-	.venv-release/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --upgrade --quiet --no-header -o .venv-release/lock
+lock-dependencies: .venv-release/.ready ## write requirements.lock anew: all runtime dependencies, with hashes; and what builds the wheel
+	.venv-release/bin/uv pip compile pyproject.toml $(LOCK) -o .venv-release/lock
 	{ echo '# What the bridge runs with, each with the SHA-256 of its files. Written by `make lock-dependencies`.'; cat .venv-release/lock; } > requirements.lock
+	sed -n 's/^requires = \["\(.*\)"\]$$/\1/p' pyproject.toml | .venv-release/bin/uv pip compile - $(LOCK) -o .venv-release/build-lock
+	{ echo '# What builds the wheel, each with the SHA-256 of its files. Written by `make lock-dependencies`.'; cat .venv-release/build-lock; } > requirements-build.lock
 
-audit-dependencies: .venv-release/.ready ## look whether a dependency of requirements.lock has a known vulnerability (needs PyPI)
-	.venv-release/bin/pip-audit --requirement requirements.lock --vulnerability-service pypi --disable-pip --require-hashes --strict
+LOCK := --universal --python-version 3.11 --generate-hashes --upgrade --quiet --no-header
+
+audit-dependencies: .venv-release/.ready ## look whether a dependency of the two locks has a known vulnerability (needs PyPI)
+	.venv-release/bin/pip-audit --requirement requirements.lock --requirement requirements-build.lock --vulnerability-service pypi --disable-pip --require-hashes --strict
+
+# Of the last commit, built twice and compared; what CycloneDX demands of its documents comes with its own package.
+release: .venv-release/.ready ## build the wheel, the sdist, what they run with (CycloneDX) and their hashes into dist/
+	.venv-release/bin/python scripts/release/build.py
+	@.venv-release/bin/python -c 'import pathlib, sys; from cyclonedx.schema import SchemaVersion; from cyclonedx.validation.json import JsonStrictValidator; wrong = JsonStrictValidator(SchemaVersion.V1_6).validate_str(pathlib.Path("dist/sbom.cdx.json").read_text()); sys.exit(wrong and f"dist/sbom.cdx.json is no CycloneDX: {wrong}")'
 
 format: .venv/.ready ## put the code into its form
 	$(BIN)/ruff format --quiet .
 	$(BIN)/ruff check --quiet --fix .
 
 clean: ## remove everything that make has set up
-	rm -rf .venv .venv-servers .venv-clients .venv-site .venv-release site .venv-sql .bench examples/node_modules tests/clients/node/node_modules tests/conformance/node/node_modules
+	rm -rf .venv .venv-servers .venv-clients .venv-site .venv-release dist site .venv-sql .bench examples/node_modules tests/clients/node/node_modules tests/conformance/node/node_modules
 
 # An environment is made anew when what it is made from changes. The stamp comes last, so that an interrupted
 # installation does not count.
@@ -133,9 +142,11 @@ example: .venv-servers/.ready $(if $(shell command -v npm),examples/node_modules
 	.venv-servers/bin/python $(PIP) --requirement examples/requirements.txt
 	@touch $@
 
-.venv-release/.ready:
-	$(PYTHON) -m venv .venv-release
-	.venv-release/bin/python $(PIP) 'uv>=0.13,<1' 'pip-audit>=2.9,<3'
+# What builds the wheel is installed by its hashes, so that every release of a commit is built by the same.
+.venv-release/.ready: scripts/release/requirements.txt requirements-build.lock
+	$(PYTHON) -m venv --clear .venv-release
+	.venv-release/bin/python $(PIP) --require-hashes --requirement requirements-build.lock
+	.venv-release/bin/python $(PIP) --requirement scripts/release/requirements.txt
 	@touch $@
 
 # The generator of the site has an environment of its own: nothing of the bridge is needed to run it.

@@ -7,6 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FILES = ("LICENSE", "NOTICE")
+LOCKS = ("requirements.lock", "requirements-build.lock")
 
 
 def stages() -> list[str]:
@@ -40,13 +41,22 @@ def test_the_wheel_in_the_image_has_it(name: str) -> None:
     assert f'"{name}"' in re.findall(r"(?m)^license-files = .*$", (ROOT / "pyproject.toml").read_text())[0]
 
 
-@pytest.mark.parametrize("name", [*FILES, "pyproject.toml", "README.md", "src"])
+@pytest.mark.parametrize("name", [*FILES, *LOCKS, "pyproject.toml", "README.md", "src"])
 def test_what_the_image_copies_is_let_through_to_the_build(name: str) -> None:
     """`.dockerignore` leaves everything out but what it names."""
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     assert ignored[0] == "*"
     assert f"!{name}" in ignored
     assert (ROOT / name).exists()
+
+
+def test_what_the_image_downloads_with_pip_has_a_hash_in_a_lock() -> None:
+    """Issue 22. The bridge itself is installed from its wheel alone; an sdist would download what builds it."""
+    installs = re.findall(r"pip install ([^&\n]+)", "\n".join(stages()))
+    assert len(installs) == 3
+    wheel_only, from_locks = "--no-deps --no-index", "--require-hashes --only-binary :all:"
+    assert [line for line in installs if wheel_only not in line and from_locks not in line] == []
+    assert {name for line in installs for name in line.split() if name.endswith(".lock")} == {*LOCKS}
 
 
 def test_the_notice_names_files_that_are_there() -> None:
