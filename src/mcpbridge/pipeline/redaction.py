@@ -189,57 +189,13 @@ def _spans_of_slice(text: str, known: Known) -> list[tuple[int, int]]:
 
 
 def personal_spans(text: str) -> list[tuple[int, int]]:
-    """Where mail addresses, and numbers of phones, accounts, cards and social security are."""
+    """Where mail addresses, and numbers of phones, accounts, cards and citizens are."""
+    from mcpbridge.pipeline.personal_data import personal_spans_of
+
     spans: list[tuple[int, int]] = []
     for start, end in slices(text) if len(text) > SLICE else ((0, len(text)),):
-        if "@" in text:
-            spans += _mails(text, start, end)
-        spans += [(one.start() - 3, one.end()) for one in _SOCIAL_SECURITY.finditer(text, start, end)]
-        spans += [one.span() for one in _PHONE.finditer(text, start, end)]
-        for one in _ACCOUNT_OR_CARD.finditer(text, start, end):
-            if _is_personal(one[0]):
-                spans.append(one.span())
+        spans += personal_spans_of(text, start, end)
     return spans
-
-
-_SOCIAL_SECURITY = re.compile(
-    r"-(?<=\d{3}-)(?<![\w-]\d{3}-)(?<!000-)(?<!666-)(?<!9\d\d-)(?!00)\d{2}-(?!0000)\d{4}(?![\w-])"
-)
-"""From its first hyphen on, which three digits are before."""
-_MAIL_HOST = re.compile(r"@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w-])")
-_MAIL_USER = re.compile(r"[\w.+-]{1,64}\Z")
-_PHONE = re.compile(r"\+(?<![\w+]\+)\d{1,3}(?:[ .()/-]{0,2}\d){6,13}(?!\w)")
-_ACCOUNT_OR_CARD = re.compile(
-    r"[A-Z0-9](?:(?<=[A-Z])(?<!\w[A-Z])[A-Z]\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?!\w)"
-    r"|(?<=\d)(?<![\w-]\d)(?:[ -]?\d){12,18}(?![\w-]))"
-)
-"""Patterns begin with a sign or a class of signs, and look at the sign before afterwards: most places cost nothing."""
-
-
-def kind_of_personal_data(value: str) -> str:
-    """`mail`, `phone`, `iban`, `card` or `ssn`."""
-    if "@" in value:
-        return "mail"
-    if value.startswith("+"):
-        return "phone"
-    if value[:1].isalpha():
-        return "iban"
-    return "ssn" if re.fullmatch(r"\d{3}-\d{2}-\d{4}", value) else "card"
-
-
-def _mails(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    for host in _MAIL_HOST.finditer(text, start, end):
-        user = _MAIL_USER.search(text, max(0, host.start() - 64), host.start())
-        if user is not None:
-            yield user.start(), host.end()
-
-
-def _is_personal(text: str) -> bool:
-    plain = re.sub(r"[ -]", "", text)
-    if plain.isdecimal():
-        doubled = [int(one) * (1 + place % 2) for place, one in enumerate(reversed(plain))]
-        return sum(one - 9 if one > 9 else one for one in doubled) % 10 == 0  # Luhn
-    return int("".join(str(int(one, 36)) for one in plain[4:] + plain[:4])) % 97 == 1  # ISO 13616
 
 
 # -- media

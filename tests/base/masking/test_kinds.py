@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbridge.base.masking.kinds import kind_of_secret
-from mcpbridge.pipeline.redaction import kind_of_personal_data
+from mcpbridge.pipeline.personal_data import kind_of_personal_data
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ ISSUED_KEYS = (
     r"|lsv2_(?:pt|sk)_[0-9a-f]{20,}+\w*+|sk-lf-[\w-]{20,}+|hv[sbr]\.[\w-]{20,}+|dp\.(?:pt|st|ct|sa|scim|audit)\.[\w.-]{30,}+"
     r"|sq0(?:atp|csp|idp)-[\w-]{20,}+|EAAA[\w-]{50,}+|AGE-SECRET-KEY-1[0-9A-Z]{50,}+|(?:fo1|fm[12][ar]?)_[\w+/=,-]{20,}+"
     r"|(?:SK|AC)[0-9a-f]{32}(?![0-9a-fA-F])|key-[0-9a-f]{32}(?![0-9a-f])|pat\w{14}\.[0-9a-f]{40,}+"
-    r"|LTAI\w{16,}+|AKID\w{28,}+"
+    r"|LTAI\w{16,}+|AKID\w{28,}+|HRKU-[\w-]{30,}+"
     r"|A3T[A-Z0-9][A-Z0-9]{16}|EZ[AT]K[0-9a-f]{40,}+|FLWSECK[\w-]{20,}+|1//0[\w-]{30,}+|ops_eyJ[\w-]{40,}+|A3-[A-Z0-9]{6}-[A-Z0-9-]{20,}+"
     r")"
     r"|\$(?:2[abxy]|5|6|y|1|apr1|argon2(?:id|i|d)|scrypt|pbkdf2-sha\d+)\$[\w./$,=+-]{20,}+"
@@ -44,6 +44,8 @@ _MARKED_INSIDE = (
     ("/", re.compile(r"(?<!\d)\d/\d{10,20}(?:/\d{10,20})?:[0-9a-f]{32}(?!\w)")),
     ("-us", re.compile(r"(?<!\w)[0-9a-f]{32}-us\d{1,2}\b")),
     (".atlasv1.", re.compile(r"(?<!\w)\w{14}\.atlasv1\.[\w-]{40,}+")),
+    ("Q~", re.compile(r"(?<![\w.~-])[\w.~-]{3}\dQ~[\w.~-]{31,34}(?![\w.~-])")),
+    ("NRAL", re.compile(r"(?<![0-9a-f])[0-9a-f]{36}NRAL\b")),
     (":AA", re.compile(r"(?<!\d)[0-9]{6,12}:AA[\w-]{30,}+")),
     (".", re.compile(r"[MNO](?<![\w-].)[\w-]{22,27}\.[\w-]{6}\.[\w-]{27,}+")),
 )
@@ -54,8 +56,11 @@ _SHORT_KEYS = re.compile(
 """The best known ones, shortened as examples and tests have them."""
 ORDINARY_WORDS = re.compile(
     r"(?:(?:sk|fc|xai|csk|key)-(?!proj-|ant-|or-|svcacct-)|(?:secret|npm|hf|rnd|aio|jina|napi|tfp)_)[a-z]+(?:[-_][a-z]+)*+"
+    r"|gh[pousr]_[a-z]+(?:_[a-z]+)++|xox[a-z]-[a-z]+(?:-[a-z]+)++"
+    r"|(?:[A-Za-z]{1,10}[-_.]){1,4}(?:[xX]{6,}+|0{6,}+|[.]{3,}+)"
 )
-"""Names of packages and variables that begin as keys do: letters only, in several words."""
+"""What begins as keys do and is none: names of packages and variables, of letters only and in several words, and
+examples that have one letter again and again."""
 
 
 _RUNS = re.compile(r"[^\x00-#%-*:;<>?@\[-^`{-\x7f]{11,}+")

@@ -25,6 +25,7 @@ from mcpbridge.base.masking.names import (
     secret_of,
     words_for_secrets,
 )
+from mcpbridge.base.masking.no_values import EXAMPLE, IN_CODE, NO_VALUES, TYPE, is_example_login, says_nothing
 
 PASSES = 8
 """More than any text needs that was not made for it: what is masked may let something else be seen."""
@@ -107,7 +108,7 @@ _DATABASE_CLIENT = re.compile(
     r"[^\n|;]{0,200}?[ \"']-p[ \t]{0,2}"
     r"|\b(?:docker|podman|nerdctl|buildah|skopeo|helm|oc|az|crane|oras)\b[^\n|;]{0,60}? login\b"
     r"[^\n|;]{0,200}? -p[ \t]{1,2})"
-    r"([^\s\"'-][^\s|;\"']{0,256}+)"
+    r"([\"']?)([^\s\"'-][^\s|;\"']{0,256}+)"
 )
 _DIRECTIVE = re.compile(
     r"^([ \t]*(?:ENV|ARG|setenv|set -g?x)[ \t]{1,4}([A-Za-z_]\w{0,79}+)[ \t]{1,4})(?!=)([^\s=]\S*+)", re.MULTILINE
@@ -121,7 +122,7 @@ _SENTENCE = re.compile(
     re.IGNORECASE,
 )
 _NAME = re.compile(
-    r"(?<!\w)(?!(?<=\$\{)secret:[\w.@:/-]{1,128}\})([A-Za-z_][\w.-]{0,79}+)(\\*+[\"']?\s{0,3}(=>|:=|[=:])\s{0,3})"
+    r"(?<!\w)(?!(?<=\$\{)secret:[\w.@:/-]{1,128}\})([A-Za-z_][\w.-]{0,79}+)(\\*+[\"']?\]?\s{0,3}(=>|:=|[=:])\s{0,3})"
 )
 _SPACED = re.compile(
     r"(?:^|[^\w-])(api|access|secret|private|client|signing|encryption|license|subscription|account)[ \t]$",
@@ -141,14 +142,6 @@ _REST = re.compile(r"[^\s\"'`<>,;&(){}\[\]|\\]*+")
 _HEADER_NAME = re.compile(r"[Xx]-[\w-]+|[A-Z][\w]*(?:-[A-Z]\w*)+|(?:Proxy-)?Authorization")
 _CODE_LIKE = re.compile(r"[A-Za-z_]+(?:[._]+[A-Za-z_]+)+")
 _GOES_ON = re.compile(r"[ \t]+[\w(]")
-_NO_VALUES = frozenset({"", "true", "false", "yes", "no", "on", "off", "none", "null", "nil", "undefined", "auto"}) | {
-    *("default", "basic", "bearer", "oauth", "oauth2", "required", "optional", "missing", "invalid", "expired"),
-    *("given", "set", "unset", "ok", "wrong", "incorrect", "unknown", "empty", "valid", "denied", "failed"),
-    *("str", "string", "secretstr", "int", "integer", "number", "float", "bool", "boolean", "bytes", "any", "object"),
-    *("text", "list", "dict", "array", "varchar", "type", "token", "digest", "apikey", "negotiate"),
-    *("redacted", "masked", "filtered", "prompt", "not", "must", "revoked"),
-}
-"""What a text says of a secret without showing it."""
 
 
 def without_secrets(text: str, known: Callable[[str], str] = lambda text: text) -> str:
@@ -217,7 +210,7 @@ def _pass(text: str) -> str:
         text = _NAMED.sub(_of_named, text)
     if "-" in text:
         if "-p" in text:
-            text = _DATABASE_CLIENT.sub(rf"\1{MASK}", text)
+            text = _DATABASE_CLIENT.sub(rf"\1\2{MASK}", text)
         if " -u" in text or "-user" in text or " -U" in text:
             text = _USER_OPTION.sub(_of_user_option, text)
         if "--" in text:
@@ -235,7 +228,9 @@ def _pass(text: str) -> str:
 
 def _of_database(match: re.Match[str]) -> str:
     start = match.start()
-    is_one = MASK not in match[2] and _DATABASE_SCHEME.search(match.string, max(0, start - 48), start)
+    if MASK in match[2] or is_example_login(match[1][:-1], match[2]):
+        return match[0]
+    is_one = _DATABASE_SCHEME.search(match.string, max(0, start - 48), start)
     return f"{match[1]}{MASK}" if is_one else match[0]
 
 
@@ -246,7 +241,8 @@ def _of_hook(match: re.Match[str]) -> str:
 def _of_user_info(match: re.Match[str]) -> str:
     user = match[1]
     is_token = without_keys(user, MASK) != user or (len(user) >= 16 and any(map(str.isdigit, user)))
-    return MASK if match[2] or is_token else match[0]
+    is_shown = bool(match[2]) and not is_example_login(user, match[2][1:])
+    return MASK if is_shown or is_token else match[0]
 
 
 _IN_ADDRESSES = frozenset(
@@ -441,11 +437,6 @@ def begins_secret_block(line: str) -> bool:
     return head is not None and secret_of(head[1]) in (SURE, LIKELY)
 
 
-def says_nothing(value: str) -> bool:
-    """Whether it is masked already, names where the value is to come from, or mentions a secret without showing it."""
-    return MASK in value or value.lower() in _NO_VALUES or value.startswith(("$", "{{", "<", "%(", "***", "--"))
-
-
 def _is_quoted_secret(secret: Secret, value: str) -> bool:
     if says_nothing(value):
         return False
@@ -456,12 +447,18 @@ def _is_bare_secret(text: str, name: re.Match[str], value: re.Match[str], secret
     """Whether what stands there without quotes is one, and no word of a sentence, no code and no variable."""
     bare = value["bare"].rstrip(".:!?")
     is_number = bare.replace(".", "", 1).isdecimal()
-    if bare.lower() in _NO_VALUES or bare.startswith("$") or not any(map(str.isalnum, bare)):
+    if bare.lower() in NO_VALUES or bare.startswith("$") or not any(map(str.isalnum, bare)):
+        return False
+    if EXAMPLE.fullmatch(value["bare"]) or IN_CODE.fullmatch(bare) or (len(bare) == 1 and bare.isalpha()):
         return False
     if not secret.has(bare, is_number=is_number):
         return False
     after = value.end()
     if text.startswith(("(", "["), after):  # a function, or what was masked already
+        return False
+    if text.startswith("<", after) and bare.isalpha():  # a type with a parameter
+        return False
+    if secret is not SURE and TYPE.fullmatch(bare) and name[1].endswith((bare, bare[0].lower() + bare[1:])):
         return False
     if bare.startswith("/") and name[1].lower().endswith("pwd"):  # a directory
         return False

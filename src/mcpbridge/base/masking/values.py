@@ -7,7 +7,7 @@ from msgspec import Raw
 
 from mcpbridge.base.masking.mask import MASK
 from mcpbridge.base.masking.names import NEVER, Secret, is_about, secret_of
-from mcpbridge.base.masking.text import says_nothing
+from mcpbridge.base.masking.no_values import says_nothing
 
 LEVELS = 64
 """Levels of nesting that are looked into; what is deeper is masked as a whole."""

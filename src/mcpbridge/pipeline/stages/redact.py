@@ -88,7 +88,7 @@ def _kind_within(kind: str, value: str) -> str:
 
         within = kind_of_secret(value)
     else:
-        from mcpbridge.pipeline.redaction import kind_of_personal_data
+        from mcpbridge.pipeline.personal_data import kind_of_personal_data
 
         within = kind_of_personal_data(value)
     return f"{within}:" if within else ""
