@@ -111,8 +111,9 @@ class CallSettings(BaseModel):
     others, tools that read have the first two and all others the last."""
 
     redact: list[Literal["secrets", "pii"]] | None = None
-    """What a model does not get to see of results: `secrets`, `pii` (mail, phone, IBAN, card and social security
-    numbers). Placeholders take their place; a model may pass these to tools of the same server. Default: none."""
+    """What a model does not get to see of results, resources and prompts: `secrets`, `pii` (mail addresses, and numbers
+    of phones, accounts, cards and citizens). Placeholders take their place; a model may pass these to tools of the same
+    server. Default: none."""
 
     log_content: bool | None = None
     """Whether the call log keeps the arguments and results, not only their size and digest. Default: yes in the history

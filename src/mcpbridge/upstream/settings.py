@@ -182,6 +182,10 @@ class ServerSettings(OfferSettings, BaseModel):
     """When the server starts. `lazy`: at its first use if its lists are known from earlier, otherwise at once. `eager`:
     with the bridge, and it is never stopped."""
 
+    secrets_to: list[str] = []
+    """Other servers that may have the secrets of its results: placeholders that `redact` puts there are turned back in
+    arguments for their tools too. Default: none."""
+
     idle_stop: Seconds | None = Field(default=None, ge=0)
     """Seconds without use after which the server is stopped. It stays listed and starts again at its next use. 0:
     never. Default: 15 minutes for a `command` with `start = "lazy"`, never for others."""

@@ -21,7 +21,7 @@ ENDPOINT = {"endpoint": "https://x.example/{city}"}
 REFUSED = {
     "url": "command args env inherit_env cwd image container tls proxy roots memory_limit sandbox unavailable "
     "project_texts text_trust accept_findings labels pin pin_ignore "
-    "written",
+    "written secrets_to",
     "endpoint": "tls proxy unavailable text_trust accept_findings labels",
     "openapi": "tls proxy unavailable text_trust accept_findings labels",
     "grpc": "descriptor unavailable text_trust accept_findings labels",

@@ -72,6 +72,60 @@ async def test_a_placeholder_is_turned_back_for_its_server_and_session_alone() -
         assert b.got == [text]
 
 
+async def test_servers_that_may_have_the_secrets_of_another_get_them_and_no_personal_data() -> None:
+    """Issue 22: turned back only towards the server they came from or those named in `secrets_to`."""
+    a, b, c = Server(), Server(), Server()
+    servers: dict[str, Any] = {"a": {"redact": ["secrets", "pii"], "secrets_to": ["b"]}, "b": {}, "c": {}}
+    transports = {"a": a.transport(), "b": b.transport(), "c": c.transport()}
+    async with bridged(transports, servers=servers) as bridge:
+        ear = Ear(bridge.server)
+        await ear.initialize()
+        answer = json.dumps(await ear.ask("tools/call", {"name": "a__echo", "arguments": {}}), ensure_ascii=False)
+        token, mail = re.findall("‹[^›]+›", answer)
+        text = {"text": f"{token} {mail}"}
+        for name in ("b__echo", "c__echo"):
+            await ear.ask("tools/call", {"name": name, "arguments": text})
+        assert b.got == [{"text": f"{TOKEN} {mail}"}]
+        assert c.got == [text]
+        stranger = Ear(bridge.server)
+        await stranger.initialize()
+        await stranger.ask("tools/call", {"name": "b__echo", "arguments": text})
+        assert b.got[1:] == [text]
+
+
+async def test_resources_and_prompts_have_placeholders_that_prompts_and_tools_turn_back() -> None:
+    got: list[Any] = []
+
+    def read(params: Any) -> Any:
+        return {"contents": [{"uri": params["uri"], "mimeType": "text/plain", "text": f"token {TOKEN}"}]}
+
+    def prompt(params: Any) -> Any:
+        got.append(params.get("arguments"))
+        return {"messages": [{"role": "user", "content": {"type": "text", "text": f"Use {TOKEN}"}}]}
+
+    server = {
+        **LEGACY_SERVER,
+        "initialize": {**LEGACY_SERVER["initialize"], "capabilities": {"tools": {}, "resources": {}, "prompts": {}}},
+        "resources/templates/list": {"resourceTemplates": []},
+        "resources/list": {"resources": [{"uri": "a:b", "name": "b"}]},
+        "prompts/list": {"prompts": [{"name": "p", "arguments": [{"name": "x"}]}]},
+        "resources/read": read,
+        "prompts/get": prompt,
+    }
+    async with bridged({"a": ScriptedTransport(server)}, servers={"a": {"redact": ["secrets"]}}) as bridge:
+        ear = Ear(bridge.server)
+        await ear.initialize()
+        uri = (await ear.ask("resources/list"))["result"]["resources"][0]["uri"]
+        name = (await ear.ask("prompts/list"))["result"]["prompts"][0]["name"]
+        shown = json.dumps(await ear.ask("resources/read", {"uri": uri}), ensure_ascii=False)
+        assert TOKEN not in shown
+        [token] = re.findall("‹[^›]+›", shown)
+        shown = json.dumps(await ear.ask("prompts/get", {"name": name, "arguments": {"x": token}}), ensure_ascii=False)
+        assert TOKEN not in shown
+        assert re.findall("‹[^›]+›", shown) == [token]
+        assert got == [{"x": TOKEN}]
+
+
 @pytest.mark.parametrize("spelled", ["‹", "\\u2039"])
 async def test_numbers_beside_a_placeholder_reach_the_server_as_they_are_written(spelled: str) -> None:
     server = Server()

@@ -263,6 +263,13 @@ class CallPipeline:
         state.abandoned.configure(inputs.sources, options_of, settings.calls.late_lifetime)
         state.grants.configure(once_seconds=approval.grant_lifetime, session_seconds=approval.session_lifetime)
         state.approvals.configure(approval)
+        state.redact.configure(
+            {
+                name: tuple((server.redact if server.redact is not None else settings.calls.redact) or ())
+                for name, server in inputs.servers.items()
+            },
+            {name: server.secrets_to for name, server in inputs.servers.items() if server.secrets_to},
+        )
         state.slots.queued = settings.calls.max_queued
         self._context.audit.configure(settings.call_log)
         self._context.trail.replace(self._audit_log)

@@ -2,13 +2,14 @@
 
 A value becomes a placeholder such as `‹secret:github-token:9f86d081884c7d65›`, with its kind if the format shows
 it. Its digits are random, belong to one session, and are turned back only in arguments for the server that the
-value came from. The innermost stage, so that all that is kept, cached, logged or shortened has placeholders.
+value came from, and for those that may have its secrets (`secrets_to`). The innermost stage, so that all that is kept,
+cached, logged or shortened has placeholders.
 """
 
 import re
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from weakref import WeakKeyDictionary
 
@@ -34,6 +35,11 @@ _PLACEHOLDER = re.compile(r"‹(?:secret|pii):(?:[a-z-]{2,24}:)?[0-9a-f]{16}›"
 LARGE = 4 * 1024
 """Bytes of a result from which on it is redacted in a thread: that takes a hundred times as long as reading it."""
 _THREADS = 2
+_READ_BY = frozenset({"prompts/get", "resources/read", "completion/complete", "tasks/result"})
+"""Requests besides calls whose answers models see."""
+
+Kinds = tuple[str, ...]
+"""What is replaced: `secrets`, `pii`."""
 
 
 class Redact:
@@ -43,12 +49,40 @@ class Redact:
         """`known` masks the secrets of the configuration, wherever they occur."""
         self._sessions: WeakKeyDictionary[Session, Placeholders] = WeakKeyDictionary()
         self._known, self._threads = known, anyio.CapacityLimiter(_THREADS)
+        self._read: Mapping[str, Kinds] = {}
+        self._givers: Mapping[str, frozenset[str]] = {}
+        """Whose secrets a server may have besides its own."""
+
+    def configure(self, read: Mapping[str, Kinds], secrets_to: Mapping[str, Collection[str]]) -> None:
+        """For plans that are compiled from now on.
+
+        `read`: what is redacted of what is read of a server, by its name. `secrets_to`: which others may have the
+        secrets of a server.
+        """
+        self._read = {server: kinds for server, kinds in read.items() if kinds}
+        self._givers = {
+            to: frozenset(server for server, others in secrets_to.items() if to in others)
+            for to in {to for others in secrets_to.values() for to in others}
+        }
 
     def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
-        """For tools with `redact`: all others pay nothing."""
-        if tool is None or not options.redact:
+        """For tools with `redact` and those that may have secrets of other servers: all others pay nothing."""
+        if tool is None:
+            return self._uncalled if self._read or self._givers else None
+        if not options.redact and tool.server not in self._givers:
             return None
-        return _Redact(tool.server, options.redact, self._sessions, self._known, self._threads)
+        return self._of(tool.server, options.redact)
+
+    def _of(self, server: str, kinds: Kinds) -> "_Redact":
+        givers = self._givers.get(server, frozenset())
+        return _Redact(server, kinds, givers, self._sessions, self._known, self._threads)
+
+    def _uncalled(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
+        """What is read without a tool."""
+        kinds = self._read.get(call.upstream, ())
+        if call.method not in _READ_BY or not (kinds or call.upstream in self._givers):
+            return proceed(call)
+        return self._of(call.upstream, kinds)(call, proceed)
 
 
 class Placeholders:
@@ -71,12 +105,13 @@ class Placeholders:
                     del self._names[self._values.pop(oldest)]
             return name
 
-    def restored(self, server: str, text: str) -> str:
-        """The text with the values of this server's placeholders; others stay."""
+    def restored(self, server: str, text: str, givers: Collection[str] = ()) -> str:
+        """The text with the values of placeholders of this server, and with the secrets of `givers`; others stay."""
 
         def value(match: re.Match[str]) -> str:
             owner, found = self._values.get(match[0], ("", match[0]))
-            return found if owner == server else match[0]
+            is_given = owner in givers and match[0].startswith("‹secret:")
+            return found if owner == server or is_given else match[0]
 
         return _PLACEHOLDER.sub(value, text)
 
@@ -100,12 +135,13 @@ class _Redact:
     def __init__(
         self,
         server: str,
-        kinds: tuple[str, ...],
+        kinds: Kinds,
+        givers: Collection[str],
         sessions: "WeakKeyDictionary[Session, Placeholders]",
         known: Callable[[str], str],
         threads: anyio.CapacityLimiter,
     ) -> None:
-        self._server, self._kinds, self._sessions = server, kinds, sessions
+        self._server, self._kinds, self._givers, self._sessions = server, kinds, givers, sessions
         self._known, self._threads = known, threads
 
     async def __call__(self, call: Call, proceed: CallHandler) -> Body:
@@ -117,12 +153,16 @@ class _Redact:
         def placeholder(kind: str, value: str) -> str:
             return placeholders.placeholder(kind, self._server, value)
 
+        def restore(text: str) -> str:
+            return placeholders.restored(self._server, text, self._givers)
+
         def redacted_update(method: str, params: Raw) -> None:
             update(method, Raw(redacted_json(bytes(params), self._kinds, placeholder, self._known)))
 
-        call.update = redacted_update
+        if self._kinds:
+            call.update = redacted_update
         if arguments is not None and _MAY_HOLD_ONE.search(bytes(arguments)):
-            restored = each_text(decode_exactly(arguments), lambda text: placeholders.restored(self._server, text))
+            restored = each_text(decode_exactly(arguments), restore)
             call.params.put("arguments", Raw(encode(restored)))
         try:
             result = await proceed(call)
@@ -130,6 +170,8 @@ class _Redact:
             call.update = update
             if arguments is not None:
                 call.params.put("arguments", arguments)  # what is recorded, and tried again, has placeholders
+        if not self._kinds:
+            return result
         data = bytes(result.data)
         work = partial(redacted_json, data, self._kinds, placeholder, self._known)
         if len(data) <= LARGE:
