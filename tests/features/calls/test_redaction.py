@@ -126,6 +126,22 @@ async def test_resources_and_prompts_have_placeholders_that_prompts_and_tools_tu
         assert got == [{"x": TOKEN}]
 
 
+async def test_a_kept_result_has_placeholders_too() -> None:
+    """Issue 22: `recall` is masked too."""
+    text = "\n".join(f"line {number} of a long log" for number in range(20_000)) + f"\ntoken {TOKEN}"
+    servers = {"a": {"redact": ["secrets"]}}
+    async with bridged({"a": EchoServer(text).transport()}, servers=servers, results={}) as bridge:
+        ear = Ear(bridge.server)
+        await ear.initialize()
+        answer = json.dumps(await ear.ask("tools/call", {"name": "a__echo", "arguments": {}}))
+        handle = re.findall(r'"handle": "([^"]+)"', answer)[0]
+        whole = await ear.ask("resources/read", {"uri": f"mcpbridge://results/{handle}"})
+        shown = json.dumps(whole, ensure_ascii=False)
+        assert "line 19999 of" in shown
+        assert TOKEN not in answer + shown
+        assert re.search("‹secret:github-token:[0-9a-f]{16}›", shown)
+
+
 @pytest.mark.parametrize("spelled", ["‹", "\\u2039"])
 async def test_numbers_beside_a_placeholder_reach_the_server_as_they_are_written(spelled: str) -> None:
     server = Server()
