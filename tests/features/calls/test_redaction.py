@@ -103,7 +103,7 @@ async def test_resources_and_prompts_have_placeholders_that_prompts_and_tools_tu
         got.append(params.get("arguments"))
         return {"messages": [{"role": "user", "content": {"type": "text", "text": f"Use {TOKEN}"}}]}
 
-    server = {
+    server: dict[str, Any] = {
         **LEGACY_SERVER,
         "initialize": {**LEGACY_SERVER["initialize"], "capabilities": {"tools": {}, "resources": {}, "prompts": {}}},
         "resources/templates/list": {"resourceTemplates": []},
