@@ -188,6 +188,8 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
         self._has_ended = False
         self.leases = Leases()
         self._background = OwnedTasks()
+        self._watching = OwnedTasks()
+        """What runs as long as the bridge does."""
         self._reloads = asyncio.Lock()
         self._wanted = self._base = settings
         self.registry = Registry(
@@ -246,10 +248,11 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
                 self.backends.extra.running(),
                 self._shared.calls.running(),
                 self._background.running(),
+                self._watching.running(),
             ):
                 await stack.enter_async_context(part)
             self._background.spawn(self._load_registry())
-            self._background.spawn(self.pins.watch(self.review_pins))
+            self._watching.spawn(self.pins.watch(self.review_pins))
             if self.recorder.recorded.grade == "all":
                 self.audit.recover()
             try:

@@ -121,11 +121,14 @@ _SECTIONS = [
     "router",
     "sandbox",
     "search",
+    "secrets",
     "store",
+    "trust",
 ]
 _OTHER_SECTIONS = {
     **{section: f"{section}name" for section in ("servers", "tools", "profiles")},
     **dict.fromkeys(("spec", "packs"), "spec-and-packs"),
+    **dict.fromkeys(("pin", "pin_ignore"), "pin-and-pin_ignore"),
 }
 
 

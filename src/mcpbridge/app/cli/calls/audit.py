@@ -124,8 +124,8 @@ def export(*, config: str | None, path: str | None, as_csv: bool, as_json: bool,
 
     \u0008
     Examples:
-      mcpbridge audit export --since 30d > audit.jsonl
-      mcpbridge audit export --csv --kind call > calls.csv
+      mcpbridge audit export --since 30d
+      mcpbridge audit export --csv --kind call
     """
     if as_csv and as_json:
         raise click.UsageError("--csv goes without --json.")
@@ -204,7 +204,7 @@ def key(*, config: str | None, as_json: bool) -> int:
 
     \u0008
     Examples:
-      mcpbridge audit key > audit.pub
+      mcpbridge audit key
     """
 
     async def showing(loaded: Loaded, _: Redactor) -> int:
