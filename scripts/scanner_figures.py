@@ -9,7 +9,9 @@ import argparse
 import os
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -17,23 +19,22 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 def main() -> int:
     """Print the figures."""
-    from support.scanner_corpora import RealTools, Tally, cases
-
+    corpora: Any = import_module("support.scanner_corpora")  # of the tests, which are not typed for others
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", metavar="FOLDER", help="sets of real tools (default: $MCPBRIDGE_ROUTING_DATA)")
     parser.add_argument("--show", action="store_true", help="also what was missed, and what was flagged wrongly")
     options = parser.parse_args()
     for corpus, word in (("poisoned", "found"), ("benign", "flagged")):
         for is_held_out in (False, True):
-            some = (case for case in cases(corpus) if case.is_held_out is is_held_out)
-            tally = Tally.count(some, is_poison=corpus == "poisoned")
+            some = (case for case in corpora.cases(corpus) if case.is_held_out is is_held_out)
+            tally = corpora.Tally.count(some, is_poison=corpus == "poisoned")
             print(f"{corpus} texts that are {word}, {'held out' if is_held_out else 'seen'}:\n{tally}")
             if options.show:
                 print("\n".join(f"    {case}" for case in tally.unlike))
     data = options.data or os.environ.get("MCPBRIDGE_ROUTING_DATA")
     if data:
         began = time.process_time()
-        sets = list(RealTools.of_folder(Path(data)))
+        sets = list(corpora.RealTools.of_folder(Path(data)))
         count, flagged = sum(one.count for one in sets), sum(len(one.flagged) for one in sets)
         print('real tools that would be held at text_trust = "low":')
         for one in sets:

@@ -13,6 +13,7 @@ from msgspec import Raw
 
 from mcpbridge.base.log import get_logger
 from mcpbridge.base.token_bucket import Bucket
+from mcpbridge.base.units import Rate
 from mcpbridge.core.elicitation import (
     ELICIT,
     LIST_ROOTS,
@@ -57,7 +58,8 @@ class QuestionLimits:
         self._is_bursting = False
         self._seen: dict[tuple[str, str], None] = {}
         """Questions of tasks that were counted; the latest last."""
-        self._rate, self._bucket = settings.question_rate, Bucket(settings.question_rate)
+        self._rate: Rate = settings.question_rate
+        self._bucket = Bucket(self._rate)
         self.configure(settings)
 
     def __repr__(self) -> str:
