@@ -27,7 +27,6 @@ RUNNING = {
     "method": "tools/call",
     "tool": "shop/refund_order",
     "client": "t",
-    "since": time.time() - 300,
     "stage": "approval",
 }
 FAILED = {
@@ -57,7 +56,7 @@ class Bridge:
         answers: dict[str, Mapping[str, Any]] = {
             "status": STATUS,
             "approvals": {"approvals": self.waiting},
-            "calls": {"running": [RUNNING], "ended": [FAILED, DONE]},
+            "calls": {"running": [{**RUNNING, "since": time.time() - 300}], "ended": [FAILED, DONE]},
         }
         return answers[do]
 
