@@ -46,6 +46,7 @@ def test_a_server_is_known_by_its_package_image_or_host(how: dict[str, Any], nam
         {"url": "https://evil.example/?mcp.notion.com"},
         {"image": "evil.example/mcp/time"},
         {"command": "python", "args": ["server.py"]},
+        {"command": "npx", "args": ["-y", "unknown-server", "mcp-server-time"]},
         {},
     ],
     ids=str,

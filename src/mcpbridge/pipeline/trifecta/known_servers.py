@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from mcpbridge.core.call_settings import Label
+from mcpbridge.upstream.isolation.packages import package_of
 
 Labels = frozenset[Label]
 
@@ -105,22 +106,29 @@ def known_server(command: str | None, args: Sequence[str], image: str | None, ur
     return None
 
 
-_VERSION = re.compile(r"(?<=.)(?:@[\w.^~*-]+|(?:==|>=|<=|~=|>|<|!=).*|\[.*)$")
-"""Behind the name of a package: `@1.2.3`, `==1.2.3`, `[extra]`."""
 _IMAGE_END = re.compile(r"(?:@sha256:[0-9a-f]+|:[\w.-]+)$")
+_ENGINES = frozenset({"docker", "podman"})
 
 
 def _names(command: str | None, args: Sequence[str], image: str | None, url: str | None) -> Iterator[str]:
     if url:
-        yield (urlsplit(url).hostname or "").lower()
+        yield _host(url)
     if image:
-        name = _IMAGE_END.sub("", image.lower())
-        yield name
-        yield name.removeprefix("docker.io/")
-    for word in (command or "", *args):
-        if word.startswith(("https://", "http://")):
-            yield (urlsplit(word).hostname or "").lower()  # of a program that connects to it, such as mcp-remote
-        elif word and not word.startswith("-"):
-            plain = _IMAGE_END.sub("", word.lower()) if "/" in word else word.lower()
-            yield _VERSION.sub("", plain)
-            yield _VERSION.sub("", plain.rpartition("/")[2]) if word == command else plain
+        yield _image(image)
+    if not command:
+        return
+    package = package_of(command, args)
+    yield package.name.lower()
+    for word in package.arguments:
+        if word.startswith(("https://", "http://")):  # of a program that connects to it, such as mcp-remote
+            yield _host(word)
+        elif package.name in _ENGINES and not word.startswith("-"):
+            yield _image(word)
+
+
+def _host(url: str) -> str:
+    return (urlsplit(url).hostname or "").lower()
+
+
+def _image(name: str) -> str:
+    return _IMAGE_END.sub("", name.lower()).removeprefix("docker.io/")
