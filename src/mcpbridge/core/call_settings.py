@@ -14,6 +14,7 @@ Permission = Literal["allow", "require_approval", "deny"]
 Risk = Literal["low", "medium", "high"]
 Label = Literal["private", "untrusted", "sends"]
 """What a call touches: private data, text that strangers wrote, or a way out."""
+Labels = frozenset[Label]
 
 CALL_SECONDS, LOCAL_SECONDS, LONGEST_SECONDS = 60.0, 30.0, 600.0
 """Seconds for a call of an upstream's tool, of a local tool, and for any call in all, where nothing is configured."""

@@ -15,10 +15,9 @@ from typing import Literal
 from mcpbridge.base.errors import CallRefused, NotPermitted
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.call_options import CallOptions
-from mcpbridge.core.call_settings import Label
+from mcpbridge.core.call_settings import Label, Labels
 from mcpbridge.core.model import BRIDGE, Call, CallHandler, Tool
 from mcpbridge.pipeline.stage import Stage
-from mcpbridge.pipeline.trifecta.known_servers import Labels
 from mcpbridge.pipeline.trifecta.session_labels import SessionLabels, chain_of, note_labels
 from mcpbridge.pipeline.trifecta.tool_labels import ToolLabels
 from mcpbridge.protocol.body import Body

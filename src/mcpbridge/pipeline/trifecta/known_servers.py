@@ -11,10 +11,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from mcpbridge.core.call_settings import Label
+from mcpbridge.core.call_settings import Labels
 from mcpbridge.upstream.isolation.packages import package_of
-
-Labels = frozenset[Label]
 
 NONE: Labels = frozenset()
 _PRIVATE: Labels = frozenset({"private"})

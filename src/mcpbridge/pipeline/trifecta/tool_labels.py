@@ -5,14 +5,18 @@ one that reads may read private data and what strangers wrote; any other may sen
 """
 
 from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
 
 from mcpbridge.core.call_options import CallOptions
-from mcpbridge.core.call_settings import CallSettings
+from mcpbridge.core.call_settings import CallSettings, Labels
 from mcpbridge.core.model import BRIDGE, BUILTIN, Tool
 from mcpbridge.core.source_settings import OfferSettings
-from mcpbridge.pipeline.trifecta.known_servers import NONE, OWN_TOOLS, KnownServer, Labels, known_server
 from mcpbridge.upstream.settings import ServerSettings
 
+if TYPE_CHECKING:  # the table is loaded where sessions are watched
+    from mcpbridge.pipeline.trifecta.known_servers import KnownServer
+
+NONE: Labels = frozenset()
 _READS: Labels = frozenset({"private", "untrusted"})
 _WRITES: Labels = frozenset({"sends"})
 
@@ -43,6 +47,8 @@ class ToolLabels:
         if tool.server == BRIDGE or self._is_own_function(tool):
             return NONE
         if tool.server == BUILTIN:
+            from mcpbridge.pipeline.trifecta.known_servers import OWN_TOOLS
+
             return OWN_TOOLS.get(tool.name, NONE)
         options = self._options_of(tool)
         reads = options.effect == "read" or options.seems_read
@@ -72,8 +78,10 @@ class ToolLabels:
             return frozenset(own.labels) & _READS
         return NONE if server == BRIDGE else self.of_server(server)
 
-    def _known(self, server: str) -> KnownServer | None:
+    def _known(self, server: str) -> "KnownServer | None":
         if server not in self._servers:
+            from mcpbridge.pipeline.trifecta.known_servers import known_server
+
             settings = self._sources.get(server)
             self._servers[server] = (
                 known_server(settings.command, settings.args, settings.image, settings.url)
