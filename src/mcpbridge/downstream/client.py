@@ -14,6 +14,7 @@ from msgspec import Raw, Struct, field
 
 from mcpbridge.core.context import Session
 from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities, Elicitor
+from mcpbridge.core.identity import Identity
 from mcpbridge.downstream.sessions import Sessions
 from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.protocol.payload import Pieces
@@ -102,6 +103,8 @@ class Client(Struct, eq=False):
 
     principal: str = ""
     """Who the front authenticated; empty for the local user."""
+    identity: Identity | None = None
+    """What the token of its latest request says; None: the local user, or an entry of `http.tokens`."""
     view: str = ""
     """Name of the one server that this client's endpoint shows, by its own names; empty: all servers, merged."""
     profile_name: str = ""

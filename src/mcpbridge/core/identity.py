@@ -1,0 +1,37 @@
+"""Who somebody is whose token was checked: what an identity provider says of a person or a program.
+
+A **principal** is one text that names one person or program, at every place where something belongs to somebody (kept
+results, sessions, approvals, budgets, logs). It is empty for the local user, the name of the token for an entry of
+`http.tokens`, and `ISSUER#SUBJECT` for everybody whom a provider vouches for: a subject is unique at its issuer only
+(RFC 7519, 4.1.2; OpenID Connect Core, 5.7).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+
+class Identity(Struct, frozen=True, eq=False):
+    """What one checked token says. A person may have several at a time, with other scopes or groups."""
+
+    principal: str
+    """See above; made by `principal_of`."""
+    issuer: str
+    """The `iss` of the token, as the provider spells it."""
+    subject: str
+    """The `sub` of the token."""
+    claims: Mapping[str, Any]
+    """All claims of the token, or all that the introspection said. Never logged."""
+    scopes: frozenset[str] = frozenset()
+    client_id: str = ""
+    """The OAuth client that the token was issued to (`client_id` or `azp`); empty: the token does not say."""
+    name: str = ""
+    """For people: the e-mail address, else a user name, else the subject. Never decides anything."""
+    expires_at: float | None = None
+    """Seconds since 1970; None: the token does not say."""
+
+
+def principal_of(issuer: str, subject: str) -> str:
+    """The principal of a subject of an issuer."""
+    return f"{issuer}#{subject}"
