@@ -103,8 +103,6 @@ class Client(Struct, eq=False):
 
     principal: str = ""
     """Who the front authenticated; empty for the local user."""
-    identity: Identity | None = None
-    """What the token of its latest request says; None: the local user, or an entry of `http.tokens`."""
     view: str = ""
     """Name of the one server that this client's endpoint shows, by its own names; empty: all servers, merged."""
     profile_name: str = ""
@@ -160,6 +158,8 @@ class Client(Struct, eq=False):
     """See `session`; made when somebody asks for it."""
     name: str = ""
     """`clientInfo.name`, as the client declared it, up to `LONGEST_NAME`. Read several times in each call."""
+    identity: Identity | None = None
+    """What the token of its latest request says; None: the local user, or an entry of `http.tokens`."""
 
     def __post_init__(self) -> None:
         if self.info:

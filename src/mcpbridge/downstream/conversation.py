@@ -117,8 +117,10 @@ class Conversation:
                         self._listens.append(task)
                         task.add_done_callback(self._listens.remove)
                 elif item.method:
-                    # A request begins in the first turn of its task: what may concern it must not overtake it.
+                    # A request begins in the first turn of its task: what may concern it must not overtake it. Nor may
+                    # what follows overtake this: the same call again, behind the notification that gives the first up.
                     self._loop.call_soon(self._core.notification, self._client, item)
+                    express = None
                 else:
                     self._core.answered(self._client, item)
             elif isinstance(item, Batch):

@@ -141,6 +141,24 @@ async def test_the_same_call_joins_the_one_that_still_runs(place: Place) -> None
         assert "_meta" not in (await anew).result
 
 
+async def test_the_same_call_joins_though_it_comes_in_one_piece_with_the_cancellation(place: Place) -> None:
+    """Neither overtakes the other: what a client wrote first is heard first, however it was cut on its way."""
+    async with place.bridge(SERVERS) as client:
+        await client.initialize()
+        await client.tools_with("up__hold")
+        message = {"jsonrpc": "2.0", "method": "tools/call", "params": CALL}
+        await client.write(json.dumps(message | {"id": 900}).encode() + b"\n")
+        await arrived(client)
+        params = {"requestId": 900, "reason": "timed out after 1s"}
+        cancellation = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+        again = client.expect(901)
+        await client.write(b"".join(json.dumps(one).encode() + b"\n" for one in (cancellation, message | {"id": 901})))
+        assert len(await arrived(client)) == 1
+        await client.call("up__release")
+        assert (await again).text == "released"
+        assert len(await arrived(client)) == 1
+
+
 async def test_a_person_who_cancels_a_call_that_was_given_up_stops_it(place: Place) -> None:
     async with place.bridge(SERVERS) as client:
         await client.initialize()
