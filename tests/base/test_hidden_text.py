@@ -76,6 +76,10 @@ def test_hidden_characters_can_be_shown() -> None:
     assert with_hidden_shown("a\u200bb\u202ec") == "a‹U+200B›b‹U+202E›c"
 
 
+def test_escapes_are_shown_with_what_has_a_shape() -> None:
+    assert with_hidden_shown("\x1b[31mred\x1b]0;title\x07") == "‹U+001B›[31mred‹U+001B›]0;title‹U+0007›"
+
+
 def test_unusual_ends_of_lines_become_usual_ones() -> None:
     assert without_hidden("a\rb\u2028c\x85d") == "a\nb\nc\nd"
 
@@ -98,6 +102,11 @@ def test_cleaning_again_changes_nothing_where_much_is_hidden(text: str) -> None:
     assert without_hidden("".join(c for c in text if c.isascii() and c.isprintable())) == "".join(
         c for c in text if c.isascii() and c.isprintable()
     )
+
+
+@given(st.lists(ALPHABET).map("".join))
+def test_nothing_is_hidden_in_what_is_shown(text: str) -> None:
+    assert not hidden_in(with_hidden_shown(text))
 
 
 @given(st.recursive(st.none() | st.integers() | st.text(), lambda one: st.lists(one) | st.dictionaries(st.text(), one)))

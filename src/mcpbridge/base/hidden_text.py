@@ -97,8 +97,18 @@ def without_hidden(text: str) -> str:
 
 
 def with_hidden_shown(text: str) -> str:
-    """The text with each hidden character as `‹U+200B›`; the same object if there is none."""
-    return _replaced(text, lambda hidden, text: _spelled(text[hidden.start : hidden.end])) if may_hide(text) else text
+    """The text with each hidden character as `‹U+200B›`; the same object if there is none.
+
+    Of terminal escapes what has a shape stays: `‹U+001B›[31m`.
+    """
+    if not may_hide(text):
+        return text
+    for _ in range(_ROUNDS):
+        shown = _replaced(text, lambda hidden, text: _spelled(text[hidden.start : hidden.end]))
+        if shown == text:
+            return text
+        text = shown
+    return _MAY_HIDE.sub(lambda match: _spelled(match[0]), text)
 
 
 _ROUNDS = 8
@@ -107,7 +117,9 @@ _MOST_SHOWN = 200
 
 
 def _spelled(characters: str) -> str:
-    shown = "".join(f"‹U+{ord(one):04X}›" for one in characters[:_MOST_SHOWN] if one not in "\t\n")
+    shown = "".join(
+        one if " " <= one <= "~" else f"‹U+{ord(one):04X}›" for one in characters[:_MOST_SHOWN] if one not in "\t\n"
+    )
     return shown if len(characters) <= _MOST_SHOWN else f"{shown}‹{len(characters) - _MOST_SHOWN} more›"
 
 

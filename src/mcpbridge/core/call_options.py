@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from mcpbridge.base.units import Rate
 from mcpbridge.core.call_settings import Permission, RetrySettings, Risk
-from mcpbridge.core.result_settings import BUDGET, ITEMS, MEDIA_LIMIT, THRESHOLD, Strategy
+from mcpbridge.core.result_settings import BUDGET, ITEMS, MEDIA_LIMIT, THRESHOLD, HiddenCharacters, Strategy
 from mcpbridge.protocol.deadlines import Timeouts
 
 
@@ -24,6 +24,7 @@ class ResultOptions(Struct, frozen=True):
     transforms: bool = True
     media_limit: int = MEDIA_LIMIT
     image_side: int = 0
+    hidden_characters: HiddenCharacters = "keep"
 
 
 Effect = Literal["read", "write", "unknown"]

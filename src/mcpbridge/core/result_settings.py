@@ -12,6 +12,8 @@ from mcpbridge.base.units import Bytes, Seconds
 Strategy = Literal["preview", "truncate", "summarize", "off"]
 """What becomes of a result that is too large: a lossless rewriting or statistics, its beginning, a model's words about
 it, or nothing."""
+HiddenCharacters = Literal["keep", "show"]
+"""What becomes of characters of a result that a person does not see."""
 
 BUDGET, THRESHOLD, ITEMS = 2000, 4000, 3
 """Characters of a rewritten result; characters up to which none is rewritten; rows that are shown of a list."""
@@ -57,6 +59,12 @@ class ResultSettings(BaseModel):
     image_side: int | None = Field(default=None, ge=0)
     """Pixels of the longer side to which a larger image is scaled down instead. Needs the extra `images`. Default: 0,
     the image becomes a link."""
+
+    hidden_characters: HiddenCharacters | None = Field(
+        default=None, validation_alias=AliasChoices("hidden_characters", "hiddenCharacters")
+    )
+    """What happens to characters that a person does not see: zero-width, bidi, tags, terminal escapes, controls.
+    `keep` (default): they pass. `show`: each becomes visible, such as `‹U+200B›`, and the original is kept."""
 
 
 class SummarySettings(BaseModel):

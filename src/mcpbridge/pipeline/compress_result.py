@@ -33,7 +33,15 @@ from mcpbridge.protocol.revisions import FIRST_WITH_STRUCTURE
 from mcpbridge.results.content import structured_output, text_of
 from mcpbridge.results.header_line import Form, defused, uri_of, words_may_hold_header_line
 from mcpbridge.results.kept_results import KeptResults, ResultSummary
-from mcpbridge.results.rewrite import NewTexts, Parts, parts_of, smaller_block, spoofless, with_new_texts
+from mcpbridge.results.rewrite import (
+    NewTexts,
+    Parts,
+    parts_of,
+    smaller_block,
+    spoofless,
+    visible,
+    with_new_texts,
+)
 from mcpbridge.results.shorten import (
     HeaderLine,
     ResultFacts,
@@ -130,6 +138,7 @@ def _log_broken(error: ProcessBroke) -> None:
 _LONGEST_ARGUMENTS, _LONGEST_ERROR = 2000, 400
 _MOST_SMALLER = 4
 """Images of one result that are scaled down; further ones become links, since each takes up to a second."""
+_SHOWN = "[mcpbridge: hidden characters are shown as ‹U+…›; the original has them]"
 _WHOLE = 64_000
 """Characters of a result that passes whole where it cannot be kept; of a longer one the rest is lost, and that said."""
 
@@ -151,13 +160,16 @@ class _Job(Struct, frozen=True):
 
     call: Call
     work: "_Work"
-    """Calls functions with its bytes, as it came up: perhaps with what the stages below tell of it in `_meta`."""
+    """Calls functions with its bytes, as it came up: perhaps with what the stages below tell of it in `_meta`, and with
+    hidden characters shown."""
     original: bytes | Raw
     """As the server sent it."""
     parts: Parts
     how: ResultOptions
     header: HeaderLine
     is_app: bool = False
+    is_visible: bool = False
+    """It had hidden characters, which are shown."""
 
     @property
     def handle(self) -> str:
@@ -221,23 +233,29 @@ class Rewriter:
         `expression`: what the caller brought as `_transform`; `problem`: why that cannot be evaluated. `is_app`: what
         is no text is for an app, and stays.
         """
-        async with self._aside.on(result.data) as work:
+        header, data, is_visible = HeaderLine(transforms=how.transforms), result.data, False
+        if how.hidden_characters == "show":
+            shown = await self._aside.far(len(data), visible, bytes(data))
+            if shown is not None:
+                data, is_visible = Raw(shown.data), True
+                header = replace(header, error=_SHOWN)
+                call.note("hidden_characters", shown.count)
+                log.info("hidden characters of a result are shown", tool=_tool(call), count=shown.count)
+        async with self._aside.on(data) as work:
             may_store = how.strategy != "off" and how.stores
             parts = await work(parts_of, how.media_limit if may_store else None)
-            job = _Job(
-                call, work, call.original or result.data, parts, how, HeaderLine(transforms=how.transforms), is_app
-            )
+            job = _Job(call, work, call.original or result.data, parts, how, header, is_app, is_visible)
             return await self._rewrite(job, expression, problem)
 
     async def _rewrite(self, job: "_Job", expression: str, problem: str) -> Rewritten | None:
         how, media = job.how, job.parts.large_blocks
         if expression and job.parts.is_error:
             expression, problem = "", "it is not run on the result of a failed call"
-        if not job.is_over and not expression and not problem and not media:
+        if not job.is_over and not expression and not problem and not media and not job.is_visible:
             return None
         if how.stores:
             job = await self._keep(job)
-            if not job.handle and not expression and job.parts.chars <= _WHOLE:
+            if not job.handle and not expression and not job.is_visible and job.parts.chars <= _WHOLE:
                 return None  # better too long than lost
         if not job.handle:
             media = []
@@ -246,7 +264,7 @@ class Rewriter:
         came = texts.facts.came
         if texts.texts is None:
             told += came
-        if told >= came and not media and not expression and not problem:
+        if told >= came and not media and not expression and not problem and not job.is_visible:
             return None  # never worse than what came
         if job.handle:
             await self._describe(job, texts.facts)
@@ -284,10 +302,13 @@ class Rewriter:
                 problem = str(failed)
         if problem:
             problem = f"[mcpbridge: _transform failed: {defused(problem)[:_LONGEST_ERROR]}]"
-            header = replace(header, error=problem)
+            header = replace(header, error=f"{header.error}\n{problem}" if header.error else problem)
         if not job.is_over:
             note = await job.work(result_facts, self._tokenizer)
-            return _Texts("as sent", None, note, further=problem)
+            if not job.is_visible:
+                return _Texts("as sent", None, note, further=problem)
+            line = replace(header, error=problem).line("visible", note.headline, job.parts.chars)
+            return _Texts("visible", None, note, further=line)
         if job.how.strategy == "summarize" and not job.parts.is_error:
             made = await self._summarized(job, header)
         else:

@@ -220,6 +220,7 @@ def with_blocks(
     media: Mapping[int, bytes],
     structured: object = None,
     facts: Mapping[str, object] | None = None,
+    after: Sequence[bytes] = (),
     *,
     keeps_structure: bool = False,
 ) -> Body:
@@ -227,7 +228,7 @@ def with_blocks(
 
     `texts` None: its own stay. `structured`: in place of `structuredContent`; None: that stays. Where that repeats the
     blocks it repeats the new ones, whatever `structured` is. `keeps_structure`: it stays in any case, for an app.
-    `facts`: what programs get in `_meta`.
+    `facts`: what programs get in `_meta`. `after`: blocks that come after all others.
     """
     result = Body(data)
     parts: list[bytes] = []
@@ -240,11 +241,11 @@ def with_blocks(
         else:
             parts += left
             left = []
-    blocks = Raw(b"[%b]" % b",".join([*parts, *left]))
+    blocks = Raw(b"[%b]" % b",".join([*parts, *left, *after]))
     result.put("content", blocks)
     if keeps_structure:
         pass
-    elif contents.repeated_as is not None and (media or texts is not None):
+    elif contents.repeated_as is not None and (media or after or texts is not None):
         result.put("structuredContent", {contents.repeated_as: blocks})
     elif structured is not None:
         result.put("structuredContent", structured)

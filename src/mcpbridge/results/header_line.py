@@ -110,8 +110,8 @@ RESULT = "mcpbridge/result"
 URI = "mcpbridge://results/"
 """What URIs of kept results begin with; the handle follows."""
 
-Form = Literal["as sent", "minified", "table", "preview", "truncated", "summary", "transformed"]
-"""What was done to a result; the first three lose nothing."""
+Form = Literal["as sent", "minified", "table", "visible", "preview", "truncated", "summary", "transformed"]
+"""What was done to a result; the first four lose nothing."""
 
 _MARK = "[mcpbridge "
 _BLANK, _END = r"\s", r"\Z"
@@ -123,12 +123,13 @@ _DONE: dict[Form, str] = {
     "as sent": "complete",
     "minified": "complete, minified",
     "table": "complete, as a table",
+    "visible": "complete, hidden characters shown",
     "preview": "a preview",
     "truncated": "cut",
     "summary": "summary by a model, may be wrong",
     "transformed": "transformed",
 }
-_COMPLETE = frozenset[Form](("as sent", "minified", "table"))
+_COMPLETE = frozenset[Form](("as sent", "minified", "table", "visible"))
 
 
 def uri_of(handle: str) -> str:
@@ -140,6 +141,8 @@ def header_line(form: Form, headline: str, chars: int, *, handle: str, recall: s
     """The line. `recall`: what that tool is called; empty: the client has none. `handle` empty: nothing is kept."""
     parts = [f"{_MARK}{handle}" if handle else "[mcpbridge", _on_one_line(headline), f"{chars:,} chars", _DONE[form]]
     line = " · ".join(parts)
+    if form == "visible" and handle:
+        return f"{line}; as sent: {f'{recall}(handle)' if recall else uri_of(handle)}]"
     if form in _COMPLETE or not handle:
         return f"{line}{'' if form in _COMPLETE else '; the rest was not kept'}]"
     ways = [f"{recall}(handle, path|where|select|find|lines…)"] if recall else []

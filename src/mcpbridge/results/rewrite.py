@@ -9,6 +9,8 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
+from mcpbridge.base.hidden_json import without_hidden_in
+from mcpbridge.base.hidden_text import hidden_in, with_hidden_shown
 from mcpbridge.protocol.apps import app_uris
 from mcpbridge.protocol.body import Body
 from mcpbridge.results.content import (
@@ -32,6 +34,29 @@ class Parts(Struct, frozen=True):
     """Bytes of `structuredContent`; -1: there is none."""
     large_blocks: list[int]
     """The places of blocks that are no text and larger than media may be."""
+
+
+class Visible(Struct, frozen=True):
+    """A result in which hidden characters are shown."""
+
+    data: bytes
+    count: int
+    """Hidden characters that it had."""
+
+
+def visible(data: bytes) -> Visible | None:
+    """The result with each hidden character of its texts and names as `‹U+200B›`; None: it has none."""
+    count = 0
+
+    def with_count(text: str) -> str:
+        nonlocal count
+        if hidden := hidden_in(text):
+            count += sum(one.end - one.start for one in hidden)
+            return with_hidden_shown(text)
+        return text
+
+    changed = without_hidden_in(data, with_count)
+    return None if changed is data else Visible(changed, count)
 
 
 class NewTexts(Struct, frozen=True):
@@ -72,13 +97,12 @@ def with_new_texts(data: bytes, new: NewTexts, handle: str, smaller: dict[int, b
     if new.texts is not None:
         like = contents.texts if len(new.texts) == 1 else ()
         blocks = [text_of_block(text, like) for text in new.texts]
-    elif new.further:
-        blocks = [*(bytes(block.raw) for block in contents.texts), text_of_block(new.further)]
+    after = [text_of_block(new.further)] if new.further and new.texts is None else []
     keeps_structure = is_app or _names_app(Body(data))
     structured = None if contents.structured is None else new.structured
     facts = {"handle": handle, "uri": uri_of(handle), "form": new.form, "kind": new.kind, "chars": contents.chars}
     result = with_blocks(
-        data, contents, blocks, smaller, structured, facts if handle else None, keeps_structure=keeps_structure
+        data, contents, blocks, smaller, structured, facts if handle else None, after, keeps_structure=keeps_structure
     )
     own: Sequence[str] = [*(new.texts or ()), *([new.further] if new.further else [])]
     whole = bytes(result.data)

@@ -181,7 +181,7 @@ class HeaderLine(Struct, frozen=True):
     recall: str = ""
     transforms: bool = True
     error: str = ""
-    """A line of its own, about what went wrong on the way; empty: nothing."""
+    """Lines of their own, about what went wrong on the way and what is shown otherwise; empty: nothing."""
 
     def line(self, form: Form, description: str, chars: int) -> str:
         """The line; see `header_line`."""

@@ -40,7 +40,8 @@ HARMLESS = {
     "BreakerSettings": "failures open max_open",
     "NameFilter": "include exclude",
     "OperationFilter": "tags operations paths methods",
-    "ResultSettings": "strategy budget threshold preview_items auto_store code_transform media_limit image_side",
+    "ResultSettings": "strategy budget threshold preview_items auto_store code_transform media_limit image_side "
+    "hidden_characters",
     "RetrySettings": "tries backoff max_backoff",
     "ToolSettings": "rename description disabled max_concurrent rate_limit results tags permission risk read_only "
     "destructive idempotent arguments inject_defaults call_timeout max_call_timeout late retry cache cache_scope "

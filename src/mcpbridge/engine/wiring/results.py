@@ -1,7 +1,7 @@
 """Build what large results need: the kept results, the token ledger, scripts, summaries, and the tool `recall`."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cached_property, partial
 from pathlib import Path
@@ -13,8 +13,9 @@ from msgspec import Struct
 from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.base.errors import StoreFailed, UnknownName
 from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.core.call_options import ResultOptions
 from mcpbridge.core.model import BRIDGE, Call
-from mcpbridge.core.result_settings import ResultDefaults, ResultSettings, SummarySettings
+from mcpbridge.core.result_settings import ResultDefaults, SummarySettings
 from mcpbridge.core.settings_precedence import result_options
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.engine.leases import Lease, until_closed
@@ -83,8 +84,14 @@ class LargeResults:
             "rewriting", (summary, tokenizer), lambda: _Rewriting(self, summary, tokenizer), run=until_closed
         )
         options = result_options(settings)
+        every = list(_every(settings, servers))
+        shows_hidden = any(how.hidden_characters == "show" for how in every)
         compress = Compress(
-            lambda: rewriting.rewriter, self.ledger, self._count_rewritten, is_used=_is_used(settings, servers)
+            lambda: rewriting.rewriter,
+            self.ledger,
+            self._count_rewritten,
+            is_used=shows_hidden or any(how.strategy != "off" for how in every),
+            shows_hidden=shows_hidden,
         )
         recall = Recall(
             self.kept_results,
@@ -180,12 +187,13 @@ def _javascript() -> Scripts:
     return JavaScript()
 
 
-def _is_used(settings: ResultDefaults, servers: Mapping[str, OfferSettings]) -> bool:
-    """Whether results of some tool may be rewritten."""
-    levels: list[tuple[ResultSettings | None, ResultSettings | None]] = [(None, None)]
-    levels += [(None, server.results) for server in servers.values()]
-    levels += [(tool.results, server.results) for server in servers.values() for tool in server.tool.values()]
-    return any(result_options(tool, server, settings).strategy != "off" for tool, server in levels)
+def _every(settings: ResultDefaults, servers: Mapping[str, OfferSettings]) -> Iterator[ResultOptions]:
+    """The options of results of all servers and tools that have settings, and those of all others."""
+    yield result_options(settings)
+    for server in servers.values():
+        yield result_options(server.results, settings)
+        for tool in server.tool.values():
+            yield result_options(tool.results, server.results, settings)
 
 
 async def _find_logged(path: Path, principal: str, search: str) -> "list[LoggedCall]":

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.base.errors import StoreFailed
+from mcpbridge.base.hidden_json import may_hide
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.call_options import CallOptions, ResultOptions
 from mcpbridge.core.model import BRIDGE, Call, CallHandler, Tool
@@ -63,15 +65,22 @@ class Compress:
         on_rewritten: OnRewritten,
         *,
         is_used: bool = True,
+        shows_hidden: bool = False,
     ) -> None:
-        """`rewriter`: made with the first large result. `is_used`: results of some tool may be rewritten."""
+        """`rewriter`: made with the first large result. `is_used`: results of some tool may be rewritten.
+
+        `shows_hidden`: hidden characters of results of some tool are shown, and so of what programs answer.
+        """
         self._rewriter, self._ledger, self._on_rewritten, self._is_used = rewriter, ledger, on_rewritten, is_used
+        self._shows_hidden = shows_hidden
 
     def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """For all tools but the bridge's own, unless no result is rewritten: else none may look as if it were."""
         how = options.results
         if tool is None or _is_own(tool) or not (self._is_used or how.transforms):
             return None
+        if self._shows_hidden and tool.server == BRIDGE:
+            how = replace(how, hidden_characters="show")
         return _Compress(tool, how, self._rewriter, self._ledger, self._on_rewritten, is_guarded=self._is_used)
 
 
@@ -100,6 +109,8 @@ class _Compress:
         # An image may be too large though a text of that size is not.
         self._smallest = _LARGE if self._is_off else min(how.threshold, how.media_limit)
         self._is_guarded = is_guarded
+        self._shows_hidden = how.hidden_characters == "show"
+        self._needs_look = _may_hide_or_hold_header_line if self._shows_hidden else may_hold_header_line
         self._lines: dict[str, Line] = {}
         self._day = 0
         has_own, self._is_app = _known_of(tool)
@@ -116,7 +127,7 @@ class _Compress:
         result = await proceed(call)
         raw = result.data
         size = len(raw)
-        if size > self._smallest or expression or problem or (self._is_guarded and may_hold_header_line(bytes(raw))):
+        if size > self._smallest or expression or problem or (self._is_guarded and self._needs_look(bytes(raw))):
             return await self._looked_at(call, result, expression, problem)
         if self._is_guarded:
             client = call.caller.name
@@ -134,7 +145,7 @@ class _Compress:
     def express_end(self, call: Call, result: Raw, seconds: float) -> bool:
         """See `pipeline/stage.py`."""
         size = len(result)
-        if size > self._smallest or (self._is_guarded and may_hold_header_line(bytes(result))):
+        if size > self._smallest or (self._is_guarded and self._needs_look(bytes(result))):
             return False
         # As in `__call__`: to share this would be one function more for every call of either lane.
         if self._is_guarded:
@@ -165,7 +176,7 @@ class _Compress:
         call.original = call.original or result.data
         size, rewritten = len(result.data), None
         is_wanted_whole = call.meta is not None and _text_in(call.meta, WHOLE) == "whole"
-        is_rewritten = bool(expression or problem) or not (is_wanted_whole or self._is_off)
+        is_rewritten = bool(expression or problem) or (not is_wanted_whole and (self._shows_hidden or not self._is_off))
         is_checked = self._is_guarded and not _says_nothing_in_our_name(result)
         try:
             if (is_rewritten or is_checked) and _REWRITER not in sys.modules:
@@ -199,6 +210,10 @@ class _Compress:
 
 def _load_rewriter() -> None:
     import_module(_REWRITER).warm_up()
+
+
+def _may_hide_or_hold_header_line(data: bytes) -> bool:
+    return may_hide(data) or may_hold_header_line(data)
 
 
 def _says_nothing_in_our_name(result: Body) -> bool:
