@@ -38,6 +38,7 @@ LEFT_OUT = {
     "call_tools",
     "command",
     "paused_of",
+    "originals",
     "representations",
     "require_running",
     "set_backend",

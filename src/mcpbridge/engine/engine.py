@@ -75,6 +75,7 @@ from mcpbridge.upstream.transports.factory import TransportMaker
 if TYPE_CHECKING:  # loaded by who has one
     from mcpbridge.catalog.tool_info import Representation
     from mcpbridge.engine.cassettes.cassette import Cassette
+    from mcpbridge.engine.originals import Original
     from mcpbridge.upstream.auth.authorization import Authorization
 
 
@@ -401,6 +402,17 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
         found = representations(self.catalog.snapshot, self.settings, self.backends.names())
         holds = parse_query(query).holds
         return [one for one in found if not query or holds(one.texts())]
+
+    def originals(self, server: str = "") -> "list[Original]":
+        """What servers (or this one) list, each definition as it was sent beside what clients are given of it.
+
+        What a server sent can hold anything, hidden characters too.
+        """
+        from mcpbridge.engine.originals import originals
+
+        self.catalog.flush()
+        lists = {name: one.lists for name, one in self.pool.upstreams.items() if server in ("", name)}
+        return originals(lists, self.catalog.snapshot)
 
     def resolve_again(self, session: str = "") -> None:
         """Ask the resolver anew what tools there are for this session (its id), or for all; clients are notified."""

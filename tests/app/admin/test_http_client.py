@@ -50,6 +50,8 @@ async def test_everything_that_the_api_can(tmp_path: Path) -> None:
         assert "more__echo" not in await at.listed()
         await api.enable("tools", "more/echo", keep=False)
         assert "more__echo" in await at.listed()
+        (definition,) = await api.definitions("more")
+        assert (definition["sent"]["name"], definition["given"]["name"]) == ("echo", "more__echo")
         assert (await api.check("more"))["ok"]
         assert (await api.check("tools/shelf"))["ok"]
         assert (await api.health())["ok"]

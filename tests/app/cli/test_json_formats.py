@@ -40,6 +40,7 @@ WITH_DAEMON: Sequence[Case] = [
     ("up/1", ["up", "--json"], 0),
     ("list/1", ["list", "--all", "--json"], 0),
     ("list-query/1", ["list", "--query", "echo", "--json"], 0),
+    ("list-original/1", ["list", "--original", "--all", "--json"], 0),
     ("search/1", ["search", "echo", "--json", "--detail", "schemas"], 0),
     ("search/1", ["search", "qqqq", "--json"], 5),
     ("call/1", ["call", "one/echo", "text=hi", "--json"], 0),

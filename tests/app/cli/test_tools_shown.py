@@ -43,7 +43,7 @@ def test_examples_of_a_help_stand_on_lines_of_their_own(alone: Run, command: str
     lines = alone(command, "--help").out.splitlines()
     assert "\\b" not in "".join(lines)
     examples = [line for line in lines if line.startswith("    mcpbridge ")]
-    assert len(examples) == (3 if command == "add" else 2)
+    assert len(examples) == 3
     assert all(line.count("mcpbridge ") == 1 for line in examples)
 
 

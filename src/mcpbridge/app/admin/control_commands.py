@@ -118,7 +118,10 @@ def _tool_answers(bridge: Bridge, redact: Redactor) -> Answers:
 
         return answer
 
-    return {do: answering(do) for do in ("approve", "list", "lock", "query", "scan", "search", "tokens", "tool")}
+    return {
+        do: answering(do)
+        for do in ("approve", "list", "lock", "originals", "query", "scan", "search", "tokens", "tool")
+    }
 
 
 async def management_command(bridge: Bridge, redact: Callable[[str], str], request: Document) -> Document:

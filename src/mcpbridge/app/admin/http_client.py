@@ -73,6 +73,10 @@ class ApiClient:
         """How one server is, and its settings."""
         return await self._ask("GET", _path("servers", name))
 
+    async def definitions(self, server: str) -> list[dict[str, Any]]:
+        """What a server lists: each definition as it was sent (`sent`), and as clients are given it (`given`)."""
+        return (await self._ask("GET", f"{_path('servers', server)}/definitions"))["definitions"]
+
     async def health(self) -> dict[str, Any]:
         """What the last looks found."""
         return await self._ask("GET", "/api/health")

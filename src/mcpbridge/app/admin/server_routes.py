@@ -6,6 +6,7 @@ Nothing here can add or change what is run on this machine: see `engine/registry
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -41,6 +42,7 @@ def registry_routes(bridge: Bridge, guarded: Callable[[Endpoint], Endpoint], rea
         ("/api/servers", routes.list_servers, ["GET"]),
         ("/api/servers", routes.add("servers"), ["POST"]),
         ("/api/servers/{name}", routes.show_server, ["GET"]),
+        ("/api/servers/{name}/definitions", routes.list_originals, ["GET"]),
         ("/api/servers/{name}", routes.put("servers"), ["PUT"]),
         ("/api/servers/{name}", routes.switch("servers"), ["PATCH"]),
         ("/api/servers/{name}", routes.remove("servers"), ["DELETE"]),
@@ -119,6 +121,13 @@ class _Routes:
                 "registry": self._registry_entry("servers", name),
             }
         )
+
+    async def list_originals(self, request: Request) -> Response:
+        """What a server lists: each definition as it was sent, and as clients are given it."""
+        name = request.path_params["name"]
+        self._bridge.registry.require("servers", name)
+        found = self._bridge.originals(name)
+        return JSONResponse({"definitions": [msgspec.to_builtins(one) for one in found]})
 
     def _registry_entry(self, section: Section, name: str) -> dict[str, Any] | None:
         said = self._bridge.registry.status()

@@ -57,7 +57,7 @@ _LONGEST = 200
 
 
 def tool_answers(bridge: Bridge, redact: Redactor) -> Mapping[str, Callable[[Document], Awaitable[Document]]]:
-    """The answers of this bridge by `do`: `approve`, `list`, `lock`, `query`, `scan`, `search`, `tokens`, `tool`."""
+    """The answers of this bridge by `do`, such as `list`: all of `_ANSWERS`, and `approve` and `lock`."""
 
     def safe(answer: Callable[[Bridge, Document], Awaitable[Document]]) -> Callable[[Document], Awaitable[Document]]:
         async def answered(request: Document) -> Document:
@@ -222,6 +222,18 @@ async def _all_pages(bridge: Bridge, client: Client, kind: str, method: str) -> 
             break
         params = {"cursor": page["nextCursor"]}
     return entries
+
+
+async def _originals(bridge: Bridge, request: Document) -> Document:
+    """`kinds`, `server`: as `list` has them. The definitions as servers sent them, beside what clients are given."""
+    server, kinds = _text(request, "server"), [str(kind) for kind in cast("list[object]", request["kinds"])]
+    await settled(bridge, server)
+    told = absent(bridge, only_servers=True, server=server)
+    if "failure" in told:
+        return told
+    wanted = {"templates" if kind == "resourceTemplates" else kind for kind in kinds}
+    found = [one for one in bridge.originals(server) if one.kind in wanted]
+    return {**told, "definitions": [msgspec.to_builtins(one) for one in found]}
 
 
 async def _query(bridge: Bridge, request: Document) -> Document:
@@ -396,6 +408,7 @@ def is_ambiguous(bridge: Bridge, name: str) -> bool:
 
 _ANSWERS: Mapping[str, Callable[[Bridge, Document], Awaitable[Document]]] = {
     "list": _list,
+    "originals": _originals,
     "query": _query,
     "scan": _scan,
     "search": _search,

@@ -40,6 +40,7 @@ FORMATS: Mapping[str, type] = {
     "manage/1": tools.Manage,
     "list/1": tools.List,
     "list-query/1": tools.ListQuery,
+    "list-original/1": tools.ListOriginal,
     "search/1": tools.Search,
     "scan/1": tools.Scan,
     "lock/1": tools.LockWritten,

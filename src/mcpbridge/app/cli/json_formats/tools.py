@@ -54,6 +54,30 @@ class ListQuery(TypedDict):
     """In order of their ids."""
 
 
+class OriginalDefinition(TypedDict):
+    """A definition as its server sent it, beside what clients are given of it."""
+
+    server: str
+    kind: Literal["tools", "prompts", "resources", "templates"]
+    name: str
+    """What the server calls it: the name, URI or template; empty if it has none that can be read."""
+    sent: Any
+    """As the server sent it."""
+    given: Any
+    """As clients get it, before it is shortened for some of them; null: they do not get it."""
+    changed: list[str]
+    """The members that differ."""
+    reasons: list[str]
+    """Why it is not given, or what was changed in it, as far as the bridge says so."""
+
+
+class ListOriginal(TypedDict):
+    """What `list --original` prints: all definitions of the servers, in both forms."""
+
+    definitions: list[OriginalDefinition]
+    """By server and kind."""
+
+
 class FoundTool(TypedDict):
     """A tool that a search found."""
 
