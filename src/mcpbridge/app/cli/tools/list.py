@@ -107,6 +107,7 @@ def _print_originals(definitions: list[Mapping[str, Any]], *, as_json: bool) -> 
             if not one["reasons"]:
                 print("  not given to clients: the configuration hides it")
             print(f"  as sent: {_inert(one['sent'])}")
+            continue
         for member in one["changed"]:
             print(f"  {_inert(member)}")
             print(f"    as sent: {_inert(one['sent'].get(member, _NOTHING))}")
