@@ -256,7 +256,7 @@ async def _query(bridge: Bridge, request: Document) -> Document:
 
 async def _scan(bridge: Bridge, request: Document) -> Document:
     """`server`: suspicious texts of it alone."""
-    from mcpbridge.app.doctor.suspicious_texts import suspicious_texts
+    from mcpbridge.app.doctor.suspicious_texts import texts_of
 
     server = _text(request, "server")
     await settled(bridge, server)
@@ -264,9 +264,7 @@ async def _scan(bridge: Bridge, request: Document) -> Document:
     if "failure" in told:
         return told
     await bridge.startup.settled()
-    said = {name: one.instructions for name, one in bridge.pool.upstreams.items()}
-    found = suspicious_texts(bridge.catalog.snapshot, bridge.settings.servers, said, server)
-    return {**told, "findings": [msgspec.to_builtins(one) for one in found]}
+    return {**told, "findings": [msgspec.to_builtins(one) for one in texts_of(bridge, server)]}
 
 
 async def _lock(bridge: Bridge, request: Document, redact: Redactor) -> Document:

@@ -6,12 +6,14 @@ from typing import Literal
 from msgspec import Struct
 
 from mcpbridge.app.doctor.finding import Finding
-from mcpbridge.catalog.definitions.scanner.scan import scan
+from mcpbridge.catalog.definitions.scanner.rules import RULES
+from mcpbridge.catalog.definitions.scanner.scan import OTHER_RULES, scan
 from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.catalog.tool_names import names_of_others
 from mcpbridge.catalog.upstream_filter import HELD, advice, not_accepted
 from mcpbridge.core.model import OWN
 from mcpbridge.core.source_settings import OfferSettings
+from mcpbridge.library.bridge import Bridge
 
 INSTRUCTIONS = "instructions"
 """What `accept_findings` calls the instructions of a server."""
@@ -68,6 +70,21 @@ def suspicious_texts(
         if lost.reason.startswith(HELD) and (not server or lost.server == server):
             for rule in lost.reason[len(HELD) + 2 :].partition(";")[0].split(", "):
                 yield Suspicious(lost.server, lost.kind[:-1], lost.name, rule, "", lost.reason, "hold")
+
+
+def texts_of(bridge: Bridge, server: str = "") -> list[Suspicious]:
+    """All of it in a running bridge, or of this server alone. What was scanned before is not scanned again."""
+    said = {name: one.instructions for name, one in bridge.pool.upstreams.items()}
+    return list(suspicious_texts(bridge.catalog.snapshot, bridge.settings.servers, said, server))
+
+
+def what_rule_finds(rule: str) -> str:
+    """A sentence about a rule; empty for one that there is not."""
+    return RULES[rule].about if rule in RULES else OTHER_RULES.get(rule, "")
+
+
+RULES_PAGE = "docs/how-to/find-poisoned-tools.md#the-rules"
+"""Where the rules are described."""
 
 
 def _verdict(settings: OfferSettings | None) -> Verdict:

@@ -19,6 +19,7 @@ from mcpbridge.app.console.context import ConsoleContext, form_of, in_thread
 from mcpbridge.app.console.drafts import Draft, Drafts
 from mcpbridge.app.console.guard import PREFIX
 from mcpbridge.app.console.pages.calls.event_words import tone_of, words_of
+from mcpbridge.app.console.pages.scanner_findings import scanner_findings
 from mcpbridge.app.console.pages.server_forms import FoundHere, found_in_clients, table_of, take_over
 from mcpbridge.app.console.pages.server_sign_in import SignInPages
 from mcpbridge.base.errors import BridgeError, ConfigError, StoreFailed
@@ -55,6 +56,7 @@ def routes(console: ConsoleContext) -> Sequence[BaseRoute]:
         Route("/configuration/drafts/{draft}/undo", pages.undo, methods=["POST"]),
         Route("/servers/{name}", pages.one, methods=["GET"]),
         Route("/servers/{name}/state", pages.state, methods=["GET"]),
+        Route("/servers/{name}/findings", pages.findings, methods=["GET"]),
         Route("/servers/{name}/output", pages.output, methods=["GET"]),
         Route("/servers/{name}/history", pages.history, methods=["GET"]),
         *sign_ins.routes(),
@@ -81,12 +83,17 @@ class _Pages:
         """One server."""
         name = request.path_params["name"]
         values = {**await self._values(name), **self._output(name), **await self._happened(name)}
-        values["values"] = await self._written(name)
+        values |= {"values": await self._written(name), "findings": await scanner_findings(self._console, name)}
         return self._console.page(request, "server.html", **values)
 
     async def state(self, request: Request) -> Response:
         """What changes of one while it is looked at."""
         return self._console.part(request, "parts/server_state.html", **await self._values(request.path_params["name"]))
+
+    async def findings(self, request: Request) -> Response:
+        """What the scanner finds in its texts."""
+        found = await scanner_findings(self._console, request.path_params["name"])
+        return self._console.part(request, "parts/findings.html", findings=found)
 
     async def output(self, request: Request) -> Response:
         """The last lines that it wrote to standard error."""

@@ -24,6 +24,7 @@ from mcpbridge.app.admin.tool_views import (
 )
 from mcpbridge.app.console.context import ConsoleContext, form_of, in_thread
 from mcpbridge.app.console.pages.catalog.try_tool import TryTool, tool_address
+from mcpbridge.app.console.pages.scanner_findings import scanner_findings
 from mcpbridge.app.console.sign_in import Visit
 from mcpbridge.catalog.slim.levels import LEVELS, Level
 from mcpbridge.catalog.snapshot import ToolRef
@@ -75,6 +76,7 @@ class _Tools:
             is_own=ref.server in (BRIDGE, BUILTIN),
             listing=pinned,
             globs=globs,
+            findings=await scanner_findings(console, ref.server, ref.name),
             search_line=search_line(ref),
             search_tokens=self._count(search_line(ref)),
             **await self._forms(request, ref),
