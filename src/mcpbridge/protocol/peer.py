@@ -118,22 +118,19 @@ class Peer:
         `on_withdrawn` gets the id of one that the other side cancelled.
         """
         self._name = name
-        self._on_notification = on_notification
-        self._on_closed = on_closed
+        self._on_notification, self._on_closed = on_notification, on_closed
         self._on_request, self._on_withdrawn = on_request, on_withdrawn
         self._channel: Channel | None = None
         self._loop = asyncio.get_running_loop()
         self._pending: dict[bytes, _Pending] = {}
-        self._last_id = 0
-        self._last_sent = b""
+        self._last_id, self._last_sent = 0, b""
         self._unanswered: dict[bytes, None] = {}
         """Ids of requests that nobody waits for any more, oldest first: their answers are late, not wrong."""
         self._closed = ""
         self._large: LargeFrame | None = None
         """The large answer that was returned last, until `body_of` takes it."""
         self._deadlines = Deadlines(self._pending, self._late)
-        self._flood_second = 0
-        self._flood_count = 0
+        self._flood_second = self._flood_count = 0
         self.has_unasked = False
         self._brake = FloodBrake()
         self.last_heard = self._loop.time()
@@ -305,7 +302,11 @@ class Peer:
             ):
                 self._remove_own_keys(frame)
             if not frame.method:
-                self._answered(frame)
+                pending = self._pending.get(bytes(frame.id))
+                if isinstance(pending, Sent) and result and pending.future is None:  # else as `_answered` decides
+                    pending.answered(frame)
+                else:
+                    self._answered(frame)
             elif frame.id:
                 self.has_unasked = True
                 self._asked(frame, via)

@@ -247,7 +247,7 @@ class UpstreamRequests:
     def finish(self, sent: "SentCall") -> None:
         """A call that `send` sent is over."""
         usage, questions = self._usage, self._connection.questions
-        sent.over()
+        sent.among.pop(sent.id_, None)  # `over`, which every call would enter here
         if self.limiter.queue:
             self.limiter.leave()
         else:

@@ -150,14 +150,18 @@ class Unhurried(Recorder):
         return 0.0
 
 
-async def outcome(answer: Answer, method: str, era: str) -> list[object]:
-    """What becomes of one request, and of a plain one behind it."""
+async def outcome(answer: Answer, method: str, era: str, before: Answer | None = None) -> list[object]:
+    """What becomes of one request, and of a plain one behind it. `before`: two calls are answered so before it."""
 
     async def script(ask: Ask) -> bytes | None:
         if ask.method == "GET" and "last-event-id" in ask.headers:
             return stream(event({"jsonrpc": "2.0", "id": 5, "result": {"resumed": True}}))
         if ask.method == "POST" and ask.id == 9:
             return reply(result_of(ask), mcp_session_id="s-1")
+        if before is not None and ask.method == "POST" and ask.id in (7, 8):
+            made = before(ask)
+            assert isinstance(made, bytes)
+            return made
         if ask.method != "POST" or ask.id != 5:
             return answer_to(ask)
         made = answer(ask)
@@ -185,6 +189,10 @@ async def outcome(answer: Answer, method: str, era: str) -> list[object]:
                 channel.send(request(4, name="ä"))  # it leaves a connection behind, and the session's stream was tried
                 await got.outcome(b"4")
                 await anyio.sleep(0.02)
+                for id_ in (7, 8) if before is not None else ():
+                    channel.send(request(id_))
+                    await got.outcome(b"%d" % id_)
+                    await anyio.sleep(0.02)
                 tasks = len(asyncio.all_tasks())
                 channel.send(request(5, method, name="tool", params={"name": "tool"}))
                 if method == "tools/call":
@@ -215,6 +223,65 @@ async def outcome(answer: Answer, method: str, era: str) -> list[object]:
 async def test_each_answer_comes_to_the_same_with_a_task_and_without(name: str, era: str) -> None:
     direct = await outcome(ANSWERS[name], "tools/call", era)
     assert direct == await outcome(ANSWERS[name], "prompts/get", era)
+
+
+@pytest.mark.parametrize("era", [LEGACY, MODERN])
+@pytest.mark.parametrize("name", ANSWERS)
+async def test_each_answer_comes_to_the_same_behind_answers_with_the_same_head(name: str, era: str) -> None:
+    """What is known of a head holds for the next answer only where that has this very head, and is whole."""
+    is_stream = "event" in name or "stream" in name
+    before: Answer = lambda ask: stream(event(result_of(ask))) if is_stream else reply(result_of(ask))  # noqa: E731
+    direct = await outcome(ANSWERS[name], "tools/call", era, before)
+    assert direct == await outcome(ANSWERS[name], "prompts/get", era, before)
+
+
+@pytest.mark.parametrize("kind", ["json", "stream"])
+@pytest.mark.parametrize("extra", ["behind an answer", "part of one behind an answer", "later, unasked", "a line end"])
+async def test_an_answer_that_comes_before_its_request_is_never_taken_for_one(kind: str, extra: str) -> None:
+    """Response desynchronisation: the ids of the bridge's requests can be guessed, and a proxy in between may err."""
+
+    def answer(ask: Ask, id_: object, word: str) -> bytes:
+        message = {"jsonrpc": "2.0", "id": id_, "result": {"word": word}}
+        return reply(message) if kind == "json" else stream(event(message))
+
+    async def script(ask: Ask) -> bytes | None:
+        said = answer(ask, ask.id, "right")
+        if ask.id == 4:
+            stray = answer(ask, 5, "wrong")
+            if extra == "behind an answer":
+                return said + stray
+            if extra == "part of one behind an answer":
+                return said + stray[:60]
+            if extra == "a line end":
+                return said + b"\r\n"
+            await ask.say(said)
+            await got.outcome(b"4")
+            await ask.say(stray)
+            strayed.set()
+            return None
+        return said
+
+    got, strayed = Recorder(), asyncio.Event()
+    async with http_server(script) as server:
+        with anyio.fail_after(60):
+            async with StreamableHttpTransport("web", server.url, headers={}).connect(got) as channel:
+                channel.negotiated(LEGACY)
+                for id_ in (1, 2, 3, 4):  # the head is known from the second on
+                    channel.send(request(id_))
+                    await got.outcome(b"%d" % id_)
+                    await anyio.sleep(0.02)
+                if extra == "later, unasked":
+                    await strayed.wait()
+                    await anyio.sleep(0.05)
+                channel.send(request(5))
+                frame = await got.outcome(b"5")
+                assert isinstance(frame, Frame)
+                assert json.loads(bytes(frame.result)) == {"word": "right"}
+                channel.send(request(6))
+                await got.outcome(b"6")
+        assert [bytes(one.id) for one, _ in got.messages] == [b"1", b"2", b"3", b"4", b"5", b"6"]
+        assert not got.failures
+        assert server.connections == (1 if extra == "a line end" else 2)
 
 
 async def warm(server: HttpServer, got: Recorder, channel: Any, version: str) -> None:

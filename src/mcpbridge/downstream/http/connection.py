@@ -30,7 +30,7 @@ from mcpbridge.base.background_tasks import FirstStep
 from mcpbridge.base.log import get_logger
 from mcpbridge.downstream.http.exchange import Exchange, Refused, refusal
 from mcpbridge.downstream.http.http1_exchange import Http1Exchange
-from mcpbridge.downstream.http.repeated_head import RepeatedHead
+from mcpbridge.protocol.http.repeated_head import RepeatedHead
 
 log = get_logger("mcpbridge.http")
 
@@ -225,17 +225,17 @@ class Http1Connection(asyncio.Protocol):
         if body is None or self.connections.is_stopping:
             return False
         self._since = None
-        self._latest = self.current = former.again(body)
-        self._begin(self.current)
+        exchange = self._latest = self.current = former.again(body)
+        self._known = head, exchange
+        if self.drained is not None or not self.connections.take(exchange):  # as `_begin`, for one that is whole
+            self._start(exchange)
         return True
 
     def on_message_begin(self) -> None:
         """A head begins."""
         self._is_in_head, self._is_between = True, False
-        self._head_size = 1
-        self._url = b""
-        self._headers = []
-        self._expects = False
+        self._head_size, self._expects = 1, False
+        self._url, self._headers = b"", []
         if self._latest is not None:  # the first head counts from the opening of the connection
             self._since = self.connections.now
 
@@ -385,10 +385,11 @@ class Http1Connection(asyncio.Protocol):
 
     def run(self, exchange: Http1Exchange, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """See `Connection`."""
+        exchange.had_task = True
         return self._spawn(FirstStep(self._serve(exchange, work)))
 
     def _start(self, exchange: Http1Exchange) -> None:
-        exchange.is_started = True
+        exchange.is_started = exchange.had_task = True
         self._spawn(self._serve(exchange))
 
     def _spawn(self, serving: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

@@ -82,7 +82,8 @@ class Http1Exchange(Exchange):
 
     __slots__ = (
         *("_body", "_connection", "_is_body_told", "_is_chunked", "_size", "_waiter", "admission", "expects_continue"),
-        *("express", "has_begun", "has_left", "http_version", "is_body_whole", "is_complete", "is_started"),
+        *("express", "had_task", "has_begun", "has_left", "http_version", "is_body_whole", "is_complete"),
+        "is_started",
         *("keeps_alive", "url"),
     )
 
@@ -100,6 +101,8 @@ class Http1Exchange(Exchange):
         self.keeps_alive = True
         self.expects_continue = False
         self.is_started = False
+        self.had_task = False
+        """A task answers it, or did, and may still look at it."""
         self._body: list[bytes] = []
         self._size = 0
         self.is_body_whole = False
@@ -145,19 +148,24 @@ class Http1Exchange(Exchange):
     def again(self, body: bytes) -> "Http1Exchange":
         """The next request on this connection, which has the same head but for its length, and is whole.
 
-        Its headers are those of this one: nobody asks for the length of a body that is there.
+        Its headers are those of this one: nobody asks for the length of a body that is there. It is this very object
+        where nobody has it any more: no task had it, so whatever is read from the head is as it was.
         """
-        exchange = Http1Exchange.__new__(Http1Exchange)  # what is read from the head is not read again
-        exchange._repeat(self, self._connection, body)  # noqa: SLF001 - its own
-        return exchange
+        if self.had_task:
+            exchange = Http1Exchange.__new__(Http1Exchange)  # what is read from the head is not read again
+            exchange._repeat(self, self._connection, body)  # noqa: SLF001 - its own
+            return exchange
+        self._body, self._size, self.frame, self.extra = [body], len(body), None, NO_HEADERS
+        self.is_started, self.is_complete, self.has_begun = True, False, False
+        return self
 
     def _repeat(self, former: "Http1Exchange", connection: Connection, body: bytes) -> None:
         self._begin_again(former)
         self.url, self.express = former.url, None
         self.admission, self.http_version, self._connection = former.admission, "1.1", connection
         self._body, self._size, self._waiter = [body], len(body), None
-        self.keeps_alive = self.is_body_whole = True
-        self.is_started = self.is_complete = self.has_begun = self.has_left = False
+        self.keeps_alive = self.is_body_whole = self.is_started = True
+        self.is_complete = self.has_begun = self.has_left = self.had_task = False
         self.expects_continue = self._is_body_told = self._is_chunked = False
 
     async def _wait(self) -> None:
@@ -230,10 +238,17 @@ class Http1Exchange(Exchange):
         if not self.keeps_alive:
             more += _CLOSE
         self.has_begun = True
-        connection.write(
-            b"%b%b%b%d\r\n%b\r\n%b" % (_JSON_HEAD, connection.connections.date, _LENGTH, len(data), more, data)
-        )
-        self._end()
+        transport = connection.transport
+        if not transport.is_closing():
+            transport.write(
+                b"%b%b%b%d\r\n%b\r\n%b" % (_JSON_HEAD, connection.connections.date, _LENGTH, len(data), more, data)
+            )
+        # As `_end`, which nearly every answer would enter here.
+        self.is_complete = True
+        self._body = []
+        if self._waiter is not None:
+            self._waiter.set()
+        connection.answered(self)
 
     async def start(self, status: int, headers: Headers) -> None:
         """See `Exchange.start`."""

@@ -90,7 +90,7 @@ class LeanTransport(httpx2.AsyncBaseTransport):
             connection = exchange.connection
         else:
             head, is_chunked = _head(request)
-            connection = self._take_idle(origin) or await self._connect(origin, timeouts.get("connect"))
+            connection = self.take_idle(origin) or await self._connect(origin, timeouts.get("connect"))
             exchange = connection.begin(timeouts.get("read"))
         try:
             if head:
@@ -102,27 +102,24 @@ class LeanTransport(httpx2.AsyncBaseTransport):
         return httpx2.Response(exchange.status, headers=exchange.headers, stream=exchange)
 
     def take_idle(self, origin: _Origin) -> HttpConnection | None:
-        """A connection that is open, free and takes what is written, for the caller alone; None: there is none."""
-        connection = self._take_idle(origin)
-        if connection is not None and not connection.is_writable:
-            self._freed(connection)
-            return None
-        return connection
+        """A connection that is open and free, for the caller alone; None: there is none.
+
+        All that was written to it before has left.
+        """
+        idle = self._idle.get(origin)
+        while idle:
+            connection = idle.pop()
+            transport = connection.transport
+            if transport is not None and not transport.is_closing() and connection.loop.time() < connection.expires:
+                return connection
+            connection.cut()
+        return None
 
     async def aclose(self) -> None:
         """Cut every connection."""
         for connection in list(self._all):
             connection.cut()
         self._idle.clear()
-
-    def _take_idle(self, origin: _Origin) -> HttpConnection | None:
-        idle = self._idle.get(origin)
-        while idle:
-            connection = idle.pop()
-            if connection.is_open and connection.loop.time() < connection.expires:
-                return connection
-            connection.cut()
-        return None
 
     async def _connect(self, origin: _Origin, seconds: float | None) -> HttpConnection:
         loop = asyncio.get_running_loop()
@@ -156,10 +153,11 @@ class LeanTransport(httpx2.AsyncBaseTransport):
         if origin is None:
             return
         seconds = _IDLE_TLS if origin.is_tls else _IDLE_PLAIN
-        announced = _KEEP_TIMEOUT.search(connection.server_keeps)
-        if announced is not None:
+        if connection.server_keeps and (announced := _KEEP_TIMEOUT.search(connection.server_keeps)) is not None:
             seconds = min(_IDLE_TLS, int(announced.group(1)) - 1)
-        idle = self._idle.setdefault(origin, [])
+        idle = self._idle.get(origin)
+        if idle is None:
+            idle = self._idle[origin] = []
         if seconds > 0 and len(idle) < _MAX_IDLE:
             connection.expires = connection.loop.time() + seconds
             idle.append(connection)
@@ -268,7 +266,7 @@ class DirectWay:
     def begin(self, head: bytes, body: bytes) -> tuple[HttpConnection, str] | None:
         """Send this request; returns its connection, and the token that it was sent with. None: it cannot be sent now.
 
-        `head`: all lines but the empty one. The caller is to `start` an exchange on the connection in the same turn.
+        `head`: all lines but the empty one. The caller is to set the `exchange` of the connection in the same turn.
         """
         if self._client.has_cookies or len(body) > _JOINED:
             return None
@@ -278,9 +276,9 @@ class DirectWay:
         if used:
             head += b"Authorization: Bearer %b\r\n" % used.encode("ascii")
         connection = self._client.transport.take_idle(self._origin)
-        if connection is None:
+        if connection is None or (transport := connection.transport) is None:
             return None
-        connection.write(b"%b\r\n%b" % (head, body))
+        transport.write(b"%b\r\n%b" % (head, body))
         return connection, used
 
     def accepted(self) -> None:

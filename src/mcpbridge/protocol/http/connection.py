@@ -7,34 +7,42 @@ the last byte is parsed, whether or not anyone has read the body. Why we have ou
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable
-from typing import TypeVar, cast
+from typing import cast
 
 import httptools
 import httpx2
 
 from mcpbridge.protocol.http.connect import connection_failure
+from mcpbridge.protocol.http.repeated_head import RepeatedHead
 
 _HEAD_LIMIT = 256 << 10
 """Bytes of status line and headers that are accepted."""
 _BUFFER_LIMIT = 1 << 20
 """Bytes of body that may wait for a reader before the socket is left to fill up."""
+_MOST_HEADS = 16
+"""Heads in a row that were remembered in vain; a server whose heads never repeat is not worth more."""
 
 
 class Exchange(httpx2.AsyncByteStream):
     """The answer to one request: its head once it is there, and its body as a stream."""
 
+    # What most exchanges never have is of the class: to set it would cost each of them.
+    status = 0
+    headers: list[tuple[bytes, bytes]]
+    is_direct = False
+    """It takes its answer itself, in the turn of the loop in which it comes; then it has `repeated`, too."""
+    _read_timeout: float | None = None
+    _head: asyncio.Future[None] | None = None
+    """Made where somebody waits for the head."""
+    _more: asyncio.Future[None] | None = None
+    _buffered = 0
+    _is_complete = False
+    _error: Exception | None = None
+
     def __init__(self, connection: "HttpConnection", read_timeout: float | None) -> None:
-        self.status = 0
-        self.headers: list[tuple[bytes, bytes]] = []
         self.connection = connection
         self._read_timeout = read_timeout
-        self._head: asyncio.Future[None] | None = None
-        """Made where somebody waits for the head."""
-        self._more: asyncio.Future[None] | None = None
         self._chunks: list[bytes] = []
-        self._buffered = 0
-        self._is_complete = False
-        self._error: Exception | None = None
 
     async def head(self) -> None:
         """Wait for status and headers.
@@ -100,6 +108,15 @@ class Exchange(httpx2.AsyncByteStream):
         self._is_complete = True
         self._wake()
 
+    def repeated(self, former: "Exchange", body: bytes) -> None:
+        """The whole answer, with the head that the one to `former` had, but for the length. Of direct ones only."""
+        raise NotImplementedError
+
+    @property
+    def repeatable(self) -> int:
+        """The size of the body, if the next answer with such a head may come by `repeated`; else -1."""
+        return -1
+
     def broke(self, error: Exception) -> None:
         """The connection ended before the answer did."""
         self._error = error
@@ -111,9 +128,6 @@ class Exchange(httpx2.AsyncByteStream):
     def _wake(self) -> None:
         if self._more is not None and not self._more.done():
             self._more.set_result(None)
-
-
-ExchangeT = TypeVar("ExchangeT", bound=Exchange)
 
 
 class HttpConnection(asyncio.Protocol):
@@ -130,77 +144,90 @@ class HttpConnection(asyncio.Protocol):
         """The value of the last `Keep-Alive` header, such as `timeout=5`; empty when there was none."""
         self.expires = 0.0
         """Loop time after which the pool does not use it again."""
+        self.exchange: Exchange | None = None
+        """The one under way, which whoever has the connection sets in the turn in which it writes the request."""
+        self.transport: asyncio.Transport | None = None
+        self.writable_again: asyncio.Future[None] | None = None
+        """Done when the peer has taken most of what was written, or the connection is gone; None: it has."""
         self._on_free = on_free
         self._on_gone = on_gone
         self._parser = httptools.HttpResponseParser(self)
-        self._transport: asyncio.Transport | None = None
-        self._exchange: Exchange | None = None
+        self._finished: Exchange | None = None
+        """The one whose answer is whole, while the parser looks whether anything follows it."""
         self._headers: list[tuple[bytes, bytes]] = []
+        self._keeps_alive = True
+        """The server keeps the connection after that answer."""
         self._head_size = 0
+        self._is_between = True
+        """The parser has read no part of the next answer."""
         self._in_head = True
         self._is_interim = False
         self._has_length = False
         self._is_paused = False
         self._is_stray = False
-        self._writable: asyncio.Future[None] | None = None
+        self._known: tuple[RepeatedHead, Exchange] | None = None
+        """The head of an answer that was taken directly, and its exchange."""
+        self._heads_left = _MOST_HEADS
 
     # No warning when it is dropped: the event loop holds it while its socket is open, and asyncio warns of the socket.
 
     def __repr__(self) -> str:
-        state = "closed" if not self.is_open else "idle" if self._exchange is None else "in use"
+        state = "closed" if not self.is_open else "idle" if self.exchange is None else "in use"
         return f"<HttpConnection {state}{', answer held back' * self._is_paused}>"
 
     @property
     def is_open(self) -> bool:
         """Neither side has closed it, as far as is known."""
-        return self._transport is not None and not self._transport.is_closing()
+        return self.transport is not None and not self.transport.is_closing()
 
     def begin(self, read_timeout: float | None) -> Exchange:
         """Start an exchange; the request follows by `write`."""
-        return self.start(Exchange(self, read_timeout))
-
-    def start(self, exchange: ExchangeT) -> ExchangeT:
-        """The same with an exchange that was made for this connection."""
-        self._exchange = exchange
-        return exchange
+        self.exchange = Exchange(self, read_timeout)
+        return self.exchange
 
     def write(self, data: bytes) -> None:
         """Queue bytes of the request."""
-        if self._transport is not None:
-            self._transport.write(data)
-
-    @property
-    def is_writable(self) -> bool:
-        """The peer has taken most of what was written: `writable` would not wait."""
-        return self._writable is None
+        if self.transport is not None:
+            self.transport.write(data)
 
     async def writable(self) -> None:
         """Wait until the peer has taken most of what was written, or the connection is gone."""
-        if self._writable is not None:
-            await asyncio.shield(self._writable)
+        if self.writable_again is not None:
+            await asyncio.shield(self.writable_again)
 
     def cut(self) -> None:
         """Close at once; what was not written is dropped."""
-        if self._transport is not None:
-            self._transport.abort()
+        if self.transport is not None:
+            self.transport.abort()
 
     def flow(self, exchange: Exchange, *, paused: bool) -> None:
         """Stop or continue reading, as the reader of `exchange` keeps up."""
-        if self._exchange is exchange and paused != self._is_paused and self._transport is not None:
+        if self.exchange is exchange and paused != self._is_paused and self.transport is not None:
             self._is_paused = paused
             if paused:
-                self._transport.pause_reading()
+                self.transport.pause_reading()
             else:
-                self._transport.resume_reading()
+                self.transport.resume_reading()
 
     # What the event loop reports.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is open."""
-        self._transport = cast("asyncio.Transport", transport)
+        self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came: parse them."""
+        """Bytes came: parse them, unless they are an answer with a known head, and nothing else."""
+        exchange, was_between = self.exchange, self._is_between
+        if self._known is not None and was_between and exchange is not None and exchange.is_direct:
+            head, former = self._known
+            body = head.body_in(data)
+            if body is not None:
+                self._heads_left = _MOST_HEADS
+                self.exchange = None
+                self._release(keeps_alive=True)
+                exchange.repeated(former, body)
+                return
+        self._is_between = False
         if self._in_head:
             self._head_size += len(data)
         try:
@@ -211,6 +238,10 @@ class HttpConnection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             self._break(httpx2.RemoteProtocolError(f"not an HTTP/1.1 answer: {error}"))
             return
+        if (finished := self._finished) is not None:
+            self._finish(finished)
+            if was_between and finished is exchange and finished.is_direct:
+                self._remember(data, finished)
         if self._in_head and self._head_size > _HEAD_LIMIT:
             self._break(httpx2.RemoteProtocolError(f"headers over the limit of {_HEAD_LIMIT} bytes"))
         elif self._is_stray:
@@ -218,7 +249,7 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is closed: end the exchange under way, by its rules."""
-        exchange, self._exchange = self._exchange, None
+        exchange, self.exchange = self.exchange, None
         if exchange is not None:
             if exchange.status and not self._has_length and exc is None:
                 exchange.completed()  # its end was meant to be the end of the connection (RFC 9112, 6.3)
@@ -233,22 +264,22 @@ class HttpConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The peer does not read: `writable` waits from now on."""
-        self._writable = self.loop.create_future()
+        self.writable_again = self.loop.create_future()
 
     def resume_writing(self) -> None:
         """The peer reads again."""
-        if self._writable is not None:
-            self._writable.set_result(None)
-            self._writable = None
+        if self.writable_again is not None:
+            self.writable_again.set_result(None)
+            self.writable_again = None
 
     # What the parser reports.
 
     def on_message_begin(self) -> None:
         """The first byte of an answer."""
         self._headers = []
-        self._has_length = False
+        self._has_length = self._is_between = False
         self._in_head = True
-        self._is_stray = self._exchange is None
+        self._is_stray = self.exchange is None
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header."""
@@ -264,39 +295,61 @@ class HttpConnection(asyncio.Protocol):
         """The head is whole. 1xx heads are skipped: another follows."""
         status = self._parser.get_status_code()
         self._is_interim = 100 <= status < 200
-        if self._is_interim or self._exchange is None:
+        if self._is_interim or self.exchange is None:
             return
         self._in_head = False
-        self._exchange.headers = self._headers
-        self._exchange.head_arrived(status)
+        self.exchange.headers = self._headers
+        self.exchange.head_arrived(status)
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body, chunk framing removed."""
-        if self._exchange is not None:
-            self._exchange.body_arrived(body)
+        if self.exchange is not None:
+            self.exchange.body_arrived(body)
 
     def on_message_complete(self) -> None:
-        """The answer is whole: free the connection, or close it when it cannot serve again."""
+        """The answer is whole. What follows it in the same read comes before anyone can ask for it."""
         if self._is_interim:
             return
-        self._in_head = True
-        exchange, self._exchange = self._exchange, None
-        if exchange is None or self._transport is None:
-            return
-        self._head_size = 0
-        if self._transport.get_write_buffer_size():
-            self._transport.abort()  # the peer answered in the middle of the request and may read no more of it
-        elif self._parser.should_keep_alive():
-            if self._is_paused:
-                self._is_paused = False
-                self._transport.resume_reading()
-            self._on_free(self)
-        else:
-            self._transport.close()
+        self._is_between = self._in_head = True
+        if self.exchange is not None:
+            self._finished, self.exchange = self.exchange, None
+            self._keeps_alive = self._parser.should_keep_alive()
+            self._head_size = 0
+
+    def _finish(self, exchange: Exchange) -> None:
+        """An answer is whole: free the connection, or close it when it cannot serve again."""
+        self._finished = None
+        if not self._is_stray:
+            self._release(keeps_alive=self._keeps_alive)
         exchange.completed()
 
+    def _release(self, *, keeps_alive: bool) -> None:
+        transport = self.transport
+        if transport is None:
+            return
+        if transport.get_write_buffer_size():
+            transport.abort()  # the peer answered in the middle of the request and may read no more of it
+        elif keeps_alive:
+            if self._is_paused:
+                self._is_paused = False
+                transport.resume_reading()
+            self._on_free(self)
+        else:
+            transport.close()
+
+    def _remember(self, data: bytes, exchange: Exchange) -> None:
+        """Recognise the next answer with the head of this one, which came whole in this read."""
+        self._known = None
+        if self._heads_left and (size := exchange.repeatable) >= 0 and self.is_open:
+            self._heads_left -= 1
+            head = RepeatedHead.of(data, size)
+            self._known = None if head is None else (head, exchange)
+
     def _break(self, error: Exception) -> None:
-        exchange, self._exchange = self._exchange, None
+        exchange, self.exchange = self.exchange, None
+        finished, self._finished = self._finished, None
+        if finished is not None:
+            finished.completed()  # what is wrong came behind its answer
         if exchange is not None:
             exchange.broke(error)
         self.cut()

@@ -25,6 +25,7 @@ from mcpbridge.protocol.jsonrpc import (
     decode_array,
     decode_arriving_frame,
     decode_fields,
+    decode_frame,
     decode_text,
     encode_error,
     first_byte,
@@ -47,6 +48,7 @@ _LONGEST_ID = 1024
 _ID_WINDOW = 65_536
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"?|[{}\[\],:]|[^\s"{}\[\],:]+', re.DOTALL)
 _ID_AT_END = re.compile(rb'"id"\s*:\s*(-?\d+|"[^"\\]*")\s*(?:,\s*"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*)*\}\s*$')
+_BACKSLASH = ord("\\")
 _CUT = "Input data was truncated"
 
 _decode_any = msgspec.json.Decoder(Raw).decode
@@ -54,8 +56,8 @@ _decode_any = msgspec.json.Decoder(Raw).decode
 
 def read_client_message(data: bytes) -> list[Item]:
     """What one whole message of a channel that keeps messages apart is: one item, or none in blanks."""
-    try:
-        frame = decode_arriving_frame(data)
+    try:  # as `decode_arriving_frame`, which nearly every message would enter here
+        frame = decode_frame(data) if _BACKSLASH not in data and data.isascii() else decode_arriving_frame(data)
     except (msgspec.DecodeError, RecursionError):
         items = refuse_client_line(data)
         return [Spoiled(find_client_ids(data), _CUT)] if isinstance(items, Unfinished) else items

@@ -13,7 +13,7 @@ import msgspec
 
 from mcpbridge.protocol.http.connection import Exchange, HttpConnection
 from mcpbridge.protocol.http.event_stream import EventStreamParser
-from mcpbridge.protocol.jsonrpc import Frame, decode_arriving_frame, one_line
+from mcpbridge.protocol.jsonrpc import Frame, decode_arriving_frame, decode_frame, one_line
 from mcpbridge.protocol.transport import Outgoing
 
 _LARGEST = 256 << 10
@@ -40,6 +40,13 @@ class Owner(Protocol):
 class DirectPost(Exchange):
     """A request under way, and its answer."""
 
+    is_direct = True
+    is_answered = False
+    _is_stream = False
+    _size = -1
+    """Of the body, where the next answer may come by `repeated`."""
+    _tail: asyncio.TimerHandle | None = None
+
     def __init__(
         self,
         connection: HttpConnection,
@@ -49,22 +56,18 @@ class DirectPost(Exchange):
         owner: "Owner",
     ) -> None:
         """`session`: the one that it was sent in. `used`: the token that it was sent with."""
-        super().__init__(connection, None)
+        # What `Exchange` sets is set here: each call would enter one function more.
+        self.connection, self._chunks = connection, []
         self.message, self.session, self.used = message, session, used
-        self.is_answered = False
         self._owner = owner
-        self._largest = min(owner.max_bytes, _LARGEST)
-        self._is_direct = True
-        self._is_stream = False
-        self._tail: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
-        state = "answered" if self.is_answered else "under way" if self._is_direct else "continues in a task"
+        state = "answered" if self.is_answered else "under way" if self.is_direct else "continues in a task"
         return f"<{type(self).__name__} {self.message.id.decode()} {state}>"
 
     def leave_direct(self) -> None:
         """Somebody reads it in a task from now on."""
-        self._is_direct = False
+        self.is_direct = False
         if self._tail is not None:
             self._tail.cancel()
 
@@ -80,17 +83,17 @@ class DirectPost(Exchange):
             elif name in _MORE:
                 is_plain = False
         self._is_stream = kind in _STREAM
-        if self._is_direct and not (is_plain and (self._is_stream or kind in _JSON)):
+        if self.is_direct and not (is_plain and (self._is_stream or kind in _JSON)):
             self._owner.continue_in_task(self)
 
     def body_arrived(self, data: bytes) -> None:
         """See `Exchange`."""
-        if not self._is_direct:
+        if not self.is_direct:
             super().body_arrived(data)
             return
         self._chunks.append(data)
         self._buffered += len(data)
-        if self.is_answered or self._buffered > self._largest:
+        if self.is_answered or self._buffered > min(self._owner.max_bytes, _LARGEST):
             self._owner.continue_in_task(self)
         elif self._is_stream:
             frame = self._answer_in(self._only_event(data)) if data.endswith(_ENDS) else None
@@ -98,7 +101,7 @@ class DirectPost(Exchange):
                 self._owner.continue_in_task(self)
                 return
             self._chunks.clear()
-            self._buffered = 0
+            self._buffered, self._size = 0, len(data)
             self._tail = self.connection.loop.call_later(_TAIL_SECONDS, self.connection.cut)
             self.is_answered = True
             self._owner.answered(self, frame)
@@ -110,7 +113,7 @@ class DirectPost(Exchange):
             self._wake()
         if self._tail is not None:
             self._tail.cancel()
-        if not self._is_direct or self.is_answered:
+        if not self.is_direct or self.is_answered:
             return
         chunks = self._chunks
         body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
@@ -118,15 +121,41 @@ class DirectPost(Exchange):
         if frame is None:
             self._owner.continue_in_task(self)
         else:
+            self.is_answered, self._size = True, len(body)
+            self._owner.answered(self, frame)
+
+    def repeated(self, former: Exchange, body: bytes) -> None:
+        """See `Exchange`."""
+        assert isinstance(former, DirectPost)
+        self.status, self.headers, self._is_stream = former.status, former.headers, former._is_stream  # noqa: SLF001 - of its own kind
+        self._is_complete = True
+        frame = None
+        if len(body) <= min(self._owner.max_bytes, _LARGEST):
+            if not self._is_stream:
+                frame = self._answer_in(body)
+            elif body.endswith(_ENDS):
+                frame = self._answer_in(self._only_event(body))
+        if frame is None:
+            size = b"%d" % len(body)
+            self.headers = [(name, size if name == b"content-length" else value) for name, value in self.headers]
+            self._chunks.append(body)
+            self._buffered = len(body)
+            self._owner.continue_in_task(self)
+        else:
             self.is_answered = True
             self._owner.answered(self, frame)
+
+    @property
+    def repeatable(self) -> int:
+        """See `Exchange`."""
+        return self._size if self.is_direct else -1
 
     def broke(self, error: Exception) -> None:
         """See `Exchange`."""
         super().broke(error)
         if self._tail is not None:
             self._tail.cancel()
-        if self._is_direct and not self.is_answered:
+        if self.is_direct and not self.is_answered:
             self._owner.continue_in_task(self)
 
     def _only_event(self, data: bytes) -> bytes:
@@ -139,8 +168,11 @@ class DirectPost(Exchange):
 
     def _answer_in(self, data: bytes) -> Frame | None:
         """The answer to this very request; None if it is anything else, or cannot be read."""
-        try:
-            frame = decode_arriving_frame(one_line(data))
+        if b"\n" in data or b"\r" in data:
+            data = one_line(data)
+        try:  # as `decode_arriving_frame`, which nearly every answer would enter here
+            is_usual = _BACKSLASH not in data and data.isascii()
+            frame = decode_frame(data) if is_usual else decode_arriving_frame(data)
         except (msgspec.DecodeError, RecursionError):
             return None
         is_answer = not frame.method and bytes(frame.id) == self.message.id and (frame.result or frame.error)
@@ -152,5 +184,6 @@ _MORE = frozenset({b"set-cookie", b"content-encoding"})
 _JSON = frozenset({b"application/json", b"application/json; charset=utf-8", b"application/json;charset=utf-8"})
 _STREAM = frozenset({b"text/event-stream", b"text/event-stream; charset=utf-8", b"text/event-stream;charset=utf-8"})
 _MESSAGE = (b"", b"message")
+_BACKSLASH = ord("\\")
 _ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 """With these an event ends."""

@@ -274,7 +274,7 @@ class _HttpChannel:
             return False
         connection, used = begun
         session = b"" if self._requests.is_modern else self._requests.session
-        self._direct[message.id] = connection.start(DirectPost(connection, message, session, used, self))
+        self._direct[message.id] = connection.exchange = DirectPost(connection, message, session, used, self)
         return True
 
     def answered(self, post: DirectPost, frame: Frame) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.downstream.http.repeated_head import RepeatedHead
+from mcpbridge.protocol.http.repeated_head import RepeatedHead
 from support.http_talk import HttpTalk
 from support.in_process_bridge import bridged
 from support.lane_steps import server, turns
@@ -68,6 +68,66 @@ def test_a_match_is_exactly_the_former_head_with_the_length_of_the_body(piece: b
         digits = changed.split(b"Content-Length: ", 1)[1].split(b"\r", 1)[0]
         assert int(digits) == len(body)
         assert changed == b"\r\n".join((*LINES, b"", b"")).replace(b"%d", digits) + body
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+def chunked(body: bytes) -> bytes:
+    return CHUNKED + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+
+
+@given(st.binary(min_size=1, max_size=300))
+def test_a_body_may_be_one_chunk(body: bytes) -> None:
+    head = RepeatedHead.of(chunked(b"data: {}\n\n"), 10)
+    assert head is not None
+    assert head.body_in(chunked(body)) == body
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        chunked(b"ab")[:-1],
+        chunked(b"ab") + b"H",
+        chunked(b"ab") + chunked(b"ab"),
+        CHUNKED + b"1\r\na\r\n1\r\nb\r\n0\r\n\r\n",
+        CHUNKED + b"2;x=y\r\nab\r\n0\r\n\r\n",
+        CHUNKED + b"02\r\nab\r\n0\r\n\r\n",
+        CHUNKED + b"+2\r\nab\r\n0\r\n\r\n",
+        CHUNKED + b"0x2\r\nab\r\n0\r\n\r\n",
+        CHUNKED + b"2 \r\nab\r\n0\r\n\r\n",
+        CHUNKED + b"2\nab\n0\r\n\r\n",
+        CHUNKED + b"2\r\nab\r\n0\r\nx: y\r\n\r\n",
+        CHUNKED + b"0\r\n\r\n",
+        CHUNKED + b"0\r\n\r\n0\r\n\r\n",
+        CHUNKED.replace(b"\r\n\r\n", b"\r\ncontent-length: 2\r\n\r\n") + b"2\r\nab\r\n0\r\n\r\n",
+        CHUNKED + b"1\r\nab\r\n0\r\n\r\n",
+    ],
+)
+def test_any_other_framing_is_no_match_and_is_not_kept(data: bytes) -> None:
+    head = RepeatedHead.of(chunked(b"xy"), 2)
+    assert head is not None
+    assert head.body_in(data) is None
+    assert RepeatedHead.of(data, 2) is None
+
+
+@given(st.binary(max_size=200), st.integers(0, 120), st.integers(0, 3))
+def test_a_match_is_exactly_the_former_head_and_one_chunk(piece: bytes, at: int, cut: int) -> None:
+    head, data = RepeatedHead.of(chunked(b"xy"), 2), chunked(b"abc" * 7)
+    assert head is not None
+    changed = data[:at] + piece + data[at + cut :]
+    body = head.body_in(changed)
+    if body is not None:
+        assert changed.lower() == chunked(body)[: len(CHUNKED)].lower() + changed[len(CHUNKED) :].lower()
+        size, _, rest = changed[len(CHUNKED) :].partition(b"\r\n")
+        assert int(size, 16) == len(body)
+        assert rest == body + b"\r\n0\r\n\r\n"
+
+
+def test_an_interim_answer_is_no_part_of_a_head() -> None:
+    answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
+    assert RepeatedHead.of(answer, 2) is not None
+    assert RepeatedHead.of(b"HTTP/1.1 103 Early Hints\r\n\r\n" + answer, 2) is None
 
 
 @pytest.mark.parametrize(
