@@ -259,11 +259,12 @@ class Place:
             async with HttpClient(f"{found[0]}/mcp", command) as client:
                 yield client
 
-    async def run(self, *args: str, within: float = 30.0) -> Finished:
+    async def run(self, *args: str, within: float = 30.0, stdin: str = "") -> Finished:
         """`mcpbridge ARGS` to its end. What it prints with `--json` must be as it is documented."""
         async with self.started(*args, is_start_tested=False) as command:
             assert command.process.stdin
             assert command.process.stdout
+            command.process.stdin.write(stdin.encode())
             command.process.stdin.close()
             try:
                 async with asyncio.timeout(within):

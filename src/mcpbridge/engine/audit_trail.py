@@ -16,10 +16,21 @@ from mcpbridge.storage.audit.settings import AuditSettings
 if TYPE_CHECKING:  # loaded where calls are audited
     from mcpbridge.storage.audit.log import AuditLog
 
-AUDITED = frozenset({"session.began", "session.ended", "config.reloaded", "config.refused", "call.cancelled"})
+AUDITED = frozenset(
+    {
+        "session.began",
+        "session.ended",
+        "config.reloaded",
+        "config.refused",
+        "call.cancelled",
+        "server.definition_changed",
+    }
+)
 """Events of the timeline that go into the audit log. States of servers are left out."""
 
 SIGNED_IN, UNKNOWN_TOOL, REPLACED = "sign_in", "call.unknown_tool", "audit.replaced"
+LOCK_WRITTEN, LOCK_APPROVED = "lock.written", "lock.approved"
+"""Somebody agreed to all that servers show, or to something of one server."""
 
 
 class AuditTrail:

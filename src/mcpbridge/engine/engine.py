@@ -270,7 +270,9 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
         identity = identity_of(settings)
         cache = DefinitionCache(self._manifest.aside, self._manifest.put_aside) if self._manifest is not None else None
         self.catalog = Catalog({}, SnapshotBuilder(cache=cache))
-        self.pins = PinEnforcement(self._sights, self._redact, self._tools_by_server, self._held_changed)
+        self.pins = PinEnforcement(
+            self._sights, self._redact, self._tools_by_server, self._held_changed, self.history.note
+        )
         self.pins.configure(settings)
         self._upstream_events = UpstreamEvents(self.catalog, self.history.note, self.pins)
         self.pool = Pool(
@@ -315,6 +317,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
             self._redact,
             self.trail,
             self.pins.judge,
+            self.pins.changes_of,
         )
         calls = CallState(settings, context)
         self.approvals = calls.approvals

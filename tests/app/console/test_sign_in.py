@@ -1,5 +1,6 @@
 """Signing in to the console: the one-time link, the cookie, and who is refused."""
 
+import json
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -96,6 +97,26 @@ def test_a_change_needs_the_token_of_its_form(home: Home) -> None:
         done = client.post(f"{start}/sign-out", data={"form_token": found[1]}, headers={"origin": origin})
         assert done.status_code == 303
         assert client.get(f"{start}/").status_code == 303
+
+
+def test_sign_ins_go_into_the_audit_log() -> None:
+    with running({"servers": {}, "audit": {"enabled": True}}) as one:
+        with httpx2.Client() as client:
+            link = one.link()
+            client.get(link)
+            client.get(link)  # the link was used, so this is no sign-in
+            start = link.partition("/enter")[0]
+            found = re.search(r'name="form_token" value="([0-9a-f]{64})"', client.get(f"{start}/").text)
+            assert found
+            origin = {"origin": f"http://{urlsplit(link).netloc}"}
+            client.post(f"{start}/sign-out", data={"form_token": found[1]}, headers=origin)
+        one.run("down", "--config", str(one.config))
+        shown = one.run("audit", "show", "--json", "--kind", "console.*", "--config", str(one.config))
+    lines = [json.loads(line) for line in shown.splitlines()]
+    assert [(line["kind"], line["who"], line["detail"]) for line in lines] == [
+        ("console.signed_in", "console:ui", "local"),
+        ("console.signed_out", "console:ui", "local"),
+    ]
 
 
 def test_a_person_sees_the_servers_and_signs_out(page: "Page") -> None:

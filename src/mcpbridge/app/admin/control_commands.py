@@ -118,10 +118,8 @@ def _tool_answers(bridge: Bridge, redact: Redactor) -> Answers:
 
         return answer
 
-    return {
-        do: answering(do)
-        for do in ("approve", "list", "lock", "originals", "query", "scan", "search", "tokens", "tool")
-    }
+    asked = ("approve", "list", "lock", "lock_written", "originals", "query", "scan", "search", "tokens", "tool")
+    return {do: answering(do) for do in asked}
 
 
 async def management_command(bridge: Bridge, redact: Callable[[str], str], request: Document) -> Document:

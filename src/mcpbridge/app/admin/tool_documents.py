@@ -29,6 +29,7 @@ from mcpbridge.catalog.pins.definition import Pin
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.model import BRIDGE, BUILTIN, TOOLS, Call
 from mcpbridge.downstream.client import Client
+from mcpbridge.engine.audit_trail import LOCK_APPROVED, LOCK_WRITTEN
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.library.client.open_options import STARTUP_SECONDS
 from mcpbridge.protocol.body import Body
@@ -57,7 +58,7 @@ _LONGEST = 200
 
 
 def tool_answers(bridge: Bridge, redact: Redactor) -> Mapping[str, Callable[[Document], Awaitable[Document]]]:
-    """The answers of this bridge by `do`, such as `list`: all of `_ANSWERS`, and `approve` and `lock`."""
+    """The answers of this bridge by `do`, such as `list`: all of `_ANSWERS`, `approve`, `lock` and `lock_written`."""
 
     def safe(answer: Callable[[Bridge, Document], Awaitable[Document]]) -> Callable[[Document], Awaitable[Document]]:
         async def answered(request: Document) -> Document:
@@ -73,7 +74,7 @@ def tool_answers(bridge: Bridge, redact: Redactor) -> Mapping[str, Callable[[Doc
 
         return answered
 
-    answers = {**_ANSWERS, "lock": partial(_lock, redact=redact), "approve": _approve}
+    answers = {**_ANSWERS, "lock": partial(_lock, redact=redact), "approve": _approve, "lock_written": _lock_written}
     return {name: safe(answer) for name, answer in answers.items()}
 
 
@@ -301,7 +302,25 @@ async def _approve(bridge: Bridge, request: Document) -> Document:
     is_approved = upstream is not None and not bridge.pins.lock.exists and bridge.pins.approve(upstream, name)
     if is_approved:
         bridge.review_pins()
+        bridge.catalog.flush()
+        bridge.trail.note(
+            LOCK_APPROVED, {"server": server, "who": _text(request, "who"), "detail": name or "all of it"}
+        )
     return {"approved": is_approved}
+
+
+async def _lock_written(bridge: Bridge, request: Document) -> Document:
+    """A command has written the lock: it is read at once, and the next list is decided by it.
+
+    `who` has agreed to something by that; empty: nobody has. `server` and `detail`: to what; empty: to all.
+    """
+    if bridge.pins.lock.look():
+        bridge.review_pins()
+        bridge.catalog.flush()
+    server, detail, who = (_text(request, key) for key in ("server", "detail", "who"))
+    if who:
+        bridge.trail.note(LOCK_APPROVED if server else LOCK_WRITTEN, {"server": server, "who": who, "detail": detail})
+    return {"digest": bridge.pins.lock.digest}
 
 
 def _pin(pin: Pin) -> dict[str, str]:

@@ -24,6 +24,7 @@ from mcpbridge.app.console.pages import (
 )
 from mcpbridge.app.console.pages.calls import again, call_list, call_page, export, sessions, timeline
 from mcpbridge.app.console.pages.catalog import catalog_list, tool_page, try_tool
+from mcpbridge.app.console.sign_in import Visit
 from mcpbridge.base.errors import BridgeError
 from mcpbridge.downstream.http.app import App
 
@@ -68,11 +69,16 @@ def _entrance(console: ConsoleContext, cookie: str) -> Sequence[BaseRoute]:
         answer.headers.append("set-cookie", cookie_header(cookie, value, seconds=seconds, is_secure=is_secure))
         return answer
 
+    def note(kind: str, visit: Visit | None) -> None:
+        if visit is not None:
+            console.bridge.trail.note(kind, {"who": f"console:{visit.by}", "detail": visit.role})
+
     async def enter(request: Request) -> Response:
         code = request.query_params.get("code")
         if code is not None:
             value = console.sign_ins.redeem(code)
             if value is not None:
+                note("console.signed_in", console.sign_ins.visit(value))
                 return let_in(request, value)
             return console.page(request, "enter.html", 403, problem="This link was used already, or is too old.")
         if hasattr(request.state, "visitor"):
@@ -85,11 +91,14 @@ def _entrance(console: ConsoleContext, cookie: str) -> Sequence[BaseRoute]:
         if role is None:
             problem = "This token may not see the console. It takes `admin` or `console = true` in `http.tokens`."
             return console.page(request, "enter.html", 403, problem=problem)
-        return let_in(request, console.sign_ins.open(*role))
+        value = console.sign_ins.open(*role)
+        note("console.signed_in", console.sign_ins.visit(value))
+        return let_in(request, value)
 
     async def sign_out(request: Request) -> Response:
         visitor: Visitor = request.state.visitor
         console.sign_ins.close(visitor.visit)
+        note("console.signed_out", visitor.visit)
         answer = RedirectResponse(f"{PREFIX}/enter", 303)
         is_secure = request.url.scheme == "https"
         answer.headers.append("set-cookie", cookie_header(cookie, "", seconds=0, is_secure=is_secure))

@@ -111,13 +111,18 @@ def _about_changes(running: Status, source: Source) -> Iterator[Finding]:
     """What servers show and nobody agreed to."""
     lock: Status = running.get("lock") or {}
     if fault := lock.get("fault"):
-        what, fix = "servers.lock is not understood, so it agrees to nothing", "Restore it from version control."
-        yield Finding("lock-broken", "fail", what, "", str(lock.get("file")), str(fault), fix)
+        yield broken_lock(str(lock.get("file")), str(fault))
     for one in _servers(running):
         found: list[Status] = list(one.get("unapproved") or ())
         name = str(one.get("name"))
         for change in found:
             yield changed_definition(name, str(change.get("text")), str(change.get("approve")), source)
+
+
+def broken_lock(file: str, why: str) -> Finding:
+    """The lock cannot be used."""
+    what, fix = "servers.lock is not understood, so it agrees to nothing", "Restore it from version control."
+    return Finding("lock-broken", "fail", what, "", file, why, fix)
 
 
 def changed_definition(server: str, text: str, command: str, source: Source) -> Finding:

@@ -8,6 +8,7 @@ from anyio import to_thread
 
 from mcpbridge.app.client_config.discover.discover import find_all
 from mcpbridge.app.client_config.discover.discovered_servers import Found
+from mcpbridge.app.doctor.changed_definitions import about_changes
 from mcpbridge.app.doctor.clients import about_clients, about_clients_files
 from mcpbridge.app.doctor.config_file import Source, about_configuration, about_withheld, secret_arguments
 from mcpbridge.app.doctor.daemon import Status, about_daemon, about_running_servers, running_of, running_servers
@@ -93,6 +94,7 @@ class Examiner:
         tokens = tokens_of(loaded.settings, snapshot)
         findings = list(self._of_servers(loaded.settings, boots, source))
         findings += about_offers(snapshot, boots, {name: sum(of.values()) for name, of in tokens.items()}, source)
+        findings += about_changes(loaded.settings, boots, source, self._environ, self._redact)
         said = {name: boot.instructions for name, boot in boots.items() if boot.is_ready}
         findings += about_texts(suspicious_texts(snapshot, loaded.settings.servers, said), loaded.settings.source or "")
         if is_whole:

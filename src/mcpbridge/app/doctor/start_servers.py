@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from mcpbridge.app.doctor.report import ServerReport
 from mcpbridge.base.background_tasks import TaskGroup
@@ -63,6 +64,8 @@ class Boot:
     revision: str = ""
     title: str = ""
     instructions: str = ""
+    identity: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What it says of itself: its `serverInfo`."""
     lists: Lists = field(default_factory=dict[str, tuple[bytes, ...]])
     troubles: tuple[str, ...] = ()
     """Lists that failed."""
@@ -194,6 +197,7 @@ class _Looking:
             revision=session.version,
             title=title if isinstance(title, str) else "",
             instructions=session.instructions,
+            identity=session.server_info,
             lists={kind: listing.entries for kind, listing in zip(kinds, listings, strict=True)},
             troubles=troubles,
             runs_tasks=not session.modern and session.version >= LATEST_LEGACY and bool(tasks),

@@ -35,6 +35,8 @@ log = get_logger("mcpbridge.pins")
 
 POLL_SECONDS = 1.0
 """Seconds between two looks at `servers.lock`."""
+CHANGED = "server.definition_changed"
+"""The event of the timeline that a server shows something that nobody agreed to."""
 MOST_LOGGED = 20
 """Changes of one server that are logged one by one at a time."""
 
@@ -70,12 +72,14 @@ class PinEnforcement:
         redact: Callable[[str], str],
         tools: Callable[[], Mapping[str, Collection[str]]],
         held_changed: Callable[[str], object],
+        note: Callable[[str, Mapping[str, object]], object] = lambda kind, facts: None,
     ) -> None:
         """`directory`: where first sights are kept; None: nowhere. `tools`: by server, the names of its tools now.
 
-        `held_changed` hears of servers whose calls are to be treated in another way.
+        `held_changed` hears of servers whose calls are to be treated in another way. `note` gets an event for each
+        change: its kind, and its facts.
         """
-        self._redact, self._tools, self._held_changed = redact, tools, held_changed
+        self._redact, self._tools, self._held_changed, self._note = redact, tools, held_changed, note
         self._store, self.lock = SightStore(directory), LockWatch()
         self._servers: dict[str, _Server] = {}
         self._settings: Mapping[str, ServerSettings] = {}
@@ -179,6 +183,11 @@ class PinEnforcement:
 
         return judge_of(tool, held)
 
+    def changes_of(self, tool: Tool) -> str:
+        """The classes of what its server changed of a tool and nobody agreed to; empty: none. No text of it."""
+        of_it = (one for one in self.findings(tool.server) if one.kind == "tools" and one.name == tool.name)
+        return ", ".join(dict.fromkeys(change.what for one in of_it for change in one.changes))
+
     # -- what is found
 
     def findings(self, server: str) -> "tuple[Finding, ...]":
@@ -236,7 +245,7 @@ class PinEnforcement:
     def _basis(self, server: str) -> str:
         """With what a server is compared and how, as one text."""
         policy = self.policy(server)
-        return f"{policy} {self.lock.digest or 'sight'} {self.ignored(server)}" if policy != "off" else policy
+        return f"{policy} {self.lock.basis or 'sight'} {self.ignored(server)}" if policy != "off" else policy
 
     def _rules(self, server: str) -> "Rules":
         from mcpbridge.catalog.pins.review import Rules
@@ -324,7 +333,7 @@ class PinEnforcement:
         findings = frozenset((*state.of_itself, *state.of_lists))
         if findings == state.logged:
             return
-        from mcpbridge.engine.pins.words import command_for, described
+        from mcpbridge.engine.pins.words import command_for, described, sentence
 
         new = [one for one in (*state.of_itself, *state.of_lists) if one not in state.logged]
         state.logged = findings
@@ -338,7 +347,11 @@ class PinEnforcement:
                 effect=one.effect,
                 approve=command_for(server, one.name),
             )
+            classes = list(dict.fromkeys(change.what for change in one.changes))
+            facts = {"detail": sentence(one), "of": one.kind, "name": one.name, "changes": classes}
+            self._note(CHANGED, {"server": server, **facts, "effect": one.effect})
         if len(new) > MOST_LOGGED:
+            self._note(CHANGED, {"server": server, "detail": f"{len(new) - MOST_LOGGED} more changes"})
             log.warning("a server changed more of what it shows", upstream=server, changes=len(new) - MOST_LOGGED)
 
 

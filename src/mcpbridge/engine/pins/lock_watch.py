@@ -76,6 +76,13 @@ class LockWatch:
         """There is one, or must be one, whether or not it is understood."""
         return bool(self.digest) or self._must_be_signed
 
+    @property
+    def basis(self) -> str:
+        """What all depends on that is decided by it: its bytes and, where it must be signed, whether it may be used."""
+        if self._must_be_signed:
+            self.lock()
+        return f"{self.digest} {self.fault}" if self._must_be_signed else self.digest
+
     def status(self) -> dict[str, object]:
         """As JSON values."""
         return {"file": str(self.path or ""), "exists": self.exists, "fault": self.fault}

@@ -141,6 +141,8 @@ class PipelineContext(Struct, frozen=True):
     """The audit log in effect."""
     judge: Callable[[Tool], Judge | None] = lambda tool: None
     """What decides about calls of a tool of which an old definition is listed."""
+    changes_of: Callable[[Tool], str] = lambda tool: ""
+    """The classes of what the server of a tool changed of it and nobody agreed to; empty: nothing."""
 
 
 class PipelineInputs(Struct, frozen=True):
@@ -321,6 +323,7 @@ class CallPipeline:
             precheck=inputs.precheck,
             as_before=state.approvals.as_before,
             keeps_content=self._keeps_content,
+            changes_of=self._context.changes_of,
         )
 
     def _keeps_content(self, call: Call, asked: bool | None) -> bool:

@@ -12,6 +12,8 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from mcpbridge.base.errors import ApprovalRefused, ApprovalUnavailable, CallRefused
 from mcpbridge.base.units import show_seconds
 from mcpbridge.core.call_options import CallOptions
@@ -31,6 +33,8 @@ from mcpbridge.pipeline.stage import Stage
 from mcpbridge.pipeline.validation.json_text import refuse_doubles
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.meta import APPROVAL
+
+_CHANGED = "its server changed the tool, and nobody agreed to that yet: {}"
 
 
 class Approver(Protocol):
@@ -72,6 +76,7 @@ class Approval:
         precheck: Callable[[Tool], Precheck | None] = lambda tool: None,
         as_before: Callable[[ApprovalRequest], AbstractAsyncContextManager[ApprovalRequest]] = nullcontext,
         keeps_content: Callable[[Call, bool | None], bool] = lambda call, asked: bool(asked),
+        changes_of: Callable[[Tool], str] = lambda tool: "",
     ) -> None:
         """Make the stages.
 
@@ -79,9 +84,10 @@ class Approval:
         that calls of a tool need somebody to agree; `precheck`: what finds out that a call of a tool cannot be done,
         so that nobody is asked about it. `as_before`: gives a request the id that the same call had when it was made
         before and nobody answered. `keeps_content`: whether the arguments of a call may be written down, given what the
-        configuration says of its tool (`log_content`).
+        configuration says of its tool (`log_content`). `changes_of`: what the server of a tool changed of it and
+        nobody agreed to, for who is asked.
         """
-        self._as_before, self._keeps_content = as_before, keeps_content
+        self._as_before, self._keeps_content, self._changes_of = as_before, keeps_content, changes_of
         self._approvers, self._grants, self._seconds = approvers, grants, seconds
         self._policy, self._audit, self._needed, self._precheck = policy, audit, needed, precheck
 
@@ -131,6 +137,9 @@ class Approval:
             call.note("approval", f"{grant.scope} by {grant.by}, given before")
             call.agreed = request.binding
             return await proceed(call)
+        if call.tool is not None and (changed := self._changes_of(call.tool)):
+            reason = f"{request.reason}; {_CHANGED.format(changed)}" if request.reason else _CHANGED.format(changed)
+            request = replace(request, reason=reason)
         async with self._as_before(request) as again:
             verdict = await self._verdict(again, call)
         return await self._decided(again, verdict, call, proceed)

@@ -63,6 +63,34 @@ async def test_without_a_log_the_command_says_how_to_have_one(place: Place) -> N
         assert "enabled = true" in finished.err
 
 
+async def test_secrets_and_signatures_go_into_the_log_of_the_user(place: Place) -> None:
+    """By their names; values never."""
+    own = place.folder / ".config" / "mcpbridge" / "servers.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text("[audit]\nenabled = true\n")
+    place.config(SERVERS)
+    assert (await place.run("secret", "set", "github", stdin="hunter2hunter2")).code == 0
+    assert (await place.run("secret", "set", "github", stdin="hunter3hunter3")).code == 0
+    assert (await place.run("secret", "rm", "github")).code == 0
+    assert (await place.run("secret", "rm", "github")).code == 2
+    config = ("--config", str(place.folder / "servers.toml"))
+    assert (await place.run("lock", *config)).code == 0
+    assert (await place.run("lock", "sign", "--new-key", *config)).code == 0
+    assert (await place.run("lock", "verify", "--accept-older", *config)).code == 0
+    finished = await place.run("audit", "show", "--config", str(own), "--json")
+    assert "hunter" not in finished.out
+    lines = [json.loads(line) for line in finished.out.splitlines()]
+    named = [(one["kind"], one["detail"]) for one in lines if one["kind"].startswith(("secret.", "lock."))]
+    lock = str(place.folder / "servers.lock")
+    assert named == [
+        ("secret.stored", "github"),
+        ("secret.replaced", "github"),
+        ("secret.deleted", "github"),
+        ("lock.signed", lock),
+        ("lock.older_accepted", lock),
+    ]
+
+
 async def test_what_is_trusted_goes_into_the_log_of_the_user(place: Place) -> None:
     """Never into one that the configuration in question names."""
     own = place.folder / ".config" / "mcpbridge" / "servers.toml"

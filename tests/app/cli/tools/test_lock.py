@@ -222,6 +222,63 @@ async def test_the_daemon_is_asked_and_lists_anew(files: Files) -> None:
         files.place.env["MCPBRIDGE_STANDALONE"] = "1"
 
 
+async def test_what_was_agreed_to_is_in_effect_when_the_command_ends(files: Files) -> None:
+    """The daemon is asked to read the lock, and does not first find it at its next look; it is in the audit log."""
+    config = files.place.config(files.servers, audit={"enabled": True})
+    assert (await files.run()).code == 0
+    files.show({"read": CHANGED, "write": "Writes a whole file."})
+    files.place.env["MCPBRIDGE_STANDALONE"] = "0"
+    async with daemon(files.place, config):
+        for name in ("write", "read"):
+            before = json.loads((await files.place.run("list", "--json")).out)
+            assert "whole file" not in json.dumps(before) or name == "read"
+            assert (await files.run("approve", f"files/{name}")).code == 0
+            after = json.loads((await files.place.run("list", "--json")).out)
+            assert before != after
+        assert "https://evil.example/x" in json.dumps(after)
+    files.place.env["MCPBRIDGE_STANDALONE"] = "1"
+    shown = await files.place.run("audit", "show", "--json", "--config", str(config))
+    lines = [json.loads(line) for line in shown.out.splitlines()]
+    agreed = [(one["kind"], one.get("server"), one.get("detail")) for one in lines if one["kind"].startswith("lock.")]
+    assert agreed == [
+        ("lock.written", None, None),
+        ("lock.approved", "files", "write"),
+        ("lock.approved", "files", "read"),
+    ]
+    assert all(one["who"].startswith("cli:") for one in lines if one["kind"].startswith("lock."))
+    changed = {
+        one["facts"]["name"]: one["facts"]["changes"] for one in lines if one["kind"] == "server.definition_changed"
+    }
+    assert changed["write"] == ["text"]
+    assert "new-url" in changed["read"]
+
+
+async def test_the_doctor_compares_the_servers_that_it_starts(files: Files) -> None:
+    """No bridge runs, so it looks itself: with the lock, else with what was seen of them first."""
+
+    async def found() -> dict[str, str]:
+        document = json.loads((await files.place.run("doctor", "--json", "--config", str(files.config))).out)
+        findings = [*document["findings"], *(one for server in document["servers"] for one in server["findings"])]
+        of_lock = [one for one in findings if one["code"] in ("changed-definition", "lock-broken")]
+        return {one["what"]: one["fix"] for one in of_lock}
+
+    assert await found() == {}, "nothing was seen of it yet"
+    assert (await files.run("diff")).code == 0  # this bridge sees it first
+    files.show({"read": READ, "write": "Writes a whole file."})
+    [fix] = (await found()).values()
+    assert "mcpbridge lock approve files/write" in fix
+    assert (await files.run()).code == 0
+    assert await found() == {}
+    files.show({"read": CHANGED, "write": "Writes a whole file."})
+    [(what, fix)] = (await found()).items()
+    assert what.startswith("tool read: annotation-weakened at annotations.readOnlyHint")
+    assert what.endswith("its calls are refused")
+    assert "mcpbridge lock approve files/read" in fix
+    files.lock.write_text("broken")
+    [what] = await found()
+    assert "not understood" in what
+
+
 async def test_without_a_lock_changes_are_those_since_the_first_sight(files: Files) -> None:
     """Approving one agrees to that alone, and writes no lock: else all that is not in it would be held."""
     files.place.env["MCPBRIDGE_STANDALONE"] = "0"

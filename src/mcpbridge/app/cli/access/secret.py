@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from mcpbridge.app.cli.config.audited import audit_of_user
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option
 from mcpbridge.app.cli.output import note, print_json, print_table, print_text, visible
@@ -45,6 +46,7 @@ def set_secret(*, name: str, as_json: bool) -> int:
         what = visible(f"not usable as the name of a secret: {name[:80]!r}")
         fail(USAGE, what, "Use letters, digits and _ . @ : / -: mcpbridge secret set github.")
     was_there = NamedSecrets(os.environ).set(name, _value(name))
+    audit_of_user("secret.replaced" if was_there else "secret.stored", {"detail": name})
     if as_json:
         print_json("secret-set/1", {"name": name, "replaced": was_there})
         return OK
@@ -88,6 +90,7 @@ def remove_secret(*, name: str, as_json: bool) -> int:
         close = nearest(name, [one.name for one in secrets.list()], limit=1)
         advice = f"Did you mean {close[0]!r}?" if close else "`mcpbridge secret list` lists them."
         fail(USAGE, visible(f"no secret is called {name[:80]!r}"), advice)
+    audit_of_user("secret.deleted", {"detail": name})
     if as_json:
         print_json("secret-rm/1", {"name": name, "removed": True})
     else:

@@ -20,7 +20,7 @@ def audit(settings: AuditSettings, kind: str, facts: Mapping[str, object], redac
 
     try:
         log = AuditLog(settings, redact=redact)
-        log.append_event(kind, {"who": f"cli:{_user()}", **facts})
+        log.append_event(kind, {"who": who(), **facts})
         log.write_now()
     except (OSError, BridgeError) as error:
         note(visible(redact(f"the audit log cannot be written: {error}")))
@@ -44,8 +44,9 @@ def audit_of_user(kind: str, facts: Mapping[str, object]) -> None:
     audit(settings, kind, facts)
 
 
-def _user() -> str:
+def who() -> str:
+    """Who uses this command, as the audit log names them."""
     try:
-        return getuser()
+        return f"cli:{getuser()}"
     except (OSError, KeyError, ImportError):  # a user without a name, as in containers
-        return ""
+        return "cli:"

@@ -2,6 +2,7 @@
 
 from base64 import b64decode
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -9,8 +10,9 @@ from typing import Any
 
 import click
 
+from mcpbridge.app.cli.config.audited import who
 from mcpbridge.app.cli.config.config_path import config_path
-from mcpbridge.app.cli.failures import fail
+from mcpbridge.app.cli.failures import CommandFailed, fail
 from mcpbridge.app.cli.options import as_json_option, config_option, header_option, standalone_option
 from mcpbridge.app.cli.output import counted, note, print_json, print_table, visible
 from mcpbridge.app.cli.tools.lock_signing import sign, verify
@@ -124,7 +126,7 @@ def lock_command(context: click.Context, *, is_check: bool, config: str | None, 
 
     async def locking(session: Session) -> int:
         review = await _review(session, config)
-        return _checked(review, as_json=as_json) if is_check else _written(review, as_json=as_json)
+        return _checked(review, as_json=as_json) if is_check else await _written(session, review, as_json=as_json)
 
     return run(locking, config, standalone=standalone, as_json=as_json)
 
@@ -189,9 +191,10 @@ def approve(*, name: str, config: str | None, as_json: bool, standalone: bool) -
             advice = f"Did you mean {close[0]!r}?" if close else "`mcpbridge lock diff` shows what has changed."
             fail(USAGE, f"{visible(server)} has nothing that is called {visible(inner)!r}", visible(advice))
         if review.changed and review.is_new:
-            await session.ask("approve", server=server, name=inner)
+            await session.ask("approve", server=server, name=inner, who=who())
         elif review.changed:
             review.write()
+            await _follow(session, server=server, detail=inner or "all of it")
         if as_json:
             print_json("lock-approve/1", {**review.document(), "written": bool(review.changed)})
         elif review.changed:
@@ -217,12 +220,13 @@ def _checked(review: _Review, *, as_json: bool) -> int:
     return DIFFERS if review.changed or review.is_new else OK
 
 
-def _written(review: _Review, *, as_json: bool) -> int:
+async def _written(session: Session, review: _Review, *, as_json: bool) -> int:
     if review.is_new and review.faults and not review.changed:
         fail(UNREACHABLE, f"no server could be asked, and nothing was written: {review.reasons}", _ADVICE)
     must_write = review.is_new or bool(review.changed)
     if must_write:
         review.write()
+        await _follow(session)
     if as_json:
         print_json("lock/1", {**review.document(), "written": must_write})
         return OK
@@ -233,6 +237,12 @@ def _written(review: _Review, *, as_json: bool) -> int:
         note(f"{review.path} agrees to what {counted(servers, 'server')} {'shows' if servers == 1 else 'show'} now")
     review.note_faults()
     return OK
+
+
+async def _follow(session: Session, **of: str) -> None:
+    """Have the bridge read the lock that was written, so that it is in effect when the command ends."""
+    with suppress(CommandFailed):  # it is in the file: a daemon of another release finds it by itself
+        await session.ask("lock_written", who=who(), **of)
 
 
 async def _review(

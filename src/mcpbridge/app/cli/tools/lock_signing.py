@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mcpbridge.app.cli.config.audited import audit_of_user
 from mcpbridge.app.cli.config.config_path import config_path
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, config_option
 from mcpbridge.app.cli.output import note, print_json, print_text
+from mcpbridge.app.cli.running_bridges import survey
 from mcpbridge.app.exit_codes import DIFFERS, OK, USAGE
 from mcpbridge.base.directories import config_directory
 from mcpbridge.base.errors import ConfigError
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 _KEY_FILE = "lock-signing.pem"
+_PATIENCE = 30.0
+"""Seconds that a running bridge has to read the lock."""
 
 
 @click.command("sign")
@@ -53,7 +57,8 @@ def sign(*, config: str | None, key: str | None, new_key: bool, as_json: bool) -
       mcpbridge lock sign --new-key
       mcpbridge lock sign --key /media/key/lock-signing.pem
     """
-    lock = lock_path(config_path(config))
+    configuration = config_path(config)
+    lock = lock_path(configuration)
     if read_lock(lock) is None:
         fail(USAGE, f"there is no {lock}", "`mcpbridge lock` writes it.")
     path = Path(key).expanduser() if key else config_directory(os.environ) / _KEY_FILE
@@ -71,6 +76,8 @@ def sign(*, config: str | None, key: str | None, new_key: bool, as_json: bool) -
     except OSError as error:
         fail(USAGE, f"{signature_path(lock)} cannot be written: {error.strerror}")
     own = key_id(private.public_key())
+    audit_of_user("lock.signed", {"detail": str(lock), "key": own, "serial": serial})
+    survey(configuration.resolve()).ask("lock_written", patience=_PATIENCE)
     if as_json:
         print_json("lock-sign/1", {"file": str(signature_path(lock)), "key": own, "serial": serial})
     else:
@@ -100,6 +107,7 @@ def verify(*, config: str | None, accept_older: bool, as_json: bool) -> int:
             forget_seen(lock)
         except (OSError, ValueError) as error:
             fail(USAGE, f"what was seen before cannot be forgotten: {error}")
+        audit_of_user("lock.older_accepted", {"detail": str(lock)})
     is_required, why = must_be_signed(), lock_is_trusted(lock)
     if as_json:
         print_json("lock-verify/1", {"file": str(lock), "trusted": not why, "required": is_required, "reason": why})

@@ -27,6 +27,7 @@ _WORDS: Mapping[str, str] = {
     "server.stopped": "server stopped",
     "server.starting": "server starting",
     "server.list_changed": "list changed",
+    "server.definition_changed": "definition changed",
     "config.reloaded": "configuration reloaded",
     "config.refused": "configuration refused",
     "calls.not_recorded": "calls only counted",
@@ -39,7 +40,17 @@ _WORDS: Mapping[str, str] = {
     "unavailable": "nobody to approve",
     "used": "approval given before",
 }
-_BAD = frozenset({"server.failed", "server.retrying", "config.refused", "denied", "expired", "unavailable"})
+_BAD = frozenset(
+    {
+        "server.failed",
+        "server.retrying",
+        "server.definition_changed",
+        "config.refused",
+        "denied",
+        "expired",
+        "unavailable",
+    }
+)
 _GOOD = frozenset({"server.ready", "session.began", "bridge.started", "config.reloaded", "granted"})
 
 
