@@ -114,6 +114,8 @@ def test_changes_of_a_prompt_and_of_a_server_are_classed() -> None:
     assert classes(["npx", "@a/b@1.0.0"], ["npx", "@a/b@1.0.1"], "server", "command") == [("package-version", "")]
     assert classes(["uvx", "b==1"], ["uvx", "b==2"], "server", "command") == [("package-version", "")]
     assert classes(["npx", "@a/b"], ["npx", "@a/c"], "server", "command") == [("command", "")]
+    old, new = {"name": "pkg", "version": "1.0"}, {"name": "pkg", "version": "1.1"}
+    assert classes(old, new, "server", "package") == [("package-version", "")]
     assert ("origin", "") in classes("https://a.example", "https://b.example", "server", "origin")
 
 
@@ -145,7 +147,12 @@ JSON = st.recursive(
 )
 
 
-@given(st.sampled_from(PIN_KINDS), st.sampled_from(["instructions", "identity", "command", "origin"]), JSON, JSON)
+@given(
+    st.sampled_from(PIN_KINDS),
+    st.sampled_from(["instructions", "identity", "command", "package", "origin"]),
+    JSON,
+    JSON,
+)
 def test_only_equal_definitions_have_no_change(kind: PinKind, name: str, old: Any, new: Any) -> None:
     before, after = json.dumps(old).encode(), json.dumps(new).encode()
     found = changes(kind, name, before, after, others=("name",))

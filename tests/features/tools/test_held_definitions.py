@@ -1,7 +1,9 @@
 """What is held of a server is held on every way to it, and counts until somebody agrees to it (issue 22)."""
 
+import json
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from mcpbridge.sandbox.python.program import why_none
 from support.upstreams.changing_definitions import (
     BASE,
     CHANGES,
+    SERVER,
     Files,
     announce,
     call,
@@ -32,6 +35,44 @@ from support.upstreams.changing_definitions import (
 @pytest.fixture
 def files(tmp_path: Path) -> Files:
     return Files(tmp_path)
+
+
+def npx(folder: Path, version: str, *command: str) -> Path:
+    """A runner of packages that has chosen this version, and starts the command out of it."""
+    package = folder / "cache" / "node_modules" / "@team" / "files"
+    package.mkdir(parents=True, exist_ok=True)
+    (package / "package.json").write_text(json.dumps({"name": "@team/files", "version": version}))
+    starter = folder / "cache" / "node_modules" / ".bin" / "files"
+    starter.parent.mkdir(exist_ok=True)
+    starter.write_text(
+        f"import runpy, sys\\nsys.argv = {list(command)!r}\\nsys.path.insert(0, {str(SERVER.parent)!r})\\n"
+        f"runpy.run_path({command[0]!r}, run_name='__main__')\\n"
+    )
+    program = folder / "npx"
+    program.write_text(f'#!/bin/sh\n"{sys.executable}" -ES "{starter}"\n')
+    program.chmod(0o755)
+    return program
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says which files a process runs from")
+async def test_the_version_that_npx_chose_is_in_the_lock(files: Files, tmp_path: Path) -> None:
+    """Another one is shown at the next start; where it is not known, nothing is said of it."""
+    words = str(SERVER), str(files.shown)
+    files.write({"command": str(npx(tmp_path, "1.0.0", *words)), "args": ["-y", "@team/files"]})
+    async with running(files) as bridge:
+        await lock(files, bridge)
+        assert "@team/files 1.0.0" in lock_path(files.config).read_text()
+        assert not bridge.pins.findings("up")
+    npx(tmp_path, "1.0.1", *words)
+    async with running(files) as bridge:
+        await bridge.pool.upstreams["up"].tried()
+        [finding] = bridge.pins.findings("up")
+        assert [str(one) for one in finding.changes] == ["package-version: @team/files 1.0.0 → @team/files 1.0.1"]
+        assert finding.effect == "warned"
+    (tmp_path / "cache" / "node_modules" / "@team" / "files" / "package.json").unlink()
+    async with running(files) as bridge:
+        await bridge.pool.upstreams["up"].tried()
+        assert not bridge.pins.findings("up")
 
 
 @pytest.mark.skipif(bool(why_none()), reason="needs the extra `code`")

@@ -66,7 +66,7 @@ def about_changes(
         rules = Rules(policy == "hold", (*settings.pin_ignore, *own.pin_ignore))
         if lock is not None:
             baseline: Baseline = LockBaseline(lock, name, partial(read_definition, path))
-            facts: dict[Any, bytes] = dict(how_it_is_reached(own, redact))
+            facts: dict[Any, bytes] = dict(how_it_is_reached(own, redact, boot.package))
         else:
             baseline, facts = SightBaseline(sights.sight(name).definitions()), {}
         if boot.identity:

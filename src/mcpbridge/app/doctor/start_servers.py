@@ -24,6 +24,7 @@ from mcpbridge.catalog.upstream_filter import Offer
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.elicitation import LIST_ROOTS, NO_CAPABILITIES, ClientCapabilities
 from mcpbridge.core.model import BRIDGE
+from mcpbridge.engine.pins.current_pins import package_that_runs
 from mcpbridge.protocol.deadlines import Timeouts
 from mcpbridge.protocol.jsonrpc import Frame, encode_response
 from mcpbridge.protocol.peer import Peer
@@ -66,6 +67,8 @@ class Boot:
     instructions: str = ""
     identity: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What it says of itself: its `serverInfo`."""
+    package: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The name and the version of the package that `npx` or `uvx` chose; empty: unknown."""
     lists: Lists = field(default_factory=dict[str, tuple[bytes, ...]])
     troubles: tuple[str, ...] = ()
     """Lists that failed."""
@@ -198,6 +201,7 @@ class _Looking:
             title=title if isinstance(title, str) else "",
             instructions=session.instructions,
             identity=session.server_info,
+            package=package_that_runs(self._settings, self._transport),
             lists={kind: listing.entries for kind, listing in zip(kinds, listings, strict=True)},
             troubles=troubles,
             runs_tasks=not session.modern and session.version >= LATEST_LEGACY and bool(tasks),

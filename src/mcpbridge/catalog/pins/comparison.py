@@ -47,11 +47,16 @@ def differences(
         entry = lock.entries.get(key)
         digests = entry.digests if entry is not None else ()
         new = [one for one in definitions if sha256(one).hexdigest() not in digests]
-        if not new and definitions:
+        if not new and (definitions or _may_be_unknown(key)):
             continue
         was_changed = _changes(key, digests, new, definition_of, others[key.server])
         found.append(Difference(key, was_changed, definitions))
     return found
+
+
+def _may_be_unknown(key: PinKey) -> bool:
+    """Whether a machine may not say what this is now: only Linux tells which package runs."""
+    return key.kind == "server" and key.name == "package"
 
 
 def accept(lock: Lock, changed: Iterable[Difference]) -> Lock:

@@ -19,10 +19,11 @@ PinKind = Literal["tools", "prompts", "resources", "templates", "server"]
 PIN_KINDS: tuple[PinKind, ...] = ("server", "tools", "prompts", "resources", "templates")
 """In the order of the lock file."""
 
-Fact = Literal["instructions", "identity", "command", "origin"]
-"""What is pinned of a server itself: its instructions; its name and version; how it is started; where it is."""
+Fact = Literal["instructions", "identity", "command", "package", "origin"]
+"""What is pinned of a server itself: its instructions; its name and version; how it is started; the version of its
+package, where the command leaves the choice to `npx` or `uvx`; where it is."""
 
-FACTS: tuple[Fact, ...] = ("instructions", "identity", "command", "origin")
+FACTS: tuple[Fact, ...] = ("instructions", "identity", "command", "package", "origin")
 
 LONGEST_SUMMARY = 80
 """Characters of the text that belongs to a digest."""

@@ -17,11 +17,13 @@ def pins_of(
     identity: Mapping[str, Any],
     *,
     command: Sequence[str] = (),
+    package: Mapping[str, str] = {},
     origin: str = "",
 ) -> tuple[Pin, ...]:
     """The pins of a server; what is empty is none. Entries without a name are left out, as nobody can use them.
 
     `lists`: by kind, each definition as it came. `identity`: its `serverInfo`. `command`: without secrets.
+    `package`: its name and the version that runs; empty: unknown.
     """
     found: list[Pin] = []
     if instructions:
@@ -30,6 +32,8 @@ def pins_of(
         found.append(pin_fact("identity", dict(identity)))
     if command:
         found.append(pin_fact("command", list(command)))
+    if package:
+        found.append(pin_fact("package", dict(package)))
     if origin:
         found.append(pin_fact("origin", origin))
     for kind in KEY:

@@ -9,9 +9,13 @@ import msgspec
 from mcpbridge.base.errors import BridgeError
 from mcpbridge.catalog.pins.definition import Fact, Pin
 from mcpbridge.catalog.pins.server_pins import command_without_secrets, origin_of, pins_of
+from mcpbridge.protocol.transport import Transport
+from mcpbridge.upstream.isolation.packages import package_of
+from mcpbridge.upstream.isolation.running_package import running_version
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.supervisor import Upstream
+from mcpbridge.upstream.transports.stdio import StdioTransport
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +60,40 @@ async def _pins(upstream: Upstream, redact: Callable[[str], str]) -> ServerPins:
             return ServerPins(fault=redact(str(error)))
         if failed:
             return ServerPins(fault=f"it does not list its {', '.join(failed)}")
-        command, origin = _command(upstream.settings, redact), _origin(upstream.settings)
-        pins = pins_of(upstream.lists, session.instructions, session.server_info, command=command, origin=origin)
+        settings = upstream.settings
+        pins = pins_of(
+            upstream.lists,
+            session.instructions,
+            session.server_info,
+            command=_command(settings, redact),
+            package=package_that_runs(settings, upstream.transport),
+            origin=_origin(settings),
+        )
         return ServerPins(pins)
 
 
-def how_it_is_reached(settings: ServerSettings, redact: Callable[[str], str]) -> dict[Fact, bytes]:
-    """How a server is started, or where it is, as JSON."""
+def how_it_is_reached(
+    settings: ServerSettings, redact: Callable[[str], str], package: Mapping[str, str]
+) -> dict[Fact, bytes]:
+    """How a server is started, which package runs (empty: unknown), or where it is, as JSON."""
     command, origin = _command(settings, redact), _origin(settings)
     found: dict[Fact, bytes] = {}
+    if package:
+        found["package"] = msgspec.json.encode(dict(package))
     if command:
         found["command"] = msgspec.json.encode(list(command))
     if origin:
         found["origin"] = msgspec.json.encode(origin)
     return found
+
+
+def package_that_runs(settings: ServerSettings, transport: Transport) -> dict[str, str]:
+    """The name of a running server's package and the version that `npx` or `uvx` chose; empty: unknown."""
+    if settings.command is None or not isinstance(transport, StdioTransport) or transport.pid is None:
+        return {}
+    package = package_of(settings.command, settings.args)
+    version = running_version(package, transport.pid) if package.runner else ""
+    return {"name": package.name, "version": version} if version else {}
 
 
 def _origin(settings: ServerSettings) -> str:

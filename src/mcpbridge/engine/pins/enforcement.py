@@ -321,9 +321,10 @@ class PinEnforcement:
             return {}
         facts: dict[Any, bytes] = {"identity": msgspec.json.encode(upstream.identity)}
         if self.lock.exists:
-            from mcpbridge.engine.pins.current_pins import how_it_is_reached
+            from mcpbridge.engine.pins.current_pins import how_it_is_reached, package_that_runs
 
-            facts |= how_it_is_reached(upstream.settings, self._redact)
+            package = package_that_runs(upstream.settings, upstream.transport)
+            facts |= how_it_is_reached(upstream.settings, self._redact, package)
         return facts
 
     # -- reports
