@@ -45,8 +45,8 @@ def npx(folder: Path, version: str, *command: str) -> Path:
     starter = folder / "cache" / "node_modules" / ".bin" / "files"
     starter.parent.mkdir(exist_ok=True)
     starter.write_text(
-        f"import runpy, sys\\nsys.argv = {list(command)!r}\\nsys.path.insert(0, {str(SERVER.parent)!r})\\n"
-        f"runpy.run_path({command[0]!r}, run_name='__main__')\\n"
+        f"import runpy, sys\nsys.argv = {list(command)!r}\nsys.path.insert(0, {str(SERVER.parent)!r})\n"
+        f"runpy.run_path({command[0]!r}, run_name='__main__')\n"
     )
     program = folder / "npx"
     program.write_text(f'#!/bin/sh\n"{sys.executable}" -ES "{starter}"\n')
