@@ -1,6 +1,7 @@
 """The library's front: opening a bridge, what there is, calls, tools and servers that come and go."""
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,45 @@ def test_what_is_no_checked_settings_is_refused_and_told_what_opens_it(given: An
 def test_what_is_wrong_is_told_before_anything_runs(config: Any, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         Bridge.open(config, environ={})
+
+
+async def test_secrets_are_fetched_while_the_event_loop_continues(tmp_path: Path) -> None:
+    """Issue 22: a password manager may take seconds, and the program has other work meanwhile."""
+    gate, asked = tmp_path / "gate", tmp_path / "asked"
+    os.mkfifo(gate)
+    script = tmp_path / "manager"
+    script.write_text(f"#!/bin/sh\necho . >> {asked}\nread line < {gate}\necho the-$line-token\n")
+    script.chmod(0o755)
+    server = {**python_server("plain"), "env": {"TOKEN": f"${{cmd:{script}}}"}}
+    opened = anyio.Event()
+    bridge = Bridge.open({"servers": {"plain": server}}, remember=False)
+    assert not asked.exists(), "nothing is fetched before the bridge is entered"
+
+    async def use() -> None:
+        async with bridge:
+            assert bridge.settings.servers["plain"].env["TOKEN"] == "the-secret-token"
+            assert "the-secret-token" not in str(bridge.redact("it is the-secret-token"))
+            assert not (await bridge.call_tool("plain/echo", {"text": "hi"})).is_error
+            opened.set()
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(use)
+            while not asked.exists():
+                await anyio.sleep(0.01)
+            await anyio.to_thread.run_sync(gate.write_text, "secret\n")
+            await opened.wait()
+    assert asked.read_text() == ".\n"
+
+
+def test_secrets_of_other_sections_and_without_a_loop_are_fetched_at_once() -> None:
+    config = {"servers": {"plain": {"command": "x", "env": {"A": "${cmd:echo of-a-server}"}}}}
+    assert Bridge.open(config).settings.servers["plain"].env["A"] == "of-a-server"
+
+
+async def test_a_secret_that_a_bridge_is_made_with_is_fetched_when_it_is_opened() -> None:
+    config = {"servers": {}, "http": {"tokens": [{"name": "me", "sha256": "${cmd:printf %064d 7}"}]}}
+    assert Bridge.open(config).settings.http.tokens[0].sha256.endswith("07")
 
 
 async def test_variables_come_from_where_the_program_says_and_are_never_told(tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ from mcpbridge.config.check import check, refuse_what_only_loading_sets
 from mcpbridge.config.load import Loaded, find, load, read
 from mcpbridge.config.schema import Settings
 from mcpbridge.config.secrets.providers import Providers
+from mcpbridge.config.trust.decisions import NotTrusted
+from mcpbridge.config.variables import secret_references
 
 Config = str | os.PathLike[str] | Mapping[str, Any] | Settings | None
 """`servers.toml` or any mcpServers JSON by its path; the same tables as a mapping; None: what commands find."""
@@ -45,10 +47,13 @@ def patient(settings: Settings) -> Settings:
     return settings.model_copy(update={"bridge": bridge})
 
 
-def read_config(config: Config, environ: Mapping[str, str] | None = None, *, is_replayed: bool = False) -> Loaded:
+def read_config(
+    config: Config, environ: Mapping[str, str] | None = None, *, is_replayed: bool = False, fetches: bool = True
+) -> Loaded:
     """What a configuration says, variables filled in.
 
-    `is_replayed`: what fetches answers out of a cassette, so no variable of it need be set.
+    `is_replayed`: what fetches answers out of a cassette, so no variable of it need be set. `fetches`: the secrets that
+    it refers to are fetched, which may take long; else they stay as they are written.
 
     Raises:
         ConfigError: it cannot be read, or is wrong; says where.
@@ -57,25 +62,54 @@ def read_config(config: Config, environ: Mapping[str, str] | None = None, *, is_
     if is_replayed:
         environ = {**dict.fromkeys(_names_for_fetching(config, environ), _NOT_SET), **environ}
     if config is None:
-        return load(None, environ)
+        return load(None, environ, fetches=fetches)
     if isinstance(config, Settings):
         return Loaded(config)
     if isinstance(config, Mapping):
-        return _of_tables(config, environ)
+        return _of_tables(config, environ, fetches=fetches)
     if not isinstance(config, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance] - of programs without types
         raise ConfigError(f"a configuration is a file or its tables, not {type(config).__name__}", key="config")
-    return read(Path(config).expanduser(), environ, providers=Providers(environ))
+    return read(Path(config).expanduser(), environ, providers=Providers(environ) if fetches else None)
 
 
-def _of_tables(tables: Mapping[str, Any], environ: Mapping[str, str]) -> Loaded:
+_LATE = {"servers", "tools", "builtin"}
+"""Sections that a bridge uses first when it starts."""
+
+
+def read_without_waiting(
+    config: Config, environ: Mapping[str, str] | None = None, *, is_replayed: bool = False
+) -> Loaded:
+    """The same, for an event loop that must not wait: secrets of servers and tools may stay as they are written.
+
+    Then `is_deferred` says so, and `read_config` is to be called in a thread before anything starts. Secrets of other
+    sections are fetched in any case: a bridge cannot be made without them.
+    """
+    try:
+        loaded = read_config(config, environ, is_replayed=is_replayed, fetches=False)
+    except NotTrusted:
+        raise
+    except ConfigError:
+        return read_config(config, environ, is_replayed=is_replayed)
+    if loaded.is_deferred and any(secret_references(loaded.settings.model_dump(mode="json", exclude=_LATE))):
+        return read_config(config, environ, is_replayed=is_replayed)
+    return loaded
+
+
+def _of_tables(tables: Mapping[str, Any], environ: Mapping[str, str], *, fetches: bool) -> Loaded:
     document, warnings = dict(tables), list[str]()
     if "mcpServers" in document:
         document, warnings = foreign.translate(document, _HERE)
     else:
         refuse_what_only_loading_sets(document, _HERE, _no_line)
     # Paths in it are relative to the working directory.
-    checked = check(document, Path(_HERE), environ, _no_line, providers=Providers(environ))
-    loaded = Loaded(checked.settings, (*warnings, *checked.warnings), tuple(sorted(checked.secrets)), checked.missing)
+    checked = check(document, Path(_HERE), environ, _no_line, providers=Providers(environ) if fetches else None)
+    loaded = Loaded(
+        checked.settings,
+        (*warnings, *checked.warnings),
+        tuple(sorted(checked.secrets)),
+        checked.missing,
+        is_deferred=checked.is_deferred,
+    )
     return replace(loaded, settings=checked.settings.model_copy(update={"source": None}))
 
 
