@@ -15,7 +15,7 @@ import msgspec
 
 from mcpbridge.downstream.client import Answer, Client, Notify
 from mcpbridge.downstream.http.server import bind_port, serve_http
-from mcpbridge.downstream.settings import HttpSettings
+from mcpbridge.downstream.settings import HttpSettings, ResourceServerSettings
 from mcpbridge.protocol.jsonrpc import Frame, encode_error, encode_notification, encode_response
 
 BOTH = "application/json, text/event-stream"
@@ -202,15 +202,21 @@ def named(headers: dict[str, str]) -> dict[str, str]:
 
 @asynccontextmanager
 async def serving(
-    settings: HttpSettings | None = None, *, host: str = "127.0.0.1", token: str | None = None, no_auth: bool = True
+    settings: HttpSettings | None = None,
+    *,
+    host: str = "127.0.0.1",
+    token: str | None = None,
+    no_auth: bool = True,
+    oauth: ResourceServerSettings | None = None,
+    mounts: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Http]:
     """The front on a free port, and a client for it."""
     core = ScriptedCore()
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     settings = settings or HttpSettings()
     bridge = ScriptedBridge(core)
-    with bind_port(settings, host=host, port=0, token=token, no_auth=no_auth) as at:
-        front = asyncio.create_task(serve_http(bridge, settings, at, on_ready=ready.set_result))
+    with bind_port(settings, host=host, port=0, token=token, no_auth=no_auth, oauth=oauth) as at:
+        front = asyncio.create_task(serve_http(bridge, settings, at, on_ready=ready.set_result, mounts=mounts or {}))
         await asyncio.wait([front, ready], return_when=asyncio.FIRST_COMPLETED)
         if front.done():
             await front

@@ -6,6 +6,7 @@
     │   ├── UnknownName            no tool, prompt or resource has this name; suggests the nearest
     │   ├── ArgumentsRefused       the arguments do not fit the tool's schema
     │   ├── NotPermitted           a rule denies the call
+    │   │   └── InsufficientScope    the role allows it, but not the token: it lacks scopes
     │   ├── ApprovalRefused        a person said no, or did not answer in time
     │   ├── ApprovalUnavailable    the call needs a person's approval, and nobody can be asked
     │   ├── HookRefused            a hook refused the call
@@ -52,6 +53,9 @@ RETRY_AFTER = "mcpbridge/retryAfter"
 """In `_meta` of a refused call: seconds until it may pass."""
 ERROR_NAME = "mcpbridge/error"
 """In `_meta` of a failed call, or `data` of an error: the name of the bridge's own error, for programs."""
+
+SCOPES = "mcpbridge/scopes"
+"""In `_meta` of a call whose token has too few rights: the scopes that it needs."""
 
 
 class BridgeError(Exception):
@@ -164,6 +168,18 @@ class NotPermitted(CallRefused):
     """A permission rule denies this call to this client."""
 
     advice = "Nothing was sent. Do not try to reach the same by other means; tell the user if it matters."
+
+
+class InsufficientScope(NotPermitted):
+    """The caller may do this, but not with this token: it lacks scopes. Over HTTP the answer is 403 (RFC 6750)."""
+
+    advice = "Sign in again with these scopes."
+
+    def __init__(self, scopes: Iterable[str]) -> None:
+        """`scopes`: all that the request needs, those that the token has included."""
+        self.scopes = frozenset(scopes)
+        super().__init__(f"this needs a token with the scopes: {' '.join(sorted(self.scopes))}")
+        self.facts = {SCOPES: sorted(self.scopes)}
 
 
 class ApprovalRefused(CallRefused):

@@ -387,6 +387,7 @@ def _secrets(settings: Settings, resolved: Sequence[Resolved]) -> set[str]:
     for service in (settings.results.summary, settings.router, settings.search.embedder):
         password = urlsplit(service.url).password if service.url else None
         found |= {secret for secret in (service.api_key, password) if secret}
+    found |= {issuer.introspection.client_secret for issuer in settings.auth.issuers.values() if issuer.introspection}
     if settings.store.key:
         found.add(settings.store.key)
     if settings.questions.state_key:

@@ -16,6 +16,7 @@ NEEDS_RESTART: Mapping[str, frozenset[str]] = {
     "bridge": frozenset({"name", "startup_wait"}),
     "limits": frozenset({"max_frame"}),
     "http": frozenset(),
+    "auth": frozenset(),
     "observe": frozenset({"max_tools", "max_clients"}),
     "questions": frozenset({"state_key"}),
     "store": frozenset(),

@@ -21,7 +21,7 @@ from mcpbridge.config.health_settings import HealthSettings
 from mcpbridge.config.secrets.settings import SecretsSettings
 from mcpbridge.core.call_settings import CallDefaults
 from mcpbridge.core.result_settings import ResultDefaults
-from mcpbridge.downstream.settings import AskingSettings, HttpSettings, PresentationSettings
+from mcpbridge.downstream.settings import AskingSettings, HttpSettings, PresentationSettings, ResourceServerSettings
 from mcpbridge.pipeline.approvals.settings import ApprovalSettings
 from mcpbridge.pipeline.hooks.settings import HookSettings
 from mcpbridge.pipeline.observability.settings import ObserveSettings
@@ -88,6 +88,9 @@ class Settings(BaseModel):
 
     http: HttpSettings = HttpSettings()
     """The HTTP server of the bridge."""
+
+    auth: ResourceServerSettings = ResourceServerSettings()
+    """Whose tokens let people in over HTTP."""
 
     observe: ObserveSettings = ObserveSettings()
     """Which metrics and traces of calls the bridge collects."""

@@ -198,3 +198,5 @@ class Answer(Struct, frozen=True):
 
     data: bytes | Pieces
     code: int = 0
+    scopes: frozenset[str] = frozenset()
+    """All that a token must have for this, where the client's lacks some: over HTTP the answer is 403."""

@@ -23,6 +23,7 @@ from mcpbridge.base.errors import (
     BadRequest,
     BridgeError,
     CallRefused,
+    InsufficientScope,
     SignInNeeded,
     UnknownName,
     UpstreamAnswered,
@@ -195,6 +196,7 @@ log = get_logger("mcpbridge.server")
 
 
 _REDACT = Redactor()
+_NO_SCOPES = frozenset[str]()
 
 
 def to_answer(
@@ -220,9 +222,12 @@ def to_answer(
         name, text = type(error).__name__, error.full_message()
         if isinstance(error, UpstreamError) and not isinstance(error, _WITH_ADDRESSES):
             text = redact(text)
+        scopes = error.scopes if isinstance(error, InsufficientScope) else _NO_SCOPES
         if method == "tools/call":
-            return Answer(encode_response(id_, failed_call(text, name, modern=modern, facts=error.facts)))
-        return _error(id_, INTERNAL_ERROR, text, {ERROR_NAME: name, **error.facts})
+            failed = failed_call(text, name, modern=modern, facts=error.facts)
+            return Answer(encode_response(id_, failed), scopes=scopes)
+        failed = encode_error(id_, INTERNAL_ERROR, text, {ERROR_NAME: name, **error.facts})
+        return Answer(failed, INTERNAL_ERROR, scopes)
     if isinstance(error, BridgeError):
         return _error(id_, INTERNAL_ERROR, error.full_message())
     log.error("unexpected error while answering", method=method[:100], exc_info=error)

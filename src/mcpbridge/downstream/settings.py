@@ -1,11 +1,12 @@
-"""The sections `http` and `questions`, and the part of `bridge` that clients see: name, instructions, list lifetime."""
+"""The sections `http`, `auth` and `questions`, and the part of `bridge` that clients see: name, instructions, lists."""
 
 import os
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from mcpbridge.base.units import Bytes, Seconds
 
@@ -34,6 +35,13 @@ class TokenSettings(BaseModel):
 
     tenant: str = Field(default="", max_length=200)
     """The tenant of its calls, whatever the client claims. Default: the tenant that the client claims."""
+
+    @field_validator("name")
+    @classmethod
+    def _is_no_person(cls, value: str) -> str:
+        if "://" in value or "#" in value:
+            raise ValueError("`://` and `#` are for people whom an issuer of `[auth]` vouches for; leave them out")
+        return value
 
     @field_validator("sha256")
     @classmethod
@@ -102,6 +110,157 @@ class HttpSettings(BaseModel):
             if not Path(directory).is_absolute():
                 raise ValueError(f"expected absolute paths such as ~/src, not {directory[:80]!r}")
         return directories
+
+
+_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,200}")
+"""RFC 6749, 3.3: a scope is one word."""
+SIGNATURES = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512"),
+    *("EdDSA", "Ed25519"),
+)
+"""Algorithms of signatures that can be checked with a public key; no others are known."""
+
+
+def _public_url(text: str, what: str) -> str:
+    """The URL of a provider, or of the bridge itself: https, or http of this machine.
+
+    Raises:
+        ValueError: it is another.
+    """
+    parts = urlsplit(text)
+    if parts.scheme not in ("https", "http") or not parts.hostname or parts.username is not None:
+        raise ValueError(f"expected {what}, such as https://login.example.com")
+    if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+        raise ValueError("expected https://; http:// is for this machine alone (localhost, 127.0.0.1, [::1])")
+    if parts.query or parts.fragment or not text.isascii() or not text.isprintable() or set(text) & set(' "\\<>'):
+        raise ValueError("expected a plain URL, without a query and a fragment")
+    try:
+        _ = parts.port
+    except ValueError:
+        raise ValueError("expected a port from 1 to 65535") from None
+    return text
+
+
+def _one_word_each(scopes: list[str]) -> list[str]:
+    for scope in scopes:
+        if not _SCOPE.fullmatch(scope):
+            raise ValueError("each scope is one word; write several as a list")
+    return scopes
+
+
+class IntrospectionSettings(BaseModel):
+    """How the bridge asks a provider about tokens that say nothing themselves (RFC 7662)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    client_id: str = Field(min_length=1)
+    """The id of the bridge at the provider, which lets it ask."""
+
+    client_secret: str = Field(min_length=1)
+    """The secret that goes with it, such as `${env:INTROSPECTION_SECRET}`."""
+
+    url: str | None = None
+    """Where to ask. Default: the `introspection_endpoint` that the provider names."""
+
+    method: Literal["client_secret_basic", "client_secret_post"] = "client_secret_basic"
+    """How the secret is sent."""
+
+    cache: Seconds = Field(default=30, ge=0, le=300)
+    """Seconds for which an answer counts. A token that is revoked works for as long."""
+
+    @field_validator("url")
+    @classmethod
+    def _is_public(cls, value: str | None) -> str | None:
+        return None if value is None else _public_url(value, "the URL of the introspection endpoint")
+
+
+class IssuerSettings(BaseModel):
+    """A provider whose tokens let people in."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    issuer: str
+    """The provider, exactly as its tokens spell it in `iss`: a slash at the end counts."""
+
+    audience: list[Annotated[str, Field(min_length=1)]] = []
+    """Values of `aud` that are accepted besides the address of the bridge. For providers that do not take the address
+    of a resource: Entra (`api://…`), Auth0 (an API identifier)."""
+
+    algorithms: list[str] = ["RS256", "PS256", "ES256", "ES384", "EdDSA", "Ed25519"]
+    """Algorithms that signatures may use."""
+
+    jwks_uri: str | None = None
+    """Where the keys are. Default: where the provider's metadata says (RFC 8414, OpenID Connect Discovery)."""
+
+    require_at_jwt: bool = False
+    """Whether a token must say that it is an access token (`typ` `at+jwt`, RFC 9068). Without it, tokens without a type
+    count as well if they do not look like ID tokens; many providers issue such."""
+
+    introspection: IntrospectionSettings | None = None
+    """How to ask about tokens that are no JWTs. Default: such tokens are refused. One issuer can have it."""
+
+    @field_validator("issuer")
+    @classmethod
+    def _is_an_issuer(cls, value: str) -> str:
+        return _public_url(value, "the issuer of the tokens, as their `iss` spells it")
+
+    @field_validator("jwks_uri")
+    @classmethod
+    def _is_public(cls, value: str | None) -> str | None:
+        return None if value is None else _public_url(value, "the URL of the provider's keys")
+
+    @field_validator("algorithms")
+    @classmethod
+    def _are_known(cls, value: list[str]) -> list[str]:
+        if not value:
+            raise ValueError("expected at least one algorithm")
+        for name in value:
+            if name not in SIGNATURES:
+                raise ValueError(f"{name[:20]!r} is no algorithm with a public key; known: {', '.join(SIGNATURES)}")
+        return value
+
+
+class ResourceServerSettings(BaseModel):
+    """The `auth` section: whose tokens let people in over HTTP (OAuth 2.1)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    resource: str | None = None
+    """The public address of the bridge, as clients have it, such as `https://bridge.example.com/mcp`. Tokens must be
+    for it (`aud`). Needed as soon as there is an issuer."""
+
+    issuers: dict[str, IssuerSettings] = {}
+    """The providers whose tokens are accepted, by a name of your choice. With one, every request needs a token."""
+
+    scopes: list[str] = []
+    """Scopes that clients are told to ask for when they come without a token."""
+
+    scopes_supported: list[str] = []
+    """Scopes that the metadata of the bridge names. Default: `scopes`."""
+
+    leeway: Seconds = Field(default=60, ge=0, le=300)
+    """Seconds by which the clocks of a provider and of this machine may differ."""
+
+    @field_validator("resource")
+    @classmethod
+    def _is_public(cls, value: str | None) -> str | None:
+        return None if value is None else _public_url(value, "the public URL of the bridge")
+
+    @field_validator("scopes", "scopes_supported")
+    @classmethod
+    def _are_words(cls, value: list[str]) -> list[str]:
+        return _one_word_each(value)
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if self.issuers and self.resource is None:
+            raise ValueError("`resource` is missing: the public address of the bridge, which tokens must be for")
+        spellings = [issuer.issuer for issuer in self.issuers.values()]
+        if len(set(spellings)) < len(spellings):
+            raise ValueError("two of the issuers are the same provider")
+        if sum(issuer.introspection is not None for issuer in self.issuers.values()) > 1:
+            raise ValueError("one issuer can have `introspection`: an opaque token does not say whom to ask")
+        return self
 
 
 class AskingSettings(BaseModel):

@@ -10,8 +10,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from mcpbridge.downstream.http.app import Routes
 from mcpbridge.downstream.http.exchange import Endpoint, Refused
+from mcpbridge.downstream.http.routes import Routes
 from mcpbridge.downstream.settings import HttpSettings, TokenSettings
 from support.front_clients import FRONTS, OpenFront, http_server, open_front
 from support.http_front import JSON, ScriptedBridge, ScriptedCore, modern_body, modern_headers, named, request

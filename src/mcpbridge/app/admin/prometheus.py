@@ -11,8 +11,8 @@ from typing import Any, Literal, Protocol
 import anyio
 import anyio.to_thread
 
-from mcpbridge.downstream.http.app import App
 from mcpbridge.downstream.http.exchange import Receive, Scope, Send
+from mcpbridge.downstream.http.routes import App
 from mcpbridge.pipeline.observability.metrics import BUCKETS, Durations, Metrics, Series
 from mcpbridge.results.token_count import estimated_tokens
 

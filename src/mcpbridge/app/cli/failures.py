@@ -100,6 +100,7 @@ _CONFIGURATION = "docs/reference/configuration.md"
 _SECTIONS = [
     "approval",
     "audit",
+    "auth",
     "bridge",
     "builtin",
     "cache",

@@ -79,7 +79,7 @@ def serve(arguments: Sequence[str], *, head: bytes = b"") -> int:
         local_token = find_local_token(http, address, os.environ, token=token, no_auth=options.no_auth)
         redact = Redactor([*loaded.secrets, *filter(None, [token, admin_token, local_token])])
         if options.no_auth:
-            warn_of_open_door(http, address, token)
+            warn_of_open_door(http, loaded.settings.auth, address, token)
         view = _view(options)
         if view:  # the others are not even started
             loaded = replace(loaded, settings=only_server(loaded.settings, view))
@@ -181,10 +181,13 @@ def _access(
         return token, address
     from mcpbridge.downstream.http.host_and_origin import is_loopback
 
-    if not is_loopback(address.host) and not (loaded.settings.http.tokens or token or options.no_auth):
+    settings = loaded.settings
+    has_tokens = bool(settings.http.tokens or settings.auth.issuers or token)
+    if not is_loopback(address.host) and not (has_tokens or options.no_auth):
         hint = (
-            "Make a token with `mcpbridge token new` and add it to the configuration, give one with --token-env VAR,\n"
-            "  listen on 127.0.0.1, or say --no-auth if anyone who reaches the address may use every tool."
+            "Let people sign in (`[auth]` with an issuer), make a token with `mcpbridge token new` and add it to the\n"
+            "  configuration, give one with --token-env VAR, listen on 127.0.0.1, or say --no-auth if anyone who\n"
+            "  reaches the address may use every tool."
         )
         raise ConfigError(f"{address.host} can be reached from other machines, and no token is set", hint=hint)
     return token, address
@@ -320,6 +323,7 @@ async def _serve(
         else open_entrance(
             loaded.settings.http,
             address,
+            oauth=loaded.settings.auth,
             token=front.token,
             admin_token=front.admin_token,
             local_token=front.local_token,

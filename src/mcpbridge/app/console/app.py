@@ -26,7 +26,7 @@ from mcpbridge.app.console.pages.calls import again, call_list, call_page, expor
 from mcpbridge.app.console.pages.catalog import catalog_list, tool_page, try_tool
 from mcpbridge.app.console.sign_in import Visit
 from mcpbridge.base.errors import BridgeError
-from mcpbridge.downstream.http.app import App
+from mcpbridge.downstream.http.routes import App
 
 _PAGES = (
     overview,

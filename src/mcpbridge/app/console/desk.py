@@ -21,7 +21,7 @@ from mcpbridge.library.bridge import Bridge
 if TYPE_CHECKING:  # loaded with the first page
     from mcpbridge.app.console.context import ConsoleContext
     from mcpbridge.app.console.listener import ConsolePort
-    from mcpbridge.downstream.http.app import App
+    from mcpbridge.downstream.http.routes import App
     from mcpbridge.downstream.http.server import ListenAddress
 
 

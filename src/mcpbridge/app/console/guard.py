@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from mcpbridge.app.console.sign_in import SignIns, Visit, form_token
-from mcpbridge.downstream.http.app import App
 from mcpbridge.downstream.http.exchange import Receive, Scope, Send
+from mcpbridge.downstream.http.routes import App
 
 PREFIX = "/console"
 """The path that all of the console is below."""

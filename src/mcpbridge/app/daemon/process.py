@@ -25,7 +25,7 @@ from mcpbridge.upstream.auth.context import Page
 from mcpbridge.upstream.manifest import Manifest
 
 if TYPE_CHECKING:  # loaded where it is used
-    from mcpbridge.downstream.http.app import App
+    from mcpbridge.downstream.http.routes import App
     from mcpbridge.downstream.http.server import ListenAddress
 
 log = get_logger()

@@ -1,19 +1,16 @@
 """The HTTP front as a plain ASGI application: which rule decides first, and which path leads where.
 
-`Host` and `Origin` come first (`host_and_origin.py`), then who is calling (`bearer_tokens.py`), then the route. A body
-is read only for someone who may send it. On the MCP route each request decides its own era, so both eras share one
-URL: `stateless.py` and `sessions.py` answer.
+`Host` and `Origin` come first (`host_and_origin.py`), then who is calling (`bearer_tokens.py`, and `downstream/auth/`
+for tokens of issuers), then the route (`routes.py`). A body is read only for someone who may send it. On the MCP route
+each request decides its own era, so both eras share one URL: `stateless.py` and `sessions.py` answer.
 
-`Routes` decides the paths of endpoints: the merged one, one for each server, and one for each profile. Each endpoint
-is a server of its own, so a session that was opened at one of them does not exist at the others.
-
-`Mounts` has other ASGI applications, such as the admin API. Each is made at the first request for it, since most
-bridges never get one. They learn who calls from the scope's `state`: `principal`, and `is_admin`.
+Each endpoint is a server of its own, so a session that was opened at one of them does not exist at the others. Other
+applications learn who calls from the scope's `state`: `principal`, and `is_admin`.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from time import monotonic
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from time import monotonic, time
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -22,14 +19,10 @@ from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.http.bearer_tokens import Authenticator
 from mcpbridge.downstream.http.body_deadline import Deadline
 from mcpbridge.downstream.http.exchange import (
-    MERGED,
     NO_HEADERS,
     Admission,
     ClientLeft,
-    Endpoint,
     Exchange,
-    Headers,
-    Kind,
     Receive,
     Refused,
     Scope,
@@ -40,6 +33,7 @@ from mcpbridge.downstream.http.exchange import (
 from mcpbridge.downstream.http.host_and_origin import HostCheck, Reach, preflight_headers
 from mcpbridge.downstream.http.http1_exchange import Http1Exchange
 from mcpbridge.downstream.http.reply import OpenReplies, declares_modern, decode_body
+from mcpbridge.downstream.http.routes import App, Mounts, Routes, serve
 from mcpbridge.downstream.http.sessions import LegacyFront
 from mcpbridge.downstream.http.sse import SseFront
 from mcpbridge.downstream.http.stateless import ModernFront
@@ -50,107 +44,15 @@ from mcpbridge.protocol.reading.client_messages import read_client_message
 from mcpbridge.protocol.revisions import LEGACY, MODERN
 
 if TYPE_CHECKING:
+    from mcpbridge.downstream.auth.resource_server import Caller, ResourceServer
     from mcpbridge.downstream.http.websocket import WebSockets
-
-
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-
-class Mounts:
-    """Applications by the path that theirs begin with: `/api` has `/api` and all below `/api/`."""
-
-    def __init__(self, makers: Mapping[str, Callable[[], App]]) -> None:
-        self._makers, self._apps = makers, dict[str, App]()
-        self._first_letters = tuple(makers)
-
-    def find(self, path: str) -> App | None:
-        """The application that this path belongs to; None for nearly all."""
-        if not path.startswith(self._first_letters):
-            return None
-        for prefix, make in self._makers.items():
-            if path == prefix or path.startswith(f"{prefix}/"):
-                if prefix not in self._apps:
-                    self._apps[prefix] = make()
-                return self._apps[prefix]
-        return None
-
-
-async def serve(
-    app: App, scope: Scope, receive: Receive, send: Send, *, who: Mapping[str, object], extra: Headers
-) -> None:
-    """Let the application answer. `who`: goes into the state; `extra`: headers that every response must carry."""
-
-    async def send_on(message: Any) -> None:
-        if extra and message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", ()), *extra]}
-        await send(message)
-
-    await app({**scope, "state": {**scope.get("state", {}), **who}}, receive, send_on)
-
-
-_SERVERS = "/servers/"
-_PROFILES = "/p/"
-
-
-class Routes:
-    """The paths of all endpoints."""
-
-    def __init__(
-        self,
-        settings: HttpSettings,
-        views: Callable[[], Collection[str]],
-        profiles: Callable[[], Collection[str]] = tuple,
-        backends: Callable[[], Collection[str]] = tuple,
-    ) -> None:
-        """`views` returns the servers that have endpoints of their own now, `profiles` the profiles.
-
-        `backends`: those whose tools come as a server's do, and that have none.
-        """
-        self._views, self._profiles, self._backends = views, profiles, backends
-        self._kinds: dict[str, Kind] = {"mcp": "mcp"}
-        if settings.sse:
-            self._kinds["sse"] = "sse"
-        if settings.websocket:
-            self._kinds["ws"] = "ws"
-        self._path = settings.path
-        self._merged = {f"/{name}": Endpoint(kind, "") for name, kind in self._kinds.items() if kind != "mcp"}
-        self._merged |= dict.fromkeys((settings.path, settings.path.rstrip("/") + "/"), MERGED)
-
-    def find(self, path: str) -> Endpoint:
-        """The endpoint at this path. Ask only for someone who may know what is served.
-
-        Raises:
-            Refused: 404, with the paths that would work.
-        """
-        endpoint = self._merged.get(path)
-        if endpoint is not None:
-            return endpoint
-        if path.startswith(_SERVERS):
-            kind, name = self._named(path, _SERVERS, "server", self._views())
-            return Endpoint(kind, name)
-        if path.startswith(_PROFILES):
-            kind, name = self._named(path, _PROFILES, "profile", self._profiles())
-            return Endpoint(kind, "", name)
-        raise Refused(404, f"Nothing is here; MCP is served at {self._path}")
-
-    def _named(self, path: str, begin: str, what: str, names: Collection[str]) -> tuple[Kind, str]:
-        name, _, rest = path.removeprefix(begin).partition("/")
-        if what == "server" and name not in names and name in self._backends():
-            hint = f'a profile serves it alone: [profiles.NAME] servers = ["{name}"], at {_PROFILES}NAME/mcp'
-            raise Refused(404, f"{name!r} is of [tools] or a pack, no server with an endpoint of its own; {hint}")
-        if name not in names:
-            known = ", ".join(sorted(names)) or "none"
-            raise Refused(404, f"No {what} is called {name[:64]!r}; known: {known}")
-        kind = self._kinds.get(rest.removesuffix("/"))
-        if kind is None:
-            ways = ", ".join(f"{begin}{name}/{way}" for way in self._kinds)
-            raise Refused(404, f"Nothing is here; {what} {name!r} is served at {ways}")
-        return kind, name
 
 
 _ALL_METHODS = ((b"allow", b"GET, POST, DELETE"),)
 _MODERN_METHODS = ((b"allow", b"POST"),)
 _GET_ONLY = ((b"allow", b"GET"),)
+_WELL_KNOWN = "/.well-known/"
+_CACHED = ((b"cache-control", b"max-age=300"),)
 _SSE_METHODS = ((b"allow", b"GET, POST"),)
 _UPGRADE = ((b"upgrade", b"websocket"),)
 _SOON = ((b"retry-after", b"1"),)
@@ -199,9 +101,12 @@ class HttpFront:
         self._settings = settings
         self._auth = auth
         self._body_deadline = Deadline(body_seconds)
+        hosts = list(settings.allowed_hosts)
+        if auth.resource_server is not None and reach == "loopback":
+            hosts.append(auth.resource_server.host)  # through a proxy on this machine
         self._host_check = HostCheck(
             reach=reach,
-            allowed_hosts=settings.allowed_hosts,
+            allowed_hosts=hosts,
             allowed_origins=settings.allowed_origins,
             address=address,
             port=port,
@@ -218,6 +123,7 @@ class HttpFront:
         self._legacy = LegacyFront(bridge.server, settings, self._underway, monotonic)
         self._sse = SseFront(bridge.server, settings, self._legacy.sessions, self._body_deadline)
         self._sockets: WebSockets | None = None
+        self._upgrading = set[asyncio.Task[None]]()
         self._is_stopping = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -245,7 +151,7 @@ class HttpFront:
         if lane is None or self._is_stopping or lane.recorded.writes_first:
             return False
         admission = exchange.admission
-        if admission is None:
+        if admission is None or (admission.until is not None and admission.until <= time()):
             admission = exchange.admission = self._admit(exchange)
             if admission is None:
                 return False
@@ -273,28 +179,78 @@ class HttpFront:
             return None  # without a version, or a session, its body says of which era it is
         try:
             extra = self._host_check.check(headers, len(headers), exchange.raw_headers)
-            principal = self._auth.principal(headers.get(b"authorization"))
+            server = self._auth.resource_server
+            if server is None:
+                return Admission(self._auth.principal(headers.get(b"authorization")), extra, version, session)
+            caller = server.caller(exchange.path, exchange.query, headers.get(b"authorization"))
         except Refused:
             return None
-        return Admission(principal, extra, version, session)
+        return None if caller is None else Admission(caller.principal, extra, version, session, *caller[1:])
 
-    def upgrade(self, path: str, raw_headers: list[tuple[bytes, bytes]], transport: asyncio.Transport) -> None:
+    def upgrade(
+        self, path: str, query: bytes, raw_headers: list[tuple[bytes, bytes]], transport: asyncio.Transport
+    ) -> None:
         """Take a connection over that asks to become a WebSocket; the same rules let it in as any request."""
         headers = dict(raw_headers)
+        authorization = headers.get(b"authorization")
         try:
             self._host_check.check(headers, len(headers), raw_headers)
             if self._is_stopping:
                 raise _STOPPING
-            principal = self._auth.principal(headers.get(b"authorization"))
-            endpoint = self._routes.find(path)
-            if endpoint.kind != "ws":
-                raise Refused(400, f"No WebSocket is served at {path[:200]}")
-            projects = tuple(self._settings.projects)
-            client = Client(principal, endpoint.view, endpoint.profile, projects=projects, front="websocket")
-            self._web_sockets().accept(path, raw_headers, transport, client)
+            server = self._auth.resource_server
+            if server is None:
+                self._open_socket(path, raw_headers, transport, self._auth.principal(authorization))
+            elif (caller := server.caller(path, query, authorization)) is not None:
+                self._open_socket(path, raw_headers, transport, caller.principal, caller)
+            else:
+                transport.pause_reading()  # the client says nothing before it is answered
+                task = asyncio.ensure_future(
+                    self._open_socket_once_checked(path, raw_headers, transport, server.check(path, authorization))
+                )
+                self._upgrading.add(task)
+                task.add_done_callback(self._upgrading.discard)
         except Refused as refused:
             transport.write(refusal(refused))
             transport.close()
+
+    async def _open_socket_once_checked(
+        self,
+        path: str,
+        raw_headers: list[tuple[bytes, bytes]],
+        transport: asyncio.Transport,
+        checked: "Awaitable[Caller]",
+    ) -> None:
+        try:
+            caller = await checked
+            if self._is_stopping:
+                raise _STOPPING
+            if not transport.is_closing():
+                self._open_socket(path, raw_headers, transport, caller.principal, caller)
+                transport.resume_reading()
+        except Refused as refused:
+            transport.write(refusal(refused))
+            transport.close()
+
+    def _open_socket(
+        self,
+        path: str,
+        raw_headers: list[tuple[bytes, bytes]],
+        transport: asyncio.Transport,
+        principal: str,
+        caller: "Caller | None" = None,
+    ) -> None:
+        endpoint = self._routes.find(path)
+        if endpoint.kind != "ws":
+            raise Refused(400, f"No WebSocket is served at {path[:200]}")
+        client = Client(
+            principal,
+            None if caller is None else caller.identity,
+            endpoint.view,
+            endpoint.profile,
+            projects=tuple(self._settings.projects),
+            front="websocket",
+        )
+        self._web_sockets().accept(path, raw_headers, transport, client)
 
     async def stop(self, seconds: float) -> None:
         """Take no new requests, let open ones finish for that long, then end them and all sessions."""
@@ -309,6 +265,8 @@ class HttpFront:
             if self._sockets is not None:
                 ending.create_task(self._sockets.stop(seconds))
         self._legacy.sessions.close()
+        if self._auth.resource_server is not None:
+            await self._auth.resource_server.close()
 
     async def _finish_replies(self, seconds: float) -> None:
         try:
@@ -324,8 +282,8 @@ class HttpFront:
             self._sockets = WebSockets(self._bridge.server, self._settings)
         return self._sockets
 
-    def _answer(self, exchange: Exchange) -> Awaitable[None]:
-        """What answers the request.
+    def _answer(self, exchange: Exchange, *, is_known: bool = False) -> Awaitable[None]:
+        """What answers the request. `is_known`: it was found out who sends it.
 
         Raises:
             Refused: the rules do not let it in, or nothing is there.
@@ -336,7 +294,15 @@ class HttpFront:
             answer = self._beside(exchange)
             if answer is not None:
                 return answer
-        exchange.principal = self._auth.principal(headers.get(b"authorization"))
+        if (server := self._auth.resource_server) is None:
+            exchange.principal = self._auth.principal(headers.get(b"authorization"))
+        elif not is_known:
+            caller = server.caller(path, exchange.query, headers.get(b"authorization"))
+            if caller is None:
+                return self._answer_once_checked(exchange, server)
+            exchange.principal, exchange.identity = caller.principal, caller.identity
+        if server is not None and exchange.identity is not None:
+            exchange.challenge = server.insufficient_scope
         if path != self._settings.path and (answer := self._behind_token(exchange)) is not None:
             return answer
         if path == self._settings.path:
@@ -348,15 +314,29 @@ class HttpFront:
         if kind == "ws":
             raise Refused(426, "A WebSocket is served here: ask for an upgrade", headers=_UPGRADE)
         if exchange.method == "GET":
-            return self._sse.get(exchange)
+            return self._while_valid(exchange, self._sse.get(exchange))
         if exchange.method == "POST":
             return self._sse.post(exchange)
         raise Refused(405, f"{exchange.method} is not served here", headers=_SSE_METHODS)
 
+    async def _answer_once_checked(self, exchange: Exchange, server: "ResourceServer") -> None:
+        caller = await server.check(exchange.path, exchange.headers.get(b"authorization"))
+        exchange.principal, exchange.identity = caller.principal, caller.identity
+        await self._answer(exchange, is_known=True)
+
+    def _while_valid(self, exchange: Exchange, stream: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
+        """A stream, which ends with the token that it was opened with."""
+        until = exchange.identity.expires_at if exchange.identity is not None else None
+        return stream if until is None else _ending(exchange, stream, until)
+
     def _beside(self, exchange: Exchange) -> Awaitable[None] | None:
-        """What answers without a token: health, what browsers ask beforehand, and pages."""
+        """What answers without a token: health, metadata, what browsers ask beforehand, and pages."""
         if exchange.path == "/healthz":
             return self._health(exchange)
+        if exchange.path.startswith(_WELL_KNOWN) and self._auth.resource_server is not None:
+            document = self._auth.resource_server.metadata(exchange.path)
+            if document is not None and exchange.method in ("GET", "HEAD"):
+                return exchange.send_json(document, headers=_CACHED)
         if exchange.method == "OPTIONS":
             allowed = preflight_headers(exchange.headers)  # browsers send no credentials with it
             if allowed is not None:
@@ -385,7 +365,9 @@ class HttpFront:
             raise Refused(405, f"{exchange.method} is not served here", headers=_ALL_METHODS)
         if version in MODERN:
             raise Refused(405, f"Revision {version} has no {exchange.method}", headers=_MODERN_METHODS)
-        return self._legacy.get(exchange) if exchange.method == "GET" else self._legacy.delete(exchange)
+        if exchange.method == "DELETE":
+            return self._legacy.delete(exchange)
+        return self._while_valid(exchange, self._legacy.get(exchange))
 
     async def _post(self, exchange: Exchange, version: str | None) -> None:
         headers = exchange.headers
@@ -427,6 +409,17 @@ class HttpFront:
         is_ready = self._bridge.has_settled
         document = {"status": "ready" if is_ready else "starting", "servers": servers}
         await exchange.send_json(encode(document), 200 if is_ready else 503, NO_HEADERS if is_ready else _SOON)
+
+
+async def _ending(exchange: Exchange, stream: Coroutine[Any, Any, None], until: float) -> None:
+    """The stream, to its end or to this time (seconds since 1970)."""
+    try:
+        async with asyncio.timeout(max(0.0, until - time())):
+            await stream
+    except TimeoutError:
+        if time() < until:
+            raise
+        await exchange.end_stream()
 
 
 async def _not_http(scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,6 +1,7 @@
 """Who is calling: static bearer tokens, compared by their SHA-256 digests.
 
-Where none is configured it is the local user's own (`storage/http_token.py`), unless `--no-auth` lets everyone in.
+Where none is configured it is the local user's own (`storage/http_token.py`), unless `--no-auth` lets everyone in. With
+`[auth]` the tokens of its issuers count as well (`downstream/auth/resource_server.py`).
 
 A token is as strong as a random key, so a fast hash is enough. Digests are compared in constant time, so their timing
 reveals nothing. Tokens are read from the `Authorization` header only, never from the query string (MCP, authorization),
@@ -10,10 +11,13 @@ and are never logged.
 import hashlib
 import hmac
 from collections.abc import Iterable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from mcpbridge.downstream.http.exchange import Refused
 from mcpbridge.downstream.settings import TokenSettings
+
+if TYPE_CHECKING:  # loaded where there is an issuer
+    from mcpbridge.downstream.auth.resource_server import ResourceServer
 
 
 class Authenticator:
@@ -25,12 +29,18 @@ class Authenticator:
         extra_token: str | None = None,
         admin_token: str | None = None,
         local_token: str | None = None,
+        *,
+        resource_server: "ResourceServer | None" = None,
     ) -> None:
         """Plain tokens from the environment: `extra_token`, whose principal is `token`, and `admin_token`.
 
         The latter, whose principal is `admin`, locks nobody out: without others everyone is let in as before.
-        `local_token`: that of the local user, whose principal is empty, as on stdio.
+        `local_token`: that of the local user, whose principal is empty, as on stdio. `resource_server`: who decides
+        about tokens of issuers; `principal` then knows the static ones only.
         """
+        self.resource_server = resource_server
+        if resource_server is not None:
+            resource_server.holder = self.holder
         tokens = list(tokens)
         self._known = [(token.name, bytes.fromhex(token.sha256)) for token in tokens]
         self._is_local = local_token is not None
@@ -49,7 +59,11 @@ class Authenticator:
     @property
     def is_open(self) -> bool:
         """No token is configured: everyone is let in, as the local user."""
-        return not self._known
+        return not self._known and self.resource_server is None
+
+    def holder(self, authorization: bytes | None) -> str | None:
+        """Whose static token this is; None: nobody's."""
+        return None if authorization is None else _holder(self._known, _digest_of(authorization))
 
     def principal(self, authorization: bytes | None) -> str:
         """The name of the token's holder; empty when no token is needed.

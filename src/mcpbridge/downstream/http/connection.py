@@ -56,7 +56,9 @@ class Front(Protocol):
         """Serve one request."""
         ...
 
-    def upgrade(self, path: str, raw_headers: list[tuple[bytes, bytes]], transport: asyncio.Transport) -> None:
+    def upgrade(
+        self, path: str, query: bytes, raw_headers: list[tuple[bytes, bytes]], transport: asyncio.Transport
+    ) -> None:
         """Take a connection over that asks to become a WebSocket, or refuse it."""
         ...
 
@@ -432,21 +434,18 @@ class Http1Connection(asyncio.Protocol):
         if self.current is not None:
             self.transport.close()  # an earlier request on it is still being answered
             return
-        path = self._path_to_upgrade()
-        if path is None:
+        path, query = self._target_to_upgrade()
+        if not path:
             refused = Refused(400, "This cannot be upgraded: a WebSocket opens with GET and a path", close=True)
             self.transport.write(refusal(refused))
             self.transport.close()
             return
         self.connections.discard(self)
-        self.connections.front.upgrade(path, self._headers, self.transport)
+        self.connections.front.upgrade(path, query, self._headers, self.transport)
 
-    def _path_to_upgrade(self) -> str | None:
-        """The path that is asked for; None when the request cannot open a WebSocket (RFC 6455, section 4.1)."""
-        if self._parser.get_method() != b"GET":
-            return None
-        path, _ = _target(self._url)
-        return path or None
+    def _target_to_upgrade(self) -> tuple[str, bytes]:
+        """Path and query; no path when the request cannot open a WebSocket (RFC 6455, section 4.1)."""
+        return _target(self._url) if self._parser.get_method() == b"GET" else ("", b"")
 
     def _take_host_of_target(self) -> None:
         """A target that is a whole URL names the host (RFC 9112, absolute-form): it must not be another than `Host`.

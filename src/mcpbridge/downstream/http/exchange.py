@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 from msgspec import Struct
 
 from mcpbridge.base.errors import BadRequest
+from mcpbridge.core.identity import Identity
 from mcpbridge.downstream.http.body_deadline import Deadline
 from mcpbridge.protocol.jsonrpc import Frame, encode_error
 from mcpbridge.protocol.payload import Pieces
@@ -21,6 +22,9 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = tuple[tuple[bytes, bytes], ...]
+
+Challenge = Callable[[str, frozenset[str]], Headers]
+"""Takes the path of the endpoint, and all scopes that are needed."""
 
 NO_HEADERS: Headers = ()
 
@@ -103,6 +107,10 @@ class Admission(Struct, frozen=True):
     """See `Exchange.version`."""
     session: bytes
     """The id of its legacy session; empty: it is of the modern era."""
+    identity: Identity | None = None
+    """See `Exchange.identity`."""
+    until: float | None = None
+    """Seconds since 1970, from which on its token is to be looked at again; None: it has no end."""
 
 
 @lru_cache(maxsize=256)
@@ -139,8 +147,8 @@ class Exchange:
     """
 
     __slots__ = (
-        *("_receive", "_scope", "_send", "accepts", "endpoint", "extra", "frame", "headers", "method", "path"),
-        *("principal", "query", "raw_headers", "sender", "version"),
+        *("_receive", "_scope", "_send", "accepts", "challenge", "endpoint", "extra", "frame", "headers"),
+        *("identity", "method", "path", "principal", "query", "raw_headers", "sender", "version"),
     )
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -159,6 +167,10 @@ class Exchange:
         """By lower-case name; of a repeated one the last."""
         self.accepts: Accepts = read_accept(self.headers.get(b"accept", b"*/*"))
         self.principal: str = ""
+        self.identity: Identity | None = None
+        """What its token says, if an issuer of `[auth]` issued it."""
+        self.challenge: Challenge | None = None
+        """The headers of a 403 for a token that lacks some of these scopes; None: it is no token of an issuer."""
         self.version: str | None = None
         """What the header `MCP-Protocol-Version` says, on the MCP route."""
         self.endpoint: Endpoint = MERGED
@@ -173,8 +185,8 @@ class Exchange:
         """The same as of the former request, which has the same head."""
         self.method, self.path, self.query = former.method, former.path, former.query
         self.raw_headers, self.headers, self.accepts = former.raw_headers, former.headers, former.accepts
-        self.principal, self.version, self.endpoint = "", None, MERGED
-        self.extra, self.frame, self.sender = NO_HEADERS, None, former.sender
+        self.principal, self.identity, self.version, self.endpoint = "", None, None, MERGED
+        self.challenge, self.extra, self.frame, self.sender = None, NO_HEADERS, None, former.sender
 
     @property
     def scope(self) -> Scope:

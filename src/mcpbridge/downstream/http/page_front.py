@@ -5,9 +5,9 @@ The rules about `Host`, `Origin` and `Sec-Fetch-Site` come first, as on every fr
 
 import asyncio
 
-from mcpbridge.downstream.http.app import App
 from mcpbridge.downstream.http.exchange import ClientLeft, Exchange, Refused, refusal
 from mcpbridge.downstream.http.host_and_origin import HostCheck
+from mcpbridge.downstream.http.routes import App
 
 _NO_SOCKET = Refused(400, "No WebSocket is served here")
 
@@ -30,7 +30,9 @@ class PageFront:
         except ClientLeft:
             pass
 
-    def upgrade(self, path: str, raw_headers: list[tuple[bytes, bytes]], transport: asyncio.Transport) -> None:
+    def upgrade(
+        self, path: str, query: bytes, raw_headers: list[tuple[bytes, bytes]], transport: asyncio.Transport
+    ) -> None:
         """There are no WebSockets here."""
         transport.write(refusal(_NO_SOCKET))
         transport.close()

@@ -234,6 +234,11 @@ class Reply:
         if stream is None:
             if self._left:
                 return  # it has no id to ask for the answer with
+            if answer.scopes and exchange.challenge is not None:
+                self._has_begun = True
+                missing = exchange.challenge(exchange.path, answer.scopes)
+                await exchange.send_json(answer.data, 403, (*self.headers, *missing))
+                return
             if exchange.accepts.json:
                 self._has_begun = True
                 status = options.status_of(answer.code) if answer.code else 200

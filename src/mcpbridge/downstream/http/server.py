@@ -13,17 +13,22 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import anyio
 from msgspec import Struct
 
 from mcpbridge.base.errors import ConfigError
-from mcpbridge.downstream.http.app import App, make_app
+from mcpbridge.downstream.http.app import make_app
 from mcpbridge.downstream.http.bearer_tokens import Authenticator
 from mcpbridge.downstream.http.connection import Connections, Front
 from mcpbridge.downstream.http.host_and_origin import Reach, is_loopback
+from mcpbridge.downstream.http.routes import App
 from mcpbridge.downstream.services import RunningBridge
-from mcpbridge.downstream.settings import HttpSettings
+from mcpbridge.downstream.settings import HttpSettings, ResourceServerSettings
+
+if TYPE_CHECKING:
+    from mcpbridge.downstream.auth.resource_server import ResourceServer
 
 _BACKLOG = 2048
 _LONGEST_PATH = 100
@@ -167,16 +172,18 @@ def bind_port(
     token: str | None = None,
     admin_token: str | None = None,
     local_token: str | None = None,
+    oauth: ResourceServerSettings | None = None,
 ) -> Generator[ListenAddress]:
     """Take the address, which can fail, before anything is started that has effects.
 
     `port` 0 takes any free one. `token` is a plain bearer token besides the configured ones, `admin_token` one whose
-    holder may administer the bridge, `local_token` the local user's own.
+    holder may administer the bridge, `local_token` the local user's own. `oauth`: whose tokens count as well.
 
     Raises:
         ConfigError: the address cannot be used, or would let anyone in without a token.
     """
-    auth = Authenticator(settings.tokens, token, admin_token, local_token)
+    server = _resource_server(oauth, settings)
+    auth = Authenticator(settings.tokens, token, admin_token, local_token, resource_server=server)
     with listen(host, port) as listener:
         address, actual_port = listener.getsockname()[:2]
         loopback = is_loopback(address)
@@ -185,7 +192,8 @@ def bind_port(
             raise ConfigError(
                 f"{host} can be reached from {whom}, and no token is configured",
                 key="http.tokens",
-                hint="Make one with `mcpbridge token new`, or allow anyone with `--no-auth`.",
+                hint="Name an issuer in `[auth]`, make a token with `mcpbridge token new`, or allow anyone with "
+                "`--no-auth`.",
             )
         shown_host = f"[{address}]" if ":" in address else address
         origin = f"http://{shown_host}:{actual_port}"
@@ -194,7 +202,12 @@ def bind_port(
 
 @contextmanager
 def bind_path(
-    settings: HttpSettings, path: Path, *, token: str | None = None, admin_token: str | None = None
+    settings: HttpSettings,
+    path: Path,
+    *,
+    token: str | None = None,
+    admin_token: str | None = None,
+    oauth: ResourceServerSettings | None = None,
 ) -> Generator[ListenAddress]:
     """A Unix-domain socket as the address.
 
@@ -204,7 +217,18 @@ def bind_path(
         ConfigError: the path cannot be used.
     """
     with listen_at_path(path) as listener:
-        yield ListenAddress(listener, Authenticator(settings.tokens, token, admin_token), "path", f"unix:{path}")
+        server = _resource_server(oauth, settings)
+        auth = Authenticator(settings.tokens, token, admin_token, resource_server=server)
+        yield ListenAddress(listener, auth, "path", f"unix:{path}")
+
+
+def _resource_server(oauth: ResourceServerSettings | None, settings: HttpSettings) -> "ResourceServer | None":
+    """What decides about the tokens of issuers; None: there is no issuer, and nothing of it is loaded."""
+    if oauth is None or not oauth.issuers:
+        return None
+    from mcpbridge.downstream.auth.resource_server import ResourceServer
+
+    return ResourceServer(oauth, path=settings.path)
 
 
 async def serve_http(

@@ -102,6 +102,7 @@ class Sessions:
         streams = Streams(self._keep, max_event=self._max_event)
         client = Client(
             principal,
+            None,
             endpoint.view,
             endpoint.profile,
             push=streams.channel.notify,
@@ -251,7 +252,7 @@ class LegacyFront:
             return False
         if options.primes and exchange.accepts.prefers_events:
             return False  # it has a stream as soon as it takes a moment
-        exchange.extra = admission.extra
+        exchange.extra, session.client.identity = admission.extra, admission.identity
         session.busy += 1
         if self.express.take(exchange, frame, session.client, session, lane):
             return True
@@ -302,6 +303,7 @@ class LegacyFront:
         if session is None:
             text = f"All {self._settings.max_sessions} sessions are busy (`http.max_sessions`)"
             raise Refused(503, text, id_=bytes(frame.id), headers=(_RETRY_AFTER,))
+        session.client.identity = exchange.identity
         self._core.open(session.client)
         self.sessions.enter(session)
         # A client that left before it knew its session cannot come back to it.
@@ -388,6 +390,7 @@ class LegacyFront:
         version = exchange.version
         if version is not None and version not in LEGACY:
             raise Refused(400, f"Unsupported protocol version; this session speaks {', '.join(LEGACY)}", id_=id_)
+        session.client.identity = exchange.identity
         return session
 
     def _options(self, session: Session) -> ReplyOptions:

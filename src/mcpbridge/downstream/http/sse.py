@@ -50,7 +50,7 @@ class SseFront:
         if session is None:
             text = f"All {self._settings.max_sessions} sessions are busy (`http.max_sessions`)"
             raise Refused(503, text, headers=((b"retry-after", b"10"),))
-        session.client.front = "sse"
+        session.client.front, session.client.identity = "sse", exchange.identity
         self._sessions.enter(session)  # the stream: a session that has it does not expire
         stream = Stream(max_waiting=_NO_LIMIT, max_waiting_bytes=_NO_LIMIT)
         session.also_ends = stream.finish
@@ -83,6 +83,7 @@ class SseFront:
         found = None if session is None else self._open.get(session)
         if session is None or found is None:
             raise _over()
+        session.client.identity = exchange.identity
         if not is_json(exchange.headers.get(b"content-type", b"")):
             raise Refused(415, "The Content-Type must be application/json")
         conversation, stream = found

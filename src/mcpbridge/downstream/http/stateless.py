@@ -4,9 +4,11 @@ There are no sessions, no GET and no DELETE. Headers repeat parts of the body fo
 request whose headers and body disagree is refused, by the rules of the SDK. A client cancels by leaving the response.
 """
 
+import asyncio
 from collections.abc import Coroutine
 from copy import copy
 from functools import partial
+from time import time
 from typing import Any
 
 import msgspec
@@ -37,6 +39,7 @@ from mcpbridge.protocol.sdk import (
 
 _HEADER_MISMATCH = -32020
 _LISTEN = "subscriptions/listen"
+_EXPIRED = Refused(401, "The access token expired")
 _ABOUT_TASKS = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
 """Methods of the tasks extension, whose task `Mcp-Name` names; the SDK knows those of the core protocol."""
 _PARAM = b"mcp-param-"
@@ -68,9 +71,10 @@ class ModernFront:
         except (msgspec.DecodeError, RecursionError):
             return False
         sender = exchange.sender
-        exchange.principal, exchange.extra = admission.principal, admission.extra
+        exchange.principal, exchange.identity, exchange.extra = admission.principal, admission.identity, admission.extra
         if isinstance(sender, _Sender) and sender.meta == said.meta and sender.name == said.name and not said.uri:
             client = copy(sender.client)  # the same head, and the same that the rules look at in the body
+            client.identity = admission.identity
         else:
             try:
                 client = self._client(exchange, frame, bytes(frame.id), exchange.raw_headers)
@@ -116,7 +120,16 @@ class ModernFront:
         async def work(notify: Notify) -> Answer:
             return await self._core.answer(client, frame, notify)
 
-        await Reply(exchange, frame, options).run(work)
+        reply = Reply(exchange, frame, options)
+        until = exchange.identity.expires_at if exchange.identity is not None else None
+        if until is None or not options.is_subscription:
+            await reply.run(work)
+            return
+        ending = asyncio.get_running_loop().call_later(max(0.0, until - time()), reply.withdraw, _EXPIRED)
+        try:
+            await reply.run(work)
+        finally:
+            ending.cancel()
 
     async def _notification(self, exchange: Exchange) -> None:
         """Accept and drop it: the era has none over HTTP, but clients in the field send some all the same."""
@@ -159,6 +172,7 @@ class ModernFront:
             profile = ClientCapabilities.declared(capabilities, meta[PROTOCOL_VERSION])  # pyright: ignore[reportUnknownArgumentType] - keys of decoded JSON are strings
         return Client(
             principal=exchange.principal,
+            identity=exchange.identity,
             view=exchange.endpoint.view,
             profile_name=exchange.endpoint.profile,
             modern=True,

@@ -7,6 +7,7 @@ than it saves.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from time import time
 from typing import Final
 
 from websockets.datastructures import Headers
@@ -30,6 +31,8 @@ log = get_logger("mcpbridge.websocket_front")
 
 SUBPROTOCOL: Final = Subprotocol("mcp")
 
+_UNAUTHORIZED = 3000
+"""The code of a closing frame for it (IANA, WebSocket close codes)."""
 SILENT_TICKS = 2
 """Pings in a row that nothing came back for, after which the client counts as gone."""
 _CLOSING = 10.0
@@ -104,6 +107,8 @@ class _Connection(asyncio.Protocol):
         self._end: asyncio.TimerHandle | None = None
         """Set once the connection is being closed."""
         self._conversation = Conversation(core, client, send=self._send, pending=self._pending)
+        until = client.identity.expires_at if client.identity is not None else None
+        self._expiry = None if until is None else self._loop.call_later(max(0.0, until - time()), self._expired)
 
     async def stop(self, seconds: float) -> None:
         """See `WebSockets.stop`."""
@@ -148,6 +153,8 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
         self._timer.cancel()
+        if self._expiry is not None:
+            self._expiry.cancel()
         if self._end is not None:
             self._end.cancel()
         self._conversation.close()
@@ -207,6 +214,13 @@ class _Connection(asyncio.Protocol):
                 self._transport.write_eof()
             else:
                 self._transport.close()
+
+    def _expired(self) -> None:
+        """The token that let the client in is over."""
+        self._conversation.cancel()
+        if self._frames.state is State.OPEN:
+            self._frames.send_close(_UNAUTHORIZED, "the access token expired")
+            self._flush()
 
     def _tick(self) -> None:
         """Ask for a sign of life. A client that takes what it was sent shows one too, however slow it is."""

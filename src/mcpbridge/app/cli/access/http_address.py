@@ -1,7 +1,7 @@
 """`--http`: the address to listen on as people write it, and who is let in there.
 
-Without a configured token the local user's own is asked for (`storage/http_token.py`). `--no-auth` asks for none, and
-says what that means.
+Without a configured token the local user's own is asked for (`storage/http_token.py`), beside those of the issuers of
+`[auth]`. `--no-auth` asks for none, and says what that means.
 """
 
 import os
@@ -15,7 +15,7 @@ from mcpbridge.base.errors import ConfigError
 
 if TYPE_CHECKING:
     from mcpbridge.downstream.http.server import ListenAddress
-    from mcpbridge.downstream.settings import HttpSettings
+    from mcpbridge.downstream.settings import HttpSettings, ResourceServerSettings
 
 
 DEFAULT_ADDRESS = "127.0.0.1:8808"
@@ -87,9 +87,11 @@ def find_local_token(
     return http_token(environ)
 
 
-def warn_of_open_door(settings: "HttpSettings", address: Address | Path | None, token: str | None) -> None:
+def warn_of_open_door(
+    settings: "HttpSettings", oauth: "ResourceServerSettings", address: Address | Path | None, token: str | None
+) -> None:
     """Say on standard error what `--no-auth` means; in red, if people read it there."""
-    if address is None or isinstance(address, Path) or settings.tokens or token:
+    if address is None or isinstance(address, Path) or settings.tokens or oauth.issuers or token:
         return  # a token is asked for, or only this user gets there
     whom = "Every user and every program of this machine" if _is_local(address.host) else "Everyone in the network"
     text = (
@@ -110,6 +112,7 @@ def open_entrance(
     settings: "HttpSettings",
     address: Address | Path,
     *,
+    oauth: "ResourceServerSettings",
     token: str | None = None,
     admin_token: str | None = None,
     local_token: str | None = None,
@@ -122,7 +125,7 @@ def open_entrance(
     from mcpbridge.downstream.http.server import bind_path, bind_port
 
     if isinstance(address, Path):
-        return bind_path(settings, address, token=token, admin_token=admin_token)
+        return bind_path(settings, address, token=token, admin_token=admin_token, oauth=oauth)
     return bind_port(
         settings,
         host=address.host,
@@ -131,4 +134,5 @@ def open_entrance(
         token=token,
         admin_token=admin_token,
         local_token=local_token,
+        oauth=oauth,
     )

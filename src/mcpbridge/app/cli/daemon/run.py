@@ -239,9 +239,14 @@ def _with_http(
         local_token = find_local_token(http, address, os.environ, no_auth=options.no_auth)
         redact.know(filter(None, [local_token]))
         if options.no_auth:
-            warn_of_open_door(http, address, None)
+            warn_of_open_door(http, loaded.settings.auth, address, None)
         entrance = open_entrance(
-            http, address, admin_token=admin_token, local_token=local_token, no_auth=options.no_auth
+            http,
+            address,
+            oauth=loaded.settings.auth,
+            admin_token=admin_token,
+            local_token=local_token,
+            no_auth=options.no_auth,
         )
         token_file = str(http_token_path(os.environ)) if local_token else ""
         mode = "served" if options.no_auth else around.mode  # whoever comes in would count as this user

@@ -1,0 +1,106 @@
+"""Which path leads where: the endpoints of MCP, and the applications beside them. Knows nothing of who asks.
+
+`Routes` decides the paths of endpoints: the merged one, one for each server, and one for each profile. `Mounts` has
+other ASGI applications, such as the admin API. Each is made at the first request for it, since most bridges never get
+one.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any
+
+from mcpbridge.downstream.http.exchange import MERGED, Endpoint, Headers, Kind, Receive, Refused, Scope, Send
+from mcpbridge.downstream.settings import HttpSettings
+
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class Mounts:
+    """Applications by the path that theirs begin with: `/api` has `/api` and all below `/api/`."""
+
+    def __init__(self, makers: Mapping[str, Callable[[], App]]) -> None:
+        self._makers, self._apps = makers, dict[str, App]()
+        self._first_letters = tuple(makers)
+
+    def find(self, path: str) -> App | None:
+        """The application that this path belongs to; None for nearly all."""
+        if not path.startswith(self._first_letters):
+            return None
+        for prefix, make in self._makers.items():
+            if path == prefix or path.startswith(f"{prefix}/"):
+                if prefix not in self._apps:
+                    self._apps[prefix] = make()
+                return self._apps[prefix]
+        return None
+
+
+async def serve(
+    app: App, scope: Scope, receive: Receive, send: Send, *, who: Mapping[str, object], extra: Headers
+) -> None:
+    """Let the application answer. `who`: goes into the state; `extra`: headers that every response must carry."""
+
+    async def send_on(message: Any) -> None:
+        if extra and message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), *extra]}
+        await send(message)
+
+    await app({**scope, "state": {**scope.get("state", {}), **who}}, receive, send_on)
+
+
+_SERVERS = "/servers/"
+_PROFILES = "/p/"
+
+
+class Routes:
+    """The paths of all endpoints."""
+
+    def __init__(
+        self,
+        settings: HttpSettings,
+        views: Callable[[], Collection[str]],
+        profiles: Callable[[], Collection[str]] = tuple,
+        backends: Callable[[], Collection[str]] = tuple,
+    ) -> None:
+        """`views` returns the servers that have endpoints of their own now, `profiles` the profiles.
+
+        `backends`: those whose tools come as a server's do, and that have none.
+        """
+        self._views, self._profiles, self._backends = views, profiles, backends
+        self._kinds: dict[str, Kind] = {"mcp": "mcp"}
+        if settings.sse:
+            self._kinds["sse"] = "sse"
+        if settings.websocket:
+            self._kinds["ws"] = "ws"
+        self._path = settings.path
+        self._merged = {f"/{name}": Endpoint(kind, "") for name, kind in self._kinds.items() if kind != "mcp"}
+        self._merged |= dict.fromkeys((settings.path, settings.path.rstrip("/") + "/"), MERGED)
+
+    def find(self, path: str) -> Endpoint:
+        """The endpoint at this path. Ask only for someone who may know what is served.
+
+        Raises:
+            Refused: 404, with the paths that would work.
+        """
+        endpoint = self._merged.get(path)
+        if endpoint is not None:
+            return endpoint
+        if path.startswith(_SERVERS):
+            kind, name = self._named(path, _SERVERS, "server", self._views())
+            return Endpoint(kind, name)
+        if path.startswith(_PROFILES):
+            kind, name = self._named(path, _PROFILES, "profile", self._profiles())
+            return Endpoint(kind, "", name)
+        raise Refused(404, f"Nothing is here; MCP is served at {self._path}")
+
+    def _named(self, path: str, begin: str, what: str, names: Collection[str]) -> tuple[Kind, str]:
+        name, _, rest = path.removeprefix(begin).partition("/")
+        if what == "server" and name not in names and name in self._backends():
+            hint = f'a profile serves it alone: [profiles.NAME] servers = ["{name}"], at {_PROFILES}NAME/mcp'
+            raise Refused(404, f"{name!r} is of [tools] or a pack, no server with an endpoint of its own; {hint}")
+        if name not in names:
+            known = ", ".join(sorted(names)) or "none"
+            raise Refused(404, f"No {what} is called {name[:64]!r}; known: {known}")
+        kind = self._kinds.get(rest.removesuffix("/"))
+        if kind is None:
+            ways = ", ".join(f"{begin}{name}/{way}" for way in self._kinds)
+            raise Refused(404, f"Nothing is here; {what} {name!r} is served at {ways}")
+        return kind, name
