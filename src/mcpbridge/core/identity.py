@@ -29,7 +29,7 @@ class Identity(Struct, frozen=True, eq=False):
     name: str = ""
     """For people: the e-mail address, else a user name, else the subject. Never decides anything."""
     expires_at: float | None = None
-    """Seconds since 1970; None: the token does not say."""
+    """Seconds since 1970 from which on the token is not accepted (its `exp`, and the leeway); None: it does not say."""
 
 
 def principal_of(issuer: str, subject: str) -> str:

@@ -233,7 +233,7 @@ class ResourceServerSettings(BaseModel):
     """The providers whose tokens are accepted, by a name of your choice. With one, every request needs a token."""
 
     scopes: list[str] = []
-    """Scopes that clients are told to ask for when they come without a token."""
+    """Scopes that a client without a token is to ask for."""
 
     scopes_supported: list[str] = []
     """Scopes that the metadata of the bridge names. Default: `scopes`."""

@@ -97,7 +97,7 @@ class AccessTokens:
         return checked
 
     async def check(self, token: bytes) -> CheckedToken:
-        """Decide about a token. Cancelling is safe: what is asked of a provider goes on for others.
+        """Decide about a token. Cancelling is safe: questions to a provider continue for others.
 
         Raises:
             InvalidToken: it lets nobody in.
@@ -178,5 +178,5 @@ class AccessTokens:
         audiences = audiences_of(claims)
         until = now + seconds
         if identity.expires_at is not None:
-            until = min(until, identity.expires_at + expected.leeway)
+            until = min(until, identity.expires_at)
         return CheckedToken(identity, audiences, not audiences.isdisjoint(issuer.audiences), until)

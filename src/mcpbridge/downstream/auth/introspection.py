@@ -27,7 +27,7 @@ class Introspection:
         return f"<{type(self).__name__} of {self._issuer} asking={len(self._asking)}>"
 
     async def ask(self, token: bytes, digest: bytes) -> Mapping[str, Any]:
-        """What the provider says about a token. Cancelling is safe: the question goes on for others.
+        """What the provider says about a token. Cancelling is safe: the question continues for others.
 
         Raises:
             ProviderDown: it says nothing, or too many questions wait.

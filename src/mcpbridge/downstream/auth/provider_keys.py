@@ -41,8 +41,13 @@ class ProviderKeys:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._settings.issuer} keys={len(self._keys)} failure={self._failure!r}>"
 
+    @property
+    def is_fetching(self) -> bool:
+        """Whether the provider is being asked."""
+        return self._fetching is not None
+
     async def fitting(self, token: SignedToken) -> list[Key]:
-        """The keys that may have signed this token. Cancelling is safe: a fetch goes on for others.
+        """The keys that may have signed this token. Cancelling is safe: a fetch continues for others.
 
         Raises:
             ProviderDown: they are not known, or have not been for too long.

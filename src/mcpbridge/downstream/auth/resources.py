@@ -1,8 +1,8 @@
 """The public addresses of the bridge: which resource an endpoint is, and what its metadata says (RFC 8707, 9728). Pure.
 
 `auth.resource` is the address of the bridge as clients have it. The address of another endpoint is derived from it:
-what stands before `http.path` in it is the beginning of all. Where `auth.resource` lies above an endpoint (it is the
-origin, say), it stands for that endpoint as well; else the endpoint is a resource of its own.
+what is before `http.path` in it is the beginning of all. Where `auth.resource` lies above an endpoint (it is the
+origin, say), it means that endpoint as well; else the endpoint is a resource of its own.
 """
 
 import re

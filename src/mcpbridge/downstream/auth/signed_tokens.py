@@ -254,7 +254,7 @@ def identity_from(claims: Mapping[str, Any], expected: Expected) -> Identity:
         scopes=scopes_of(claims),
         client_id=client_of(claims),
         name=_display_name(claims, subject),
-        expires_at=float(end) if isinstance(end, int) else None,
+        expires_at=end + expected.leeway if isinstance(end, int) else None,
     )
 
 

@@ -244,9 +244,9 @@ class HttpFront:
             raise Refused(400, f"No WebSocket is served at {path[:200]}")
         client = Client(
             principal,
-            None if caller is None else caller.identity,
             endpoint.view,
             endpoint.profile,
+            identity=None if caller is None else caller.identity,
             projects=tuple(self._settings.projects),
             front="websocket",
         )
@@ -413,12 +413,15 @@ class HttpFront:
 
 async def _ending(exchange: Exchange, stream: Coroutine[Any, Any, None], until: float) -> None:
     """The stream, to its end or to this time (seconds since 1970)."""
+    limit = asyncio.timeout(max(0.0, until - time()))
     try:
-        async with asyncio.timeout(max(0.0, until - time())):
+        async with limit:
             await stream
     except TimeoutError:
-        if time() < until:
+        if not limit.expired():
             raise
+        if isinstance(exchange, Http1Exchange) and not exchange.has_begun:
+            raise Refused(401, "The access token expired") from None
         await exchange.end_stream()
 
 

@@ -102,7 +102,6 @@ class Sessions:
         streams = Streams(self._keep, max_event=self._max_event)
         client = Client(
             principal,
-            None,
             endpoint.view,
             endpoint.profile,
             push=streams.channel.notify,
