@@ -386,6 +386,32 @@ async def test_a_vault_that_is_locked_later_changes_nothing_and_is_logged_once_a
         assert "exit code 1" in problem["reason"]
 
 
+@pytest.mark.parametrize("on", [True, False])
+async def test_a_switch_does_not_take_over_an_edit_that_nobody_has_trusted(tmp_path: Path, on: bool) -> None:
+    """Somebody else edits the file of a repository; then a person clicks on a tool or a server in the console."""
+    environ = dict(os.environ)
+    trust = TrustStore(environ)
+    text = f"{ONE}disabled = true\n" if on else ONE
+    async with world(tmp_path, text, environ, trust=trust, providers=Providers(environ)) as at:
+        loaded = read(at.path, environ)
+        trust.add(at.path, whole_content(loaded.settings, loaded.content))
+        before = at.bridge.settings.servers["a"]
+        edited = text.replace('"scripted"', '"evil"') + "env.TOKEN = '${cmd:touch owned}'\n"
+        at.write(edited)
+        assert 'command = "evil"' in edited
+        for tool in ("", "echo"):
+            with pytest.raises(ConfigError, match="waits for a new yes"):
+                await at.bridge.registry.switch("servers", "a", on=on, tool=tool, keep="file")
+        assert at.bridge.settings.servers["a"] == before
+        assert at.path.read_text() == edited
+        assert not (tmp_path / "owned").exists()
+        at.write(text)
+        await at.bridge.registry.switch("servers", "a", on=on, tool="echo", keep="file")
+        assert at.bridge.settings.servers["a"].command == "scripted"
+        again = read(at.path, environ)
+        assert trust.trusts(at.path, whole_content(again.settings, again.content)), "our own edit needs no new yes"
+
+
 async def test_nothing_of_an_edit_runs_before_a_person_trusts_it(tmp_path: Path) -> None:
     environ = {"XDG_STATE_HOME": str(tmp_path / "state"), "XDG_DATA_HOME": str(tmp_path / "data")}
     trust = TrustStore(environ)

@@ -82,6 +82,8 @@ class Reloading:
         secrets that the file refers to. `trusted`: all that a person said yes to (`Loaded.trusted`).
         """
         self._bridge, self._path, self._redact = bridge, path, redact
+        if trust is not None:
+            bridge.registry.check_edit = self.check_edit
         self._environ, self._view, self._trust = environ, view, trust
         self._log_level: Level | None = log_level
         self._providers = providers or Providers(environ)
@@ -182,7 +184,23 @@ class Reloading:
                 what = f"{path} changed since it was trusted, so it is not started: run `mcpbridge trust {self._path}`"
                 raise UpstreamUnavailable(server, what)
 
+    def check_edit(self, text: str) -> None:
+        """Refuse to edit this text of the file, and to put a part of it into effect, if nobody has trusted it.
+
+        Raises:
+            NotTrusted: nobody has.
+            ConfigError: it is wrong.
+        """
+        if self._trust is not None:
+            loaded = read(self._path, self.environ, text=text)
+            self._require_trust(whole_content(loaded.settings, loaded.content))
+
     # -- reading
+
+    def _require_trust(self, content: Content) -> None:
+        assert self._trust is not None, "nobody named the file"
+        if not self._trust.trusts(self._path, content):
+            raise NotTrusted(place_of(self._path), self._trust.why_not(self._path, content))
 
     def _read(self, *, may_be_empty: bool) -> Loaded:
         self._beside = _files_named_in(self._path)
@@ -195,8 +213,7 @@ class Reloading:
         if self._trust is not None:
             content = whole_content(loaded.settings, loaded.content)
             self._covered = sorted(content)
-            if not self._trust.trusts(self._path, content):
-                raise NotTrusted(place_of(self._path), self._trust.why_not(self._path, content))
+            self._require_trust(content)
             loaded = replace(with_secrets(loaded, self.environ, self._providers), trusted=content)
         if not self._view:
             return loaded

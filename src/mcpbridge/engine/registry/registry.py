@@ -78,6 +78,9 @@ class Registry:
         self._environ = environ if environ is not None else os.environ
         self._now = NO_OVERLAY
         self._lock = asyncio.Lock()
+        self.check_edit: Callable[[str], object] = lambda text: None
+        """Called in a thread with the text of the file before it is edited; raises if nobody has trusted that text, so
+        that a switch does not put into effect what somebody else wrote."""
         self.loaded = asyncio.Event()
         """Set once it is known what was kept of earlier runs."""
 
@@ -281,6 +284,7 @@ class Registry:
         if not source:
             raise RegistryProblem("invalid", "there is no configuration file to write to")
         change = await anyio.to_thread.run_sync(configuration.prepared, Path(source), edit, self._environ)
+        await anyio.to_thread.run_sync(self.check_edit, change.before)
         loaded = change.loaded
         if loaded is not None:
             if isinstance(self._redact, Redactor):
