@@ -181,6 +181,7 @@ def check(
         section = expanded.get(name)
         if isinstance(section, dict) and isinstance(path_ := cast("dict[str, object]", section).get(key), str):
             section[key] = str(directory / Path(path_).expanduser()) if path_ else None
+    _files_of_tls(expanded.get("http"), directory)
     try:
         settings = Settings.model_validate({**expanded, "source": str(path.absolute())})
     except ValidationError as error:
@@ -325,7 +326,12 @@ def _from_directory(server: dict[str, object], directory: Path) -> None:
     roots = server.get("roots")
     if isinstance(roots, list):
         server["roots"] = [_from(directory, root) for root in cast("list[object]", roots)]
-    tls = server.get("tls")
+    _files_of_tls(server, directory)
+
+
+def _files_of_tls(section: object, directory: Path) -> None:
+    """Let the paths in its table `tls` start where the file is."""
+    tls = cast("dict[str, object]", section).get("tls") if isinstance(section, dict) else None
     if isinstance(tls, dict):
         files = cast("dict[str, object]", tls)
         for key in ("ca", "cert", "key"):
@@ -388,6 +394,8 @@ def _secrets(settings: Settings, resolved: Sequence[Resolved]) -> set[str]:
         password = urlsplit(service.url).password if service.url else None
         found |= {secret for secret in (service.api_key, password) if secret}
     found |= {issuer.introspection.client_secret for issuer in settings.auth.issuers.values() if issuer.introspection}
+    if settings.http.tls.key_password:
+        found.add(settings.http.tls.key_password)
     if settings.store.key:
         found.add(settings.store.key)
     if settings.questions.state_key:

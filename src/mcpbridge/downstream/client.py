@@ -154,6 +154,8 @@ class Client(Struct, eq=False):
     """Legacy: ids of tools that its searches found, which it is listed from then on (`expose.activate`)."""
     front: str = ""
     """How it came: `stdio`, `http`, `websocket`, `sse`, or `program` for one in this process."""
+    address: str = ""
+    """The IP address that it has, as far as that is known (`http.trusted_proxies`); empty: it came over no network."""
     cached_session: Session | None = None
     """See `session`; made when somebody asks for it."""
     name: str = ""

@@ -51,6 +51,28 @@ class TokenSettings(BaseModel):
         return value.lower()
 
 
+class HttpTlsSettings(BaseModel):
+    """TLS of the HTTP server. Files that change are read anew without a restart."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cert: str | None = Field(default=None, min_length=1)
+    """The file with the certificate and those between it and its root, in PEM format. With it the server speaks TLS
+    alone, 1.2 or later."""
+
+    key: str | None = Field(default=None, min_length=1)
+    """The file with the private key, in PEM format. Default: it is in the file of `cert`."""
+
+    key_password: str | None = None
+    """What the key is encrypted with."""
+
+    @model_validator(mode="after")
+    def _has_a_certificate(self) -> Self:
+        if self.cert is None and (self.key or self.key_password):
+            raise ValueError("a key goes with `cert`, the file with its certificate")
+        return self
+
+
 class HttpSettings(BaseModel):
     """The `http` section: the HTTP server of `mcpbridge serve --http`."""
 
@@ -74,6 +96,13 @@ class HttpSettings(BaseModel):
 
     allowed_origins: list[Annotated[str, Field(min_length=1)]] = []
     """`Origin` headers of web pages that may call, such as `https://app.example.com` or `http://localhost:6274`."""
+
+    tls: HttpTlsSettings = HttpTlsSettings()
+    """TLS without a proxy."""
+
+    trusted_proxies: list[str] = []
+    """Addresses and networks of proxies whose `Forwarded`, or `X-Forwarded-For`, `-Proto` and `-Host`, count, such as
+    `127.0.0.1` or `10.0.0.0/8`. Without it these headers are ignored: anybody can write them."""
 
     projects: list[Annotated[str, Field(min_length=1)]] = []
     """Directories in which a client over HTTP, SSE or WebSocket may have its project (its first root). Such a project
@@ -101,6 +130,18 @@ class HttpSettings(BaseModel):
 
     keep_alive: Seconds = Field(default=15, gt=0)
     """Seconds of silence after which a comment is sent on a stream, so that proxies keep it open."""
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _are_networks(cls, value: list[str]) -> list[str]:
+        import ipaddress
+
+        for entry in value:
+            try:
+                ipaddress.ip_network(entry, strict=False)
+            except ValueError:
+                raise ValueError(f"expected addresses or networks such as 10.0.0.0/8, not {entry[:80]!r}") from None
+        return value
 
     @field_validator("projects")
     @classmethod

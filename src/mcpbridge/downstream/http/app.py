@@ -31,7 +31,7 @@ from mcpbridge.downstream.http.exchange import (
     refusal,
 )
 from mcpbridge.downstream.http.host_and_origin import HostCheck, Reach, preflight_headers
-from mcpbridge.downstream.http.http1_exchange import Http1Exchange
+from mcpbridge.downstream.http.http1_exchange import Http1Exchange, peer_of
 from mcpbridge.downstream.http.reply import OpenReplies, declares_modern, decode_body
 from mcpbridge.downstream.http.routes import App, Mounts, Routes, serve
 from mcpbridge.downstream.http.sessions import LegacyFront
@@ -45,6 +45,7 @@ from mcpbridge.protocol.revisions import LEGACY, MODERN
 
 if TYPE_CHECKING:
     from mcpbridge.downstream.auth.resource_server import Caller, ResourceServer
+    from mcpbridge.downstream.auth.trusted_proxies import TrustedProxies
     from mcpbridge.downstream.http.websocket import WebSockets
 
 
@@ -70,11 +71,14 @@ def make_app(
     reach: Reach = "loopback",
     address: str = "",
     port: int | None = None,
+    scheme: str = "http",
     mounts: Mapping[str, Callable[[], App]] = _NO_MOUNTS,
     pages: Mapping[str, Callable[[], App]] = _NO_MOUNTS,
 ) -> "HttpFront":
-    """The ASGI application. `reach`, `address` and `port`: see `HostCheck`; `mounts`, `pages`: see `HttpFront`."""
-    return HttpFront(bridge, settings, auth, reach=reach, address=address, port=port, mounts=mounts, pages=pages)
+    """The ASGI application. `reach`, `address`, `port`, `scheme`: see `HostCheck`; the others: see `HttpFront`."""
+    return HttpFront(
+        bridge, settings, auth, reach=reach, address=address, port=port, scheme=scheme, mounts=mounts, pages=pages
+    )
 
 
 class HttpFront:
@@ -89,6 +93,7 @@ class HttpFront:
         reach: Reach = "loopback",
         address: str = "",
         port: int | None = None,
+        scheme: str = "http",
         body_seconds: float = 30,
         mounts: Mapping[str, Callable[[], App]] = _NO_MOUNTS,
         pages: Mapping[str, Callable[[], App]] = _NO_MOUNTS,
@@ -110,6 +115,7 @@ class HttpFront:
             allowed_origins=settings.allowed_origins,
             address=address,
             port=port,
+            scheme=scheme,
         )
         self._routes = Routes(
             settings,
@@ -117,6 +123,7 @@ class HttpFront:
             lambda: bridge.server.profiles,
             lambda: bridge.server.backends,
         )
+        self._proxies = _proxies(settings, reach)
         self._mounts, self._pages = Mounts(mounts), Mounts(pages)
         self._underway = OpenReplies()
         self._modern = ModernFront(bridge.server, settings, self._underway)
@@ -169,6 +176,8 @@ class HttpFront:
 
     def _admit(self, exchange: Http1Exchange) -> Admission | None:
         """What the rules say of a request by its head; None: they refuse it, or it cannot be plain."""
+        if self._proxies is not None:
+            _heed(self._proxies, exchange)
         headers, accepts = exchange.headers, exchange.accepts
         if exchange.method != "POST" or exchange.path != self._settings.path or not accepts.json:
             return None
@@ -191,6 +200,10 @@ class HttpFront:
         self, path: str, query: bytes, raw_headers: list[tuple[bytes, bytes]], transport: asyncio.Transport
     ) -> None:
         """Take a connection over that asks to become a WebSocket; the same rules let it in as any request."""
+        address = peer_of(transport)
+        if self._proxies is not None:
+            forwarded, raw_headers = self._proxies.heed(address, raw_headers)
+            address = forwarded.client
         headers = dict(raw_headers)
         authorization = headers.get(b"authorization")
         try:
@@ -199,13 +212,15 @@ class HttpFront:
                 raise _STOPPING
             server = self._auth.resource_server
             if server is None:
-                self._open_socket(path, raw_headers, transport, self._auth.principal(authorization))
+                self._open_socket(path, raw_headers, transport, address, self._auth.principal(authorization))
             elif (caller := server.caller(path, query, authorization)) is not None:
-                self._open_socket(path, raw_headers, transport, caller.principal, caller)
+                self._open_socket(path, raw_headers, transport, address, caller.principal, caller)
             else:
                 transport.pause_reading()  # the client says nothing before it is answered
                 task = asyncio.ensure_future(
-                    self._open_socket_once_checked(path, raw_headers, transport, server.check(path, authorization))
+                    self._open_socket_once_checked(
+                        path, raw_headers, transport, address, server.check(path, authorization)
+                    )
                 )
                 self._upgrading.add(task)
                 task.add_done_callback(self._upgrading.discard)
@@ -218,6 +233,7 @@ class HttpFront:
         path: str,
         raw_headers: list[tuple[bytes, bytes]],
         transport: asyncio.Transport,
+        address: str,
         checked: "Awaitable[Caller]",
     ) -> None:
         try:
@@ -225,7 +241,7 @@ class HttpFront:
             if self._is_stopping:
                 raise _STOPPING
             if not transport.is_closing():
-                self._open_socket(path, raw_headers, transport, caller.principal, caller)
+                self._open_socket(path, raw_headers, transport, address, caller.principal, caller)
                 transport.resume_reading()
         except Refused as refused:
             transport.write(refusal(refused))
@@ -236,6 +252,7 @@ class HttpFront:
         path: str,
         raw_headers: list[tuple[bytes, bytes]],
         transport: asyncio.Transport,
+        address: str,
         principal: str,
         caller: "Caller | None" = None,
     ) -> None:
@@ -247,6 +264,7 @@ class HttpFront:
             endpoint.view,
             endpoint.profile,
             identity=None if caller is None else caller.identity,
+            address=address,
             projects=tuple(self._settings.projects),
             front="websocket",
         )
@@ -288,6 +306,8 @@ class HttpFront:
         Raises:
             Refused: the rules do not let it in, or nothing is there.
         """
+        if self._proxies is not None:
+            _heed(self._proxies, exchange)
         headers, path = exchange.headers, exchange.path
         exchange.extra = self._host_check.check(headers, len(headers), exchange.raw_headers)
         if path != self._settings.path or exchange.method == "OPTIONS" or self._is_stopping:
@@ -409,6 +429,21 @@ class HttpFront:
         is_ready = self._bridge.has_settled
         document = {"status": "ready" if is_ready else "starting", "servers": servers}
         await exchange.send_json(encode(document), 200 if is_ready else 503, NO_HEADERS if is_ready else _SOON)
+
+
+def _proxies(settings: HttpSettings, reach: Reach) -> "TrustedProxies | None":
+    if not settings.trusted_proxies:
+        return None
+    from mcpbridge.downstream.auth.trusted_proxies import TrustedProxies
+
+    return TrustedProxies(settings.trusted_proxies, trusts_path=reach == "path")
+
+
+def _heed(proxies: "TrustedProxies", exchange: Exchange) -> None:
+    """Take what trusted proxies say of a request for what it is."""
+    exchange.forwarded, raw_headers = proxies.heed(exchange.peer, exchange.raw_headers)
+    if raw_headers is not exchange.raw_headers:
+        exchange.raw_headers, exchange.headers = raw_headers, dict(raw_headers)
 
 
 async def _ending(exchange: Exchange, stream: Coroutine[Any, Any, None], until: float) -> None:

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -17,6 +17,9 @@ from mcpbridge.core.identity import Identity
 from mcpbridge.downstream.http.body_deadline import Deadline
 from mcpbridge.protocol.jsonrpc import Frame, encode_error
 from mcpbridge.protocol.payload import Pieces
+
+if TYPE_CHECKING:  # loaded where there are trusted proxies
+    from mcpbridge.downstream.auth.trusted_proxies import Forwarded
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -147,8 +150,8 @@ class Exchange:
     """
 
     __slots__ = (
-        *("_receive", "_scope", "_send", "accepts", "challenge", "endpoint", "extra", "frame", "headers"),
-        *("identity", "method", "path", "principal", "query", "raw_headers", "sender", "version"),
+        *("_receive", "_scope", "_send", "accepts", "challenge", "endpoint", "extra", "forwarded", "frame"),
+        *("headers", "identity", "method", "path", "principal", "query", "raw_headers", "sender", "version"),
     )
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -171,6 +174,8 @@ class Exchange:
         """What its token says, if an issuer of `[auth]` issued it."""
         self.challenge: Challenge | None = None
         """The headers of a 403 for a token that lacks some of these scopes; None: it is no token of an issuer."""
+        self.forwarded: Forwarded | None = None
+        """What trusted proxies say of it; None: there are none."""
         self.version: str | None = None
         """What the header `MCP-Protocol-Version` says, on the MCP route."""
         self.endpoint: Endpoint = MERGED
@@ -187,6 +192,18 @@ class Exchange:
         self.raw_headers, self.headers, self.accepts = former.raw_headers, former.headers, former.accepts
         self.principal, self.identity, self.version, self.endpoint = "", None, None, MERGED
         self.challenge, self.extra, self.frame, self.sender = None, NO_HEADERS, None, former.sender
+        self.forwarded = former.forwarded
+
+    @property
+    def peer(self) -> str:
+        """The address that the connection comes from; empty for a Unix socket."""
+        client = self._scope.get("client")
+        return str(client[0]) if client else ""
+
+    @property
+    def address(self) -> str:
+        """The address of the client, as far as it is known."""
+        return self.peer if self.forwarded is None else self.forwarded.client
 
     @property
     def scope(self) -> Scope:

@@ -77,8 +77,10 @@ class HostCheck:
         allowed_origins: Sequence[str],
         address: str = "",
         port: int | None = None,
+        scheme: str = "http",
     ) -> None:
-        """`address`, `port`: what is listened on; a `port` of None is not known, so any will do."""
+        """`address`, `port`, `scheme`: what is listened on; a `port` of None is not known, so any will do."""
+        self._scheme = scheme
         self._reach, self._port = reach, port
         self._own_names = {"localhost", address} - {""}
         self._hosts = frozenset(filter(None, map(_read_allowed, allowed_hosts)))
@@ -147,8 +149,9 @@ class HostCheck:
             return False
         if self._reach == "path":  # through a proxy, whose port nobody here knows
             return match[1] in _DEFAULT_PORTS and _same(at, _read_authority(_text(host)), _DEFAULT_PORTS[match[1]])
-        is_own_name = at.host in self._own_names or _same(at, _read_authority(_text(host)), 80)
-        return match[1] == "http" and is_own_name and self._is_own_port(at.port or 80)
+        default = _DEFAULT_PORTS[self._scheme]
+        is_own_name = at.host in self._own_names or _same(at, _read_authority(_text(host)), default)
+        return match[1] == self._scheme and is_own_name and self._is_own_port(at.port or default)
 
     def _is_own_port(self, port: int) -> bool:
         return self._reach != "loopback" or self._port in (None, port)

@@ -296,21 +296,31 @@ class Http1Exchange(Exchange):
     # For other ASGI applications
 
     @property
+    def peer(self) -> str:
+        """See `Exchange.peer`."""
+        return peer_of(self._connection.transport)
+
+    @property
     def scope(self) -> Scope:
         """See `Exchange.scope`."""
-        transport = self._connection.transport
+        transport, forwarded = self._connection.transport, self.forwarded
+        scheme = "http" if transport.get_extra_info("ssl_object") is None else "https"
+        client = _address(transport.get_extra_info("peername"))
+        if forwarded is not None:
+            scheme = forwarded.scheme or scheme
+            client = (forwarded.client, client[1] if client else 0) if forwarded.client else client
         return {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
             "http_version": self.http_version,
-            "scheme": "http",
+            "scheme": scheme,
             "method": self.method,
             "root_path": "",
             "path": self.path,
             "raw_path": self.url.partition(b"?")[0],
             "query_string": self.query,
             "headers": self.raw_headers,
-            "client": _address(transport.get_extra_info("peername")),
+            "client": client,
             "server": _address(transport.get_extra_info("sockname")),
             "state": {},
         }
@@ -353,6 +363,12 @@ _CLOSE = b"connection: close\r\n"
 def _lines(headers: Headers) -> bytes:
     """Header lines; `connection` is written by whoever ends the head."""
     return b"".join([b"%b: %b\r\n" % header for header in headers if header[0] != b"connection"])
+
+
+def peer_of(transport: asyncio.BaseTransport) -> str:
+    """The address at the other end of a connection; empty for a Unix socket."""
+    name: object = transport.get_extra_info("peername")
+    return str(name[0]) if isinstance(name, tuple) and name else ""  # pyright: ignore[reportUnknownArgumentType] - a socket's name
 
 
 def _address(name: object) -> tuple[str, int] | None:

@@ -29,6 +29,7 @@ from mcpbridge.downstream.settings import HttpSettings, ResourceServerSettings
 
 if TYPE_CHECKING:
     from mcpbridge.downstream.auth.resource_server import ResourceServer
+    from mcpbridge.downstream.http.tls import Certificate
 
 _BACKLOG = 2048
 _LONGEST_PATH = 100
@@ -156,6 +157,8 @@ class ListenAddress(Struct, frozen=True):
     """The IP address; empty for a path."""
     port: int | None = None
     """None for a path."""
+    certificate: "Certificate | None" = None
+    """None: it speaks plain HTTP."""
 
     def url(self, path: str) -> str:
         """The address to show people where `path` is served."""
@@ -184,6 +187,7 @@ def bind_port(
     """
     server = _resource_server(oauth, settings)
     auth = Authenticator(settings.tokens, token, admin_token, local_token, resource_server=server)
+    certificate = _certificate(settings)
     with listen(host, port) as listener:
         address, actual_port = listener.getsockname()[:2]
         loopback = is_loopback(address)
@@ -196,8 +200,9 @@ def bind_port(
                 "`--no-auth`.",
             )
         shown_host = f"[{address}]" if ":" in address else address
-        origin = f"http://{shown_host}:{actual_port}"
-        yield ListenAddress(listener, auth, "loopback" if loopback else "network", origin, address, actual_port)
+        origin = f"http{'s' if certificate is not None else ''}://{shown_host}:{actual_port}"
+        reach: Reach = "loopback" if loopback else "network"
+        yield ListenAddress(listener, auth, reach, origin, address, actual_port, certificate)
 
 
 @contextmanager
@@ -220,6 +225,14 @@ def bind_path(
         server = _resource_server(oauth, settings)
         auth = Authenticator(settings.tokens, token, admin_token, resource_server=server)
         yield ListenAddress(listener, auth, "path", f"unix:{path}")
+
+
+def _certificate(settings: HttpSettings) -> "Certificate | None":
+    if settings.tls.cert is None:
+        return None
+    from mcpbridge.downstream.http.tls import Certificate
+
+    return Certificate(settings.tls)
 
 
 def _resource_server(oauth: ResourceServerSettings | None, settings: HttpSettings) -> "ResourceServer | None":
@@ -246,9 +259,18 @@ async def serve_http(
     those that decide themselves who is let in.
     """
     app = make_app(
-        bridge, settings, at.auth, reach=at.reach, address=at.address, port=at.port, mounts=mounts, pages=pages
+        bridge,
+        settings,
+        at.auth,
+        reach=at.reach,
+        address=at.address,
+        port=at.port,
+        scheme="http" if at.certificate is None else "https",
+        mounts=mounts,
+        pages=pages,
     )
-    await _serve_connections(Connections(app, app.take), at.listener, lambda: on_ready(at.url(settings.path)))
+    connections = Connections(app, app.take)
+    await _serve_connections(connections, at.listener, lambda: on_ready(at.url(settings.path)), at.certificate)
 
 
 async def serve_front(front: Front, listener: socket.socket, on_ready: Callable[[], None]) -> None:
@@ -256,12 +278,18 @@ async def serve_front(front: Front, listener: socket.socket, on_ready: Callable[
     await _serve_connections(Connections(front), listener, on_ready)
 
 
-async def _serve_connections(connections: Connections, listener: socket.socket, on_ready: Callable[[], None]) -> None:
+async def _serve_connections(
+    connections: Connections,
+    listener: socket.socket,
+    on_ready: Callable[[], None],
+    certificate: "Certificate | None" = None,
+) -> None:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(connections.connect, sock=listener, backlog=_BACKLOG)
+    context = None if certificate is None else certificate.context
+    server = await loop.create_server(connections.connect, sock=listener, backlog=_BACKLOG, ssl=context)
     try:
         on_ready()
-        await asyncio.get_running_loop().create_future()
+        await (loop.create_future() if certificate is None else certificate.watch())
     finally:
         server.close()  # open connections go on
         with anyio.CancelScope(shield=True), anyio.move_on_after(_DRAIN + _LAST_MOMENT + 2):

@@ -302,7 +302,7 @@ class LegacyFront:
         if session is None:
             text = f"All {self._settings.max_sessions} sessions are busy (`http.max_sessions`)"
             raise Refused(503, text, id_=bytes(frame.id), headers=(_RETRY_AFTER,))
-        session.client.identity = exchange.identity
+        session.client.identity, session.client.address = exchange.identity, exchange.address
         self._core.open(session.client)
         self.sessions.enter(session)
         # A client that left before it knew its session cannot come back to it.

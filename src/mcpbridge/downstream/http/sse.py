@@ -50,7 +50,8 @@ class SseFront:
         if session is None:
             text = f"All {self._settings.max_sessions} sessions are busy (`http.max_sessions`)"
             raise Refused(503, text, headers=((b"retry-after", b"10"),))
-        session.client.front, session.client.identity = "sse", exchange.identity
+        client = session.client
+        client.front, client.identity, client.address = "sse", exchange.identity, exchange.address
         self._sessions.enter(session)  # the stream: a session that has it does not expire
         stream = Stream(max_waiting=_NO_LIMIT, max_waiting_bytes=_NO_LIMIT)
         session.also_ends = stream.finish

@@ -173,6 +173,7 @@ class ModernFront:
         return Client(
             principal=exchange.principal,
             identity=exchange.identity,
+            address=exchange.address,
             view=exchange.endpoint.view,
             profile_name=exchange.endpoint.profile,
             modern=True,
