@@ -1,7 +1,7 @@
 """What proxies say of a request that they pass on: who its client is, and what it asked for. Pure.
 
 Anybody can write these headers, so they count only where the connection comes from a proxy of `http.trusted_proxies`.
-Of a chain of addresses the last one counts that is no such proxy: what stands before it was written by others.
+Of a chain of addresses the last one counts that is no such proxy: others wrote what is before it.
 `Forwarded` (RFC 7239) goes before `X-Forwarded-For`, `-Proto` and `-Host`.
 """
 
