@@ -10,7 +10,7 @@ import pytest
 from mcpbridge.app.doctor.config_file import Source
 from mcpbridge.app.doctor.examination import Examiner
 from mcpbridge.app.doctor.finding import Finding
-from mcpbridge.app.doctor.sandbox import about_profiles, about_sandboxes, look_at_sandboxes
+from mcpbridge.app.doctor.sandbox import about_installs, about_profiles, about_sandboxes, look_at_sandboxes
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import read
 from mcpbridge.config.schema import Settings
@@ -127,3 +127,22 @@ def test_servers_that_could_have_a_profile_are_named() -> None:
     assert (finding.code, finding.level) == ("sandbox-profile", "note")
     assert "`clock` and `files` run without a sandbox" in finding.what
     assert 'sandbox = "profile"' in finding.fix
+
+
+def test_a_runner_that_downloads_while_the_server_starts_is_named() -> None:
+    def server(line: str, **sandbox: object) -> ServerSettings:
+        command, *args = line.split()
+        return ServerSettings.model_validate({"command": command, "args": args, "sandbox": sandbox})
+
+    servers = {
+        "bun": server("bunx a", network="none"),
+        "pipx": server("pipx run a", network=["a.example:443"]),
+        "open": server("bunx a", network="open"),
+        "uvx": server("uvx a", network="none"),
+        "free": ServerSettings(command="bunx", args=["a"]),
+    }
+    found = list(about_installs(servers, Source(Path("servers.toml"), "")))
+    assert [(one.server, one.code) for one in found] == [
+        ("bun", "not-installed-before"),
+        ("pipx", "not-installed-before"),
+    ]

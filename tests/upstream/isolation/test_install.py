@@ -18,7 +18,7 @@ import pytest
 
 from mcpbridge.sandbox.runner import Isolation
 from mcpbridge.sandbox.settings import SandboxSettings
-from mcpbridge.upstream.isolation.install import plan_for, registries, variables_of_installation
+from mcpbridge.upstream.isolation.install import plan_for, registries, variables_of_installation, why_not_before
 from mcpbridge.upstream.isolation.packages import package_of
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
@@ -38,6 +38,8 @@ NPM, PYTHON = ("registry.npmjs.org:443",), ("pypi.org:443", "files.pythonhosted.
         ("uvx mcp-server-time --x y", "--from mcp-server-time python -c "),
         ("uvx --python 3.12 --from a==1 b", "--python 3.12 --from a==1 python -c "),
         ("uv tool run a", "tool run --from a python -c "),
+        ("uv run --with a --python 3.12 serve x", "run --no-project --with a --python 3.12 python -c "),
+        ("uv run --no-project -w a serve", "run --no-project -w a python -c "),
     ],
 )
 def test_the_package_is_installed_and_nothing_of_it_runs(line: str, args: str) -> None:
@@ -48,11 +50,45 @@ def test_the_package_is_installed_and_nothing_of_it_runs(line: str, args: str) -
 
 
 @pytest.mark.parametrize(
-    "line", ["npx -c x", "npx -p a --call b", "bunx a", "pipx run a", "uv run a.py", "node a.js", "npx"]
+    "line",
+    [
+        "npx -c x",
+        "npx -p a --call b",
+        "bunx a",
+        "pipx run a",
+        "uv run a.py",
+        "node a.js",
+        "npx",
+        "uv run --with a -m b",
+    ],
 )
 def test_what_cannot_be_installed_alone_is_not(line: str) -> None:
     command, *rest = line.split()
     assert plan_for(package_of(command, rest), {}) is None
+
+
+def test_a_project_of_uv_is_left_to_its_user() -> None:
+    package = package_of("uv", ["run", "--with", "a", "serve"])
+    assert plan_for(package, {}, "/srv/project") is None
+    assert plan_for(package_of("uv", ["run", "--no-project", "--with", "a", "b"]), {}, "/srv/project") is not None
+
+
+@pytest.mark.parametrize(
+    ("line", "is_possible"),
+    [
+        ("npx a", True),
+        ("uvx a", True),
+        ("uv run --with a b", True),
+        ("node a.js", True),
+        ("bunx a", False),
+        ("pipx run a", False),
+        ("uv run b.py", False),
+        ("npx -c a", False),
+    ],
+)
+def test_what_cannot_be_installed_before_is_known_with_the_reason(line: str, is_possible: bool) -> None:
+    command, *rest = line.split()
+    assert (why_not_before(package_of(command, rest)) == "") is is_possible
 
 
 @pytest.mark.parametrize("name", ["npm_config_cache", "NPM_CONFIG_CACHE", "UV_CACHE_DIR"])

@@ -18,7 +18,7 @@ from mcpbridge.app.doctor.launchers import about_copies, about_reach, about_rela
 from mcpbridge.app.doctor.machine import Machine, about_machine, look
 from mcpbridge.app.doctor.own_tools import about_tools, look_at_tools, running_tools
 from mcpbridge.app.doctor.report import Report, ServerReport, ToolReport
-from mcpbridge.app.doctor.sandbox import about_profiles, about_sandboxes, look_at_sandboxes
+from mcpbridge.app.doctor.sandbox import about_installs, about_profiles, about_sandboxes, look_at_sandboxes
 from mcpbridge.app.doctor.server_tools import about_offers
 from mcpbridge.app.doctor.start_servers import Boot, catalog_of, look_at_all, reach, report_of, tokens_of
 from mcpbridge.app.doctor.suspicious_texts import about_texts, suspicious_texts
@@ -191,6 +191,7 @@ class Examiner:
         yield from _of(about_machine(beside.machine), "machine")
         yield from _of(about_sandboxes(settings, beside.sandboxes, source), "machine")
         yield from about_profiles(servers, source)
+        yield from about_installs(servers, source)
 
     async def _look_beside(self, settings: Settings) -> _Beside:
         def look_around() -> tuple[Machine, Status, Found]:

@@ -20,6 +20,7 @@ from mcpbridge.engine.wiring.sandbox import programs
 from mcpbridge.sandbox.isolation.self_test import Readiness, TierReport
 from mcpbridge.sandbox.runner import Isolation
 from mcpbridge.sandbox.settings import PROPERTIES
+from mcpbridge.upstream.isolation.install import why_not_before
 from mcpbridge.upstream.isolation.packages import package_of
 from mcpbridge.upstream.isolation.profiles import profile_of
 from mcpbridge.upstream.settings import ServerSettings
@@ -83,6 +84,22 @@ def about_profiles(servers: Mapping[str, ServerSettings], source: Source) -> Ite
         fix = 'Write `sandbox = "profile"` into the table of the server.'
         where = source.where("servers", next(iter(known)))
         yield Finding("sandbox-profile", "note", what, "", where, why, fix)
+
+
+def about_installs(servers: Mapping[str, ServerSettings], source: Source) -> Iterator[Finding]:
+    """Servers in the sandbox whose runner must download while they start, without the network for it."""
+    for name, server in servers.items():
+        own = server.sandbox
+        if own is None or server.command is None or own.network == "open" or own.install_network == "none":
+            continue
+        if own.network is None and own.allow_network:
+            continue
+        package = package_of(server.command, server.args)
+        if why := why_not_before(package):
+            what = f"the packages of `{package.name}` cannot be installed before it starts: {why}"
+            reason = "It downloads them while it starts, with the network that its sandbox has."
+            fix = "Start it with `npx` or `uvx`, install it and name its program, or add the registries to its list."
+            yield Finding("not-installed-before", "warn", what, name, source.where("servers", name), reason, fix)
 
 
 def _tier(report: TierReport, readiness: Readiness) -> Iterator[Finding]:

@@ -9,6 +9,9 @@ Three kinds of sockets lie in the network of the program; the bridge owns them a
 
 The bridge resolves a host itself, refuses private addresses (`fetch/address_rules.py`), and connects to an address that
 it has checked. A client of TLS must name the host that it connects to; so must a request in plain HTTP.
+
+Where the environment of the bridge names a proxy (`HTTPS_PROXY`, `NO_PROXY`), as in many companies, connections go
+through that one. It resolves the names; an address that the bridge can resolve is checked all the same.
 """
 
 import asyncio
@@ -17,10 +20,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import cast
 
+import httpx2
 from msgspec import Struct
 
 from mcpbridge.base.errors import AddressRefused
 from mcpbridge.protocol.http.connect import connection_failure, dial
+from mcpbridge.protocol.http.proxy_tunnel import open_tunnel
+from mcpbridge.protocol.http.tls_and_proxy import Network
 from mcpbridge.sandbox.egress import http_head
 from mcpbridge.sandbox.egress.client_hello import UNRECOGNIZED_NAME, Reading, read_hello
 from mcpbridge.sandbox.egress.dns import Names, answer_to, question_of
@@ -33,9 +39,12 @@ from mcpbridge.sandbox.fetch.settings import GuardSettings
 MOST_CONNECTIONS = 256
 """Connections of one server at a time; further ones are closed at once."""
 
+_HTTP_PORT = 80
 _HEAD_SECONDS = 30.0
 """Seconds for a program to send the head of its request to the proxy."""
 _DIAL_SECONDS = 15.0
+_LOOK_UP_SECONDS = 3.0
+"""Seconds to resolve a name where an outer proxy does it anyway."""
 _END_SECONDS = 5.0
 
 
@@ -63,10 +72,15 @@ class EgressProxy:
         *,
         resolve: Resolve | None = None,
         is_own: Callable[[str], bool] | None = None,
+        outer: Callable[[str, int], str] | None = None,
     ) -> None:
-        """`resolve`: how hosts are resolved, `is_own` which addresses are this machine's; None: as the system says."""
+        """`resolve`: how hosts are resolved, `is_own` which addresses are this machine's; None: as the system says.
+
+        `outer`: the URL of the proxy in front of a host and port; empty: there is none. None: as the environment says.
+        """
         self._server, self._rules, self._names, self._report = server, rules, names, report
         self._resolve, self._is_own = resolve or resolved, is_own or is_own_address
+        self._outer = outer or outer_proxy
         self._guards = {
             port: Guard(GuardSettings(allow=rules.addresses(port), ports=[port])) for port in self._rules.ports
         }
@@ -219,18 +233,16 @@ class EgressProxy:
             self._report.refuse(host, port, why)
             raise _Refused(why)
         plain = plain_host(host)
-        target = _target(plain, port)
+        outer = self._outer(plain, port)
         async with asyncio.timeout(_DIAL_SECONDS):
-            answers = [target.address] if target.address else await self._resolve(plain, port)
             try:
-                addresses = self._guards[port].check_answers(target, answers, self._is_own)
-            except AddressRefused:
-                listed = ", ".join(answers[:3])
-                how = self._report.how_to_allow(answers[0] if answers else "", port)
-                why = f"{plain}:{port} leads to an address inside or reserved ({listed}); {how} too"
-                self._report.refuse(plain, port, why)
-                raise _Refused(why) from None
-            sock = await _dialled_one(addresses, port)
+                async with asyncio.timeout(_LOOK_UP_SECONDS if outer else None):
+                    addresses = await self._addresses(plain, port)
+            except OSError:
+                if not outer:
+                    raise
+                addresses = ()  # names of the world are often known to the outer proxy alone
+            sock = await (open_tunnel(outer, plain, port) if outer else _dialled_one(addresses, port))
         try:
             reader, writer = await asyncio.open_connection(sock=sock)
         except BaseException:
@@ -238,6 +250,24 @@ class EgressProxy:
             raise
         self._report.connections += 1
         return Side(reader, writer)
+
+    async def _addresses(self, host: str, port: int) -> Sequence[str]:
+        """The addresses of a host, all of which may be reached.
+
+        Raises:
+            _Refused: they may not; that is counted.
+            OSError: it has none.
+        """
+        target = _target(host, port)
+        answers = [target.address] if target.address else await self._resolve(host, port)
+        try:
+            return self._guards[port].check_answers(target, answers, self._is_own)
+        except AddressRefused:
+            listed = ", ".join(answers[:3])
+            how = self._report.how_to_allow(answers[0] if answers else "", port)
+            why = f"{host}:{port} leads to an address inside or reserved ({listed}); {how} too"
+            self._report.refuse(host, port, why)
+            raise _Refused(why) from None
 
 
 _Serve = Callable[[Side], Awaitable[None]]
@@ -258,6 +288,12 @@ class _Resolver(asyncio.DatagramProtocol):
         if answer and self._transport is not None:
             with suppress(OSError):
                 self._transport.sendto(answer, addr)
+
+
+def outer_proxy(host: str, port: int) -> str:
+    """The proxy that the environment of the bridge names for a host; empty: none."""
+    written = f"[{host}]" if ":" in host else host
+    return Network().proxy_for(httpx2.URL(f"{'http' if port == _HTTP_PORT else 'https'}://{written}:{port}"))
 
 
 def _needs_no_name(name: str, host: str) -> bool:

@@ -47,6 +47,7 @@ _CLOSING_SECONDS = 5.0
 _OFFLINE: Mapping[str, Mapping[str, str]] = {
     "npx": {"npm_config_offline": "true", "npm_config_update_notifier": "false", "npm_config_yes": "true"},
     "uvx": {"UV_OFFLINE": "1"},
+    "uv run": {"UV_OFFLINE": "1"},
 }
 """Variables with which a runner takes what is installed and asks nobody."""
 
@@ -76,16 +77,19 @@ class Place(Struct, frozen=True):
     home: str
 
 
-def plan_for(package: Package, env: Mapping[str, str]) -> Plan | None:
+def plan_for(package: Package, env: Mapping[str, str], directory: str = "") -> Plan | None:
     """How to install it; None: it needs no installation, or cannot be installed without running it. Pure.
 
     A cache of packages that the environment names lies elsewhere than in the home: its user takes care of it.
+    `directory`: where the server runs. A project in it is its user's to install, too: `uv run` writes into it.
     """
     if package.runner not in _OFFLINE or not package.spec:
         return None
     if any(name.lower() in ("npm_config_cache", "uv_cache_dir") for name in env):
         return None
     options = [option for option in package.before[:-1] if option != "--"]
+    if package.runner == "uv run":
+        return _plan_of_uv_run(package, env, options, directory)
     is_named = package.before[-1] != package.spec or package.spec in package.before[:-1]
     offline = _OFFLINE[package.runner]
     if package.runner == "npx":
@@ -98,6 +102,34 @@ def plan_for(package: Package, env: Mapping[str, str]) -> Plan | None:
         named = [] if is_named else ["--from", package.spec]
         args = (*options, *named, "python", "-c", "")
     return Plan(args, registries(package, env), offline)
+
+
+def why_not_before(package: Package) -> str:
+    """Why what a runner downloads cannot be installed before the server starts; empty: it can, or there is no runner.
+
+    Pure.
+    """
+    if package.runner == "uv run":
+        is_with = {"--with", "-w"}.intersection(package.before)
+        return "" if is_with else "`uv run` installs into a directory of a project"
+    if package.runner == "bunx":
+        return "`bunx` installs nothing without running it"
+    if package.runner == "pipx":
+        return "`pipx run` installs again after some days"
+    is_call = any(word.partition("=")[0] in ("-c", "--call") for word in package.before)
+    return "`npx --call` names no package" if package.runner == "npx" and is_call else ""
+
+
+def _plan_of_uv_run(package: Package, env: Mapping[str, str], options: Sequence[str], directory: str) -> Plan | None:
+    """Of `uv run --with PACKAGE PROGRAM` outside of a project."""
+    places = {option.partition("=")[0] for option in options}
+    if not {"--with", "-w"} & places or {"-m", "--module", "--directory", "--project", "--script", "-s"} & places:
+        return None
+    if directory and "--no-project" not in places:
+        return None
+    first, *rest = options
+    own = [] if "--no-project" in places else ["--no-project"]
+    return Plan((first, *own, *rest, "python", "-c", ""), registries(package, env), _OFFLINE["uv run"])
 
 
 def registries(package: Package, env: Mapping[str, str]) -> tuple[str, ...]:

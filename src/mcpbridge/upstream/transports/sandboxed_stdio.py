@@ -153,7 +153,7 @@ class SandboxedTransport(StdioTransport):
         from mcpbridge.upstream.isolation import install  # few servers need one
 
         own = self._own
-        plan = install.plan_for(package, around.env)
+        plan = install.plan_for(package, around.env, self._settings.cwd or "")
         if plan is None or own.install_network == "none":
             return {}
         env = install.variables_of_installation(around.env, self._settings.env)
