@@ -396,6 +396,8 @@ def _secrets(settings: Settings, resolved: Sequence[Resolved]) -> set[str]:
     found |= {issuer.introspection.client_secret for issuer in settings.auth.issuers.values() if issuer.introspection}
     if settings.http.tls.key_password:
         found.add(settings.http.tls.key_password)
+    if settings.auth.sign_in is not None and settings.auth.sign_in.client_secret:
+        found.add(settings.auth.sign_in.client_secret)
     if settings.store.key:
         found.add(settings.store.key)
     if settings.questions.state_key:

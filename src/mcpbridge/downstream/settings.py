@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from mcpbridge.base.units import Bytes, Seconds
+from mcpbridge.downstream.auth.sign_in_settings import SignInSettings
 
 
 class TokenSettings(BaseModel):
@@ -273,6 +274,9 @@ class ResourceServerSettings(BaseModel):
     issuers: dict[str, IssuerSettings] = {}
     """The providers whose tokens are accepted, by a name of your choice. With one, every request needs a token."""
 
+    sign_in: SignInSettings | None = None
+    """Sign people in here, at an identity provider that knows no MCP clients. Then every request needs a token, too."""
+
     scopes: list[str] = []
     """Scopes that a client without a token is to ask for."""
 
@@ -294,7 +298,7 @@ class ResourceServerSettings(BaseModel):
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
-        if self.issuers and self.resource is None:
+        if self.is_on and self.resource is None:
             raise ValueError("`resource` is missing: the public address of the bridge, which tokens must be for")
         spellings = [issuer.issuer for issuer in self.issuers.values()]
         if len(set(spellings)) < len(spellings):
@@ -302,6 +306,11 @@ class ResourceServerSettings(BaseModel):
         if sum(issuer.introspection is not None for issuer in self.issuers.values()) > 1:
             raise ValueError("one issuer can have `introspection`: an opaque token does not say whom to ask")
         return self
+
+    @property
+    def is_on(self) -> bool:
+        """Somebody's tokens let people in."""
+        return bool(self.issuers) or self.sign_in is not None
 
 
 class AskingSettings(BaseModel):

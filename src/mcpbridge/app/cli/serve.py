@@ -182,7 +182,7 @@ def _access(
     from mcpbridge.downstream.http.host_and_origin import is_loopback
 
     settings = loaded.settings
-    has_tokens = bool(settings.http.tokens or settings.auth.issuers or token)
+    has_tokens = bool(settings.http.tokens or settings.auth.is_on or token)
     if not is_loopback(address.host) and not (has_tokens or options.no_auth):
         hint = (
             "Let people sign in (`[auth]` with an issuer), make a token with `mcpbridge token new` and add it to the\n"

@@ -131,4 +131,11 @@ async def serve_over_http(
     console.serve_at(at)
     mounts = {"/api": api, **({"/metrics": metrics} if bridge.settings.observe.metrics else {})}
     shown = {"/console": pages} if bridge.settings.console.enabled else {}
-    await serve_http(bridge, bridge.settings.http, at, on_ready=on_ready, mounts=mounts, pages=shown)
+    server = at.auth.resource_server
+    if bridge.settings.auth.sign_in is None or server is None:
+        await serve_http(bridge, bridge.settings.http, at, on_ready=on_ready, mounts=mounts, pages=shown)
+        return
+    from mcpbridge.app.sign_in.app import signing_in
+
+    async with signing_in(bridge.settings, bridge.store, server) as public:
+        await serve_http(bridge, bridge.settings.http, at, on_ready=on_ready, mounts=mounts, pages=shown, public=public)

@@ -9,7 +9,7 @@ import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -63,6 +63,19 @@ class Issuer:
         self.keys = ProviderKeys(settings, clock)
 
 
+class OwnTokens(Protocol):
+    """The tokens that the bridge itself gives to people who signed in here."""
+
+    @property
+    def prefix(self) -> bytes:
+        """What each begins with."""
+        ...
+
+    async def check(self, token: bytes) -> CheckedToken | None:
+        """What a token stands for; None: nothing, any more."""
+        ...
+
+
 class AccessTokens:
     """All tokens of all issuers."""
 
@@ -78,6 +91,8 @@ class AccessTokens:
         issuers = [Issuer(one, settings.leeway, clock) for one in settings.issuers.values()]
         self.issuers = {one.settings.issuer: one for one in issuers}
         """By their names in tokens."""
+        self.own: OwnTokens | None = None
+        """Set where the bridge signs people in itself."""
         self._asked = next((one for one in issuers if one.settings.introspection is not None), None)
         self._introspection: Introspection | None = None
         self._known = OrderedDict[bytes, CheckedToken]()
@@ -108,7 +123,12 @@ class AccessTokens:
             return known
         if not token or len(token) > LONGEST_TOKEN or not _TOKEN.issuperset(token):
             raise InvalidToken("malformed")
-        if is_jose(token):
+        if self.own is not None and token.startswith(self.own.prefix):
+            found = await self.own.check(token)
+            if found is None:
+                raise InvalidToken("unknown or ended")
+            checked = found
+        elif is_jose(token):
             checked = await self._check_signed(token)
         elif self._asked is not None and self._asked.settings.introspection is not None:
             checked = await self._check_opaque(token, digest, self._asked)

@@ -75,6 +75,8 @@ class ResourceServer:
         if resource is None:
             return None
         issuers = [issuer.issuer for issuer in self._settings.issuers.values()]
+        if self._settings.sign_in is not None:
+            issuers.insert(0, self._resources.origin_and_prefix)
         return metadata(resource, issuers, self._settings.scopes_supported or self._settings.scopes, self._name)
 
     def caller(self, path: str, query: bytes, authorization: bytes | None) -> Caller | None:

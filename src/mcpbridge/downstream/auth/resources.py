@@ -50,6 +50,11 @@ class Resources:
         self._origin, self._prefix = f"{parts.scheme}://{parts.netloc}", parts.path
         self.host = parts.netloc
 
+    @property
+    def origin_and_prefix(self) -> str:
+        """What all addresses of the bridge begin with: the issuer that it is where it signs people in itself."""
+        return self.base.rstrip("/")
+
     def address(self, path: str) -> str:
         """The address of the endpoint at this path of the bridge."""
         return canonical(self.base + quote(path))

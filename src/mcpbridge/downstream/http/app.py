@@ -74,10 +74,20 @@ def make_app(
     scheme: str = "http",
     mounts: Mapping[str, Callable[[], App]] = _NO_MOUNTS,
     pages: Mapping[str, Callable[[], App]] = _NO_MOUNTS,
+    public: Mapping[str, Callable[[], App]] = _NO_MOUNTS,
 ) -> "HttpFront":
     """The ASGI application. `reach`, `address`, `port`, `scheme`: see `HostCheck`; the others: see `HttpFront`."""
     return HttpFront(
-        bridge, settings, auth, reach=reach, address=address, port=port, scheme=scheme, mounts=mounts, pages=pages
+        bridge,
+        settings,
+        auth,
+        reach=reach,
+        address=address,
+        port=port,
+        scheme=scheme,
+        mounts=mounts,
+        pages=pages,
+        public=public,
     )
 
 
@@ -97,10 +107,12 @@ class HttpFront:
         body_seconds: float = 30,
         mounts: Mapping[str, Callable[[], App]] = _NO_MOUNTS,
         pages: Mapping[str, Callable[[], App]] = _NO_MOUNTS,
+        public: Mapping[str, Callable[[], App]] = _NO_MOUNTS,
     ) -> None:
         """`body_seconds`: how long a client may take to send a request. `mounts`: see `Mounts`.
 
         `pages`: applications for browsers, which decide themselves who is let in: no bearer token is asked for.
+        `public`: of these, those that pages of any origin may lead to, as a sign-in does.
         """
         self._bridge = bridge
         self._settings = settings
@@ -125,6 +137,7 @@ class HttpFront:
         )
         self._proxies = _proxies(settings, reach)
         self._mounts, self._pages = Mounts(mounts), Mounts(pages)
+        self._public = Mounts(public) if public else None
         self._underway = OpenReplies()
         self._modern = ModernFront(bridge.server, settings, self._underway)
         self._legacy = LegacyFront(bridge.server, settings, self._underway, monotonic)
@@ -309,6 +322,8 @@ class HttpFront:
         if self._proxies is not None:
             _heed(self._proxies, exchange)
         headers, path = exchange.headers, exchange.path
+        if self._public is not None and (app := self._public.find(path)) is not None:
+            return self._in_public(exchange, app)
         exchange.extra = self._host_check.check(headers, len(headers), exchange.raw_headers)
         if path != self._settings.path or exchange.method == "OPTIONS" or self._is_stopping:
             answer = self._beside(exchange)
@@ -365,6 +380,15 @@ class HttpFront:
             raise _STOPPING
         app = self._pages.find(exchange.path)
         return None if app is None else app(exchange.scope, exchange.receive, exchange.send)
+
+    def _in_public(self, exchange: Exchange, app: App) -> Awaitable[None]:
+        headers = exchange.headers
+        self._host_check.check_host(headers, len(headers), exchange.raw_headers)
+        if self._is_stopping:
+            raise _STOPPING
+        if exchange.method == "OPTIONS" and (allowed := preflight_headers(headers)) is not None:
+            return exchange.send_empty(204, (*allowed, (b"access-control-allow-origin", b"*")))
+        return app(exchange.scope, exchange.receive, exchange.send)
 
     def _behind_token(self, exchange: Exchange) -> Awaitable[None] | None:
         """What answers beside the endpoints: readiness, and further applications."""

@@ -237,7 +237,7 @@ def _certificate(settings: HttpSettings) -> "Certificate | None":
 
 def _resource_server(oauth: ResourceServerSettings | None, settings: HttpSettings) -> "ResourceServer | None":
     """What decides about the tokens of issuers; None: there is no issuer, and nothing of it is loaded."""
-    if oauth is None or not oauth.issuers:
+    if oauth is None or not oauth.is_on:
         return None
     from mcpbridge.downstream.auth.resource_server import ResourceServer
 
@@ -252,11 +252,12 @@ async def serve_http(
     on_ready: Callable[[str], None],
     mounts: Mapping[str, Callable[[], App]] = MappingProxyType({}),
     pages: Mapping[str, Callable[[], App]] = MappingProxyType({}),
+    public: Mapping[str, Callable[[], App]] = MappingProxyType({}),
 ) -> None:
     """Serve until cancelled, then let open requests finish for some seconds.
 
     `on_ready` gets the URL. `mounts`: what makes further applications, by the path that theirs begin with; `pages`:
-    those that decide themselves who is let in.
+    those that decide themselves who is let in; `public`: those that pages of any origin may lead to.
     """
     app = make_app(
         bridge,
@@ -268,6 +269,7 @@ async def serve_http(
         scheme="http" if at.certificate is None else "https",
         mounts=mounts,
         pages=pages,
+        public=public,
     )
     connections = Connections(app, app.take)
     await _serve_connections(connections, at.listener, lambda: on_ready(at.url(settings.path)), at.certificate)

@@ -91,7 +91,7 @@ def warn_of_open_door(
     settings: "HttpSettings", oauth: "ResourceServerSettings", address: Address | Path | None, token: str | None
 ) -> None:
     """Say on standard error what `--no-auth` means; in red, if people read it there."""
-    if address is None or isinstance(address, Path) or settings.tokens or oauth.issuers or token:
+    if address is None or isinstance(address, Path) or settings.tokens or oauth.is_on or token:
         return  # a token is asked for, or only this user gets there
     whom = "Every user and every program of this machine" if _is_local(address.host) else "Everyone in the network"
     text = (

@@ -1,0 +1,267 @@
+"""The endpoints and pages of the authorization server, as an ASGI application.
+
+Pages are ours alone: no scripts, nothing of other origins, not in frames. What a client calls itself is shown as its
+own claim. From our form the person is sent on by a page, not by a redirect: browsers hold all that a form leads to
+against `form-action`, and the provider and the client may be anywhere.
+"""
+
+import secrets
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from mcpbridge.app.console.shown_text import inert_text
+from mcpbridge.app.sign_in.authorization_server import PREFIX, Asked, AuthorizationServer, SendBack
+from mcpbridge.app.sign_in.clients import LONGEST_DOCUMENT
+from mcpbridge.app.sign_in.errors import OAuthRefused
+from mcpbridge.app.sign_in.redirect_uris import shown_target
+from mcpbridge.app.sign_in.signed_in_tokens import SignedInTokens
+from mcpbridge.base.log import get_logger
+from mcpbridge.config.schema import Settings
+from mcpbridge.downstream.auth.provider_http import ProviderDown
+from mcpbridge.downstream.auth.resource_server import ResourceServer
+from mcpbridge.downstream.http.routes import App
+from mcpbridge.storage.store import Store
+from mcpbridge.storage.token_store import SealedFiles
+
+log = get_logger("mcpbridge.auth")
+
+WELL_KNOWN = "/.well-known/oauth-authorization-server"
+_FOLDER = Path(__file__).parent / "templates"
+_LONGEST_FORM = 64 * 1024
+_NOT_STORED = {"cache-control": "no-store", "pragma": "no-cache"}
+_FOR_PROGRAMS = {**_NOT_STORED, "access-control-allow-origin": "*"}
+"""Clients in browsers may be of any origin; nothing there depends on cookies."""
+_PAGE_HEADERS = {
+    **_NOT_STORED,
+    "content-security-policy": (
+        "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "x-frame-options": "DENY",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",  # with none at all browsers send `Origin: null` with forms
+    "cross-origin-opener-policy": "same-origin",
+}
+_OUR_SITES = frozenset({"same-origin", "none"})
+
+Parameters = dict[str, list[str]]
+
+
+@asynccontextmanager
+async def signing_in(
+    settings: Settings, store: Store, resource_server: ResourceServer
+) -> AsyncGenerator[Mapping[str, Callable[[], App]]]:
+    """Sign people in for the life of a front; gives what makes the applications, by the path that theirs begin with."""
+    assert settings.auth.sign_in is not None
+    server = AuthorizationServer(
+        settings.auth,
+        settings.auth.sign_in,
+        store,
+        SealedFiles(),
+        path=settings.http.path,
+        on_end=resource_server.tokens.forget,
+    )
+    resource_server.tokens.own = SignedInTokens(server.grants)
+    app = make_sign_in(server)
+    try:
+        yield {PREFIX: lambda: app, WELL_KNOWN: lambda: app}
+    finally:
+        await server.close()
+
+
+def make_sign_in(server: AuthorizationServer) -> App:
+    """The application for `/oauth`, and for the document at the well-known address."""
+    pages = _Pages(server)
+    routes = [
+        Route(f"{PREFIX}/authorize", pages.authorize, methods=["GET", "POST"]),
+        Route(f"{PREFIX}/consent", pages.consent, methods=["POST"]),
+        Route(f"{PREFIX}/callback", pages.callback, methods=["GET"]),
+        Route(f"{PREFIX}/token", pages.token, methods=["POST"]),
+        Route(f"{PREFIX}/register", pages.register, methods=["POST"]),
+        Route(f"{PREFIX}/revoke", pages.revoke, methods=["POST"]),
+        Route(f"{PREFIX}/style.css", pages.style, methods=["GET"]),
+        Route(WELL_KNOWN, pages.metadata, methods=["GET"]),
+        Route(f"{WELL_KNOWN}/{{path:path}}", pages.metadata, methods=["GET"]),
+    ]
+    app = Starlette(routes=routes, exception_handlers={OAuthRefused: _refused})
+    app.router.redirect_slashes = False
+    return app
+
+
+def _refused(_: Request, refused: Exception) -> Response:
+    """The answer of an endpoint for programs."""
+    assert isinstance(refused, OAuthRefused)
+    headers = dict(_FOR_PROGRAMS)
+    if refused.status == 401:
+        headers["www-authenticate"] = 'Basic realm="mcpbridge"'
+    if refused.status in (429, 503):
+        headers["retry-after"] = "10"
+    document = {"error": refused.error, "error_description": refused.description}
+    return JSONResponse(document, refused.status, headers=headers)
+
+
+class _Pages:
+    """What answers each route."""
+
+    def __init__(self, server: AuthorizationServer) -> None:
+        self._server = server
+        self._templates = Environment(
+            loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined, finalize=_inert
+        )
+        self._cookie = "__Host-mcpbridge-sign-in" if server.is_https else "mcpbridge-sign-in"
+        self._style = (_FOLDER / "style.css").read_bytes()
+
+    # -- for browsers
+
+    async def authorize(self, request: Request) -> Response:
+        browser = self._browser(request) or secrets.token_urlsafe(32)
+        try:
+            parameters = await _form(request) if request.method == "POST" else _query(request)
+            asked = await self._server.begin(parameters, browser)
+        except SendBack as back:
+            return RedirectResponse(back.url, 302, headers=_NOT_STORED)
+        except OAuthRefused as refused:
+            return self._problem(refused.description, refused.status)
+        answer = self._page("consent.html", **_words_of(asked))
+        self._set_cookie(answer, browser)
+        return answer
+
+    async def consent(self, request: Request) -> Response:
+        if (problem := self._foreign(request)) is not None:
+            return problem
+        try:
+            form = await _form(request)
+            handle = (form.get("request") or [""])[0]
+            browser = self._browser(request)
+            if form.get("answer") != ["yes"]:
+                return self._send_on(await self._server.deny(handle, browser))
+            return self._send_on(await self._server.agree(handle, browser))
+        except OAuthRefused as refused:
+            return self._problem(refused.description, refused.status)
+        except ProviderDown as down:
+            log.warning("the identity provider cannot be asked", reason=down.reason)
+            return self._problem("The identity provider cannot be asked at the moment. Try again in a minute.", 503)
+
+    async def callback(self, request: Request) -> Response:
+        try:
+            url = await self._server.come_back(_query(request), self._browser(request))
+        except OAuthRefused as refused:
+            return self._problem(refused.description, refused.status)
+        return RedirectResponse(url, 302, headers=_NOT_STORED)
+
+    async def style(self, _: Request) -> Response:
+        return Response(self._style, media_type="text/css", headers={"cache-control": "max-age=3600"})
+
+    # -- for programs
+
+    async def metadata(self, request: Request) -> Response:
+        path = urlsplit(self._server.issuer).path
+        below = request.url.path.partition(WELL_KNOWN)[2]
+        if below.rstrip("/") not in ("", path):
+            return JSONResponse({"error": "not_found"}, 404)
+        headers = {"cache-control": "max-age=300", "access-control-allow-origin": "*"}
+        return JSONResponse(self._server.metadata(), headers=headers)
+
+    async def token(self, request: Request) -> Response:
+        answer = await self._server.token(await _form(request), request.headers.get("authorization", ""))
+        return JSONResponse(answer, headers=_FOR_PROGRAMS)
+
+    async def register(self, request: Request) -> Response:
+        answer = await self._server.clients.register(await _body(request, LONGEST_DOCUMENT))
+        return JSONResponse(answer, 201, headers=_FOR_PROGRAMS)
+
+    async def revoke(self, request: Request) -> Response:
+        await self._server.revoke(await _form(request), request.headers.get("authorization", ""))
+        return Response(status_code=200, headers=_FOR_PROGRAMS)
+
+    # -- pages
+
+    def _page(self, template: str, status: int = 200, **values: Any) -> Response:
+        text = self._templates.get_template(template).render(prefix=PREFIX, **values)
+        return HTMLResponse(text, status, headers=_PAGE_HEADERS)
+
+    def _problem(self, problem: str, status: int) -> Response:
+        return self._page("problem.html", status, problem=problem)
+
+    def _send_on(self, url: str) -> Response:
+        return self._page("onward.html", url=url, where=shown_target(url))
+
+    def _foreign(self, request: Request) -> Response | None:
+        """Why a page of another origin may not answer for the person; None: it is our own page."""
+        site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+        own = urlsplit(self._server.issuer)
+        is_ours = origin == f"{own.scheme}://{own.netloc}" or (origin is None and site == "same-origin")
+        if is_ours and (site is None or site in _OUR_SITES):
+            return None
+        return self._problem("Another page has sent this form. Begin again in your program.", 403)
+
+    def _browser(self, request: Request) -> str:
+        try:
+            found = SimpleCookie(request.headers.get("cookie", "")).get(self._cookie)
+        except CookieError:
+            return ""
+        return found.value if found is not None and len(found.value) == _COOKIE_LENGTH else ""
+
+    def _set_cookie(self, answer: Response, value: str) -> None:
+        secure = "; Secure" if self._server.is_https else ""
+        answer.headers.append(
+            "set-cookie", f"{self._cookie}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age=600{secure}"
+        )
+
+
+_COOKIE_LENGTH = 43
+
+
+def _inert(value: object) -> object:
+    """What a template prints: text of clients is inert, and visible for what it is."""
+    return inert_text(value) if isinstance(value, str) else value
+
+
+def _words_of(asked: Asked) -> Mapping[str, Any]:
+    client = asked.client
+    return {
+        "handle": asked.handle,
+        "name": client.name,
+        "is_known": client.is_known,
+        "id": client.id,
+        "redirect_uri": asked.redirect_uri,
+        "where": shown_target(asked.redirect_uri),
+        "scopes": list(asked.scopes),
+        "resource": asked.resource,
+    }
+
+
+def _query(request: Request) -> Parameters:
+    return parse_qs(request.url.query, keep_blank_values=True, max_num_fields=100)
+
+
+async def _form(request: Request) -> Parameters:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise OAuthRefused("invalid_request", "the Content-Type must be application/x-www-form-urlencoded")
+    try:
+        text = (await _body(request, _LONGEST_FORM)).decode()
+        return parse_qs(text, keep_blank_values=True, max_num_fields=100)
+    except ValueError:
+        raise OAuthRefused("invalid_request", "the form cannot be read") from None
+
+
+async def _body(request: Request, most: int) -> bytes:
+    read = b""
+    try:
+        async for chunk in request.stream():
+            read += chunk
+            if len(read) > most:
+                raise OAuthRefused("invalid_request", "the request is too long", 413)
+    except ClientDisconnect:
+        raise OAuthRefused("invalid_request", "the request was cut off") from None
+    return read

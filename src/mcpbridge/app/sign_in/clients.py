@@ -1,0 +1,288 @@
+"""The OAuth clients that people sign in with: known beforehand, registered by themselves, or named by a URL.
+
+Of what a client says of itself only its redirect addresses decide anything. Its name is shown as its own claim.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from mcpbridge.app.sign_in.errors import OAuthRefused
+from mcpbridge.app.sign_in.redirect_uris import is_registered, problem_of
+from mcpbridge.base.errors import BridgeError
+from mcpbridge.base.hidden_text import without_hidden
+from mcpbridge.base.token_bucket import Bucket
+from mcpbridge.base.units import Rate
+from mcpbridge.downstream.auth.sign_in_settings import SignInSettings
+from mcpbridge.downstream.auth.signed_tokens import strict_json
+from mcpbridge.sandbox.fetch.fetch import Fetcher, FetchLimits
+from mcpbridge.storage.store import Store
+
+_KIND = "oauth-client"
+_LIFETIME = 180 * 86400.0
+"""Seconds without a sign-in after which a registration is forgotten."""
+_ROOM = 16 << 20
+"""Bytes of all registrations; beyond that those go that were not used for longest."""
+_REGISTRATIONS = Rate(times=30, seconds=60)
+_MOST_REDIRECTS, _LONGEST_NAME, LONGEST_DOCUMENT = 20, 100, 16 * 1024
+_METHODS = ("none", "client_secret_basic", "client_secret_post")
+_GRANTS = ("authorization_code", "refresh_token")
+_FETCH = FetchLimits(seconds=10, most=LONGEST_DOCUMENT, redirects=0)
+_DOCUMENT_SECONDS, _FAILED_SECONDS, _MOST_DOCUMENTS = 3600.0, 30.0, 1000
+"""How long a document counts, and how long a failure to fetch it."""
+
+
+class OAuthClient(Struct, frozen=True):
+    """One client."""
+
+    id: str
+    name: str
+    """As it calls itself, without hidden characters; never empty."""
+    redirect_uris: tuple[str, ...]
+    secret: str = ""
+    """SHA-256 of its secret, hexadecimal; empty: it has none."""
+    method: str = "none"
+    """How it sends the secret at the token endpoint."""
+    grants: tuple[str, ...] = _GRANTS
+    is_known: bool = False
+    """The configuration names it; the names of all others are their own claims."""
+    may_assert: bool = False
+    """It may exchange identity assertions of an enterprise."""
+
+    def redirect_uri(self, given: str | None) -> str:
+        """The address to send people to.
+
+        Raises:
+            OAuthRefused: it is none of the client's. The person must not be sent there.
+        """
+        if given is None:
+            if len(self.redirect_uris) == 1:
+                return self.redirect_uris[0]
+            raise OAuthRefused("invalid_request", "redirect_uri is missing: this client has several")
+        if not any(is_registered(given, known) for known in self.redirect_uris) or problem_of(given):
+            raise OAuthRefused("invalid_request", "redirect_uri is none of those that the client has named")
+        return given
+
+    def check_secret(self, given: str | None) -> None:
+        """Refuse a client that cannot show its secret.
+
+        Raises:
+            OAuthRefused: `invalid_client`.
+        """
+        digest = hashlib.sha256((given or "").encode()).hexdigest()
+        if not self.secret:
+            if given:
+                raise OAuthRefused("invalid_client", "this client has no secret", 401)
+            return
+        if not hmac.compare_digest(digest, self.secret):
+            raise OAuthRefused("invalid_client", "the secret of this client is missing or wrong", 401)
+
+
+class _Registration(msgspec.Struct, omit_defaults=True):
+    """What a registration asks for (RFC 7591, 2); members that nobody here reads are ignored."""
+
+    redirect_uris: list[str] = []
+    client_name: str = ""
+    method: str = msgspec.field(default="client_secret_basic", name="token_endpoint_auth_method")
+    grant_types: tuple[str, ...] = ("authorization_code",)
+    response_types: tuple[str, ...] = ("code",)
+    scope: str = ""
+
+
+class Clients:
+    """All clients of one bridge."""
+
+    def __init__(
+        self,
+        settings: SignInSettings,
+        store: Store,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        fetcher: Callable[[], Fetcher] = lambda: Fetcher(limits=_FETCH),
+    ) -> None:
+        """`fetcher` makes what fetches the documents of clients, which strangers name."""
+        self._settings, self._store, self._clock, self._make_fetcher = settings, store, clock, fetcher
+        self._rate = Bucket(_REGISTRATIONS)
+        self._documents = OrderedDict[str, tuple[float, OAuthClient | None]]()
+        self._fetching: dict[str, asyncio.Task[OAuthClient | None]] = {}
+        store.bound(_KIND, _ROOM)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {len(self._settings.clients)} known, {len(self._documents)} documents>"
+
+    async def find(self, id_: str) -> OAuthClient | None:
+        """The client with this id."""
+        known = self._settings.clients.get(id_)
+        if known is not None:
+            return OAuthClient(
+                id_,
+                known.name or id_,
+                tuple(known.redirect_uris),
+                known.sha256 or "",
+                "client_secret_basic" if known.sha256 else "none",
+                is_known=True,
+                may_assert=known.assertions,
+            )
+        if id_.startswith("https://"):
+            return await self._document(id_) if self._settings.documents else None
+        if not self._settings.registration or not id_ or len(id_) > 100:
+            return None
+        body = await self._store.get(_KIND, id_, principal="", renew=_LIFETIME)
+        return None if body is None else msgspec.json.decode(body, type=OAuthClient)
+
+    async def register(self, data: bytes) -> dict[str, Any]:
+        """Register a client that asks for it. Returns the answer, the secret included (RFC 7591, 3.2.1).
+
+        Raises:
+            OAuthRefused: it asks for what is not to be had, or too many ask.
+        """
+        if not self._settings.registration:
+            raise OAuthRefused("access_denied", "clients cannot register here; ask who runs this bridge", 403)
+        if self._rate.wait(self._clock()):
+            raise OAuthRefused("temporarily_unavailable", "too many clients register; try again in a minute", 429)
+        wanted = _read_registration(data)
+        self._rate.take(self._clock())
+        secret = "" if wanted.method == "none" else secrets.token_urlsafe(32)
+        client = OAuthClient(
+            f"c-{secrets.token_urlsafe(16)}",
+            _clean_name(wanted.client_name) or "a client without a name",
+            tuple(wanted.redirect_uris),
+            hashlib.sha256(secret.encode()).hexdigest() if secret else "",
+            wanted.method,
+        )
+        await self._store.put(_KIND, msgspec.json.encode(client), principal="", expires_in=_LIFETIME, handle=client.id)
+        answer: dict[str, Any] = {
+            "client_id": client.id,
+            "client_id_issued_at": int(time.time()),
+            "redirect_uris": list(client.redirect_uris),
+            "token_endpoint_auth_method": client.method,
+            "grant_types": list(_GRANTS),
+            "response_types": ["code"],
+        }
+        if wanted.client_name:
+            answer["client_name"] = client.name
+        if wanted.scope:
+            answer["scope"] = wanted.scope
+        if secret:
+            answer |= {"client_secret": secret, "client_secret_expires_at": 0}
+        return answer
+
+    async def close(self) -> None:
+        """Fetch nothing any more."""
+        for task in list(self._fetching.values()):
+            task.cancel()
+        await asyncio.gather(*self._fetching.values(), return_exceptions=True)
+
+    async def _document(self, url: str) -> OAuthClient | None:
+        """The client that the document at this URL is about; one fetch for all who ask at once."""
+        known = self._documents.get(url)
+        if known is not None and known[0] > self._clock():
+            self._documents.move_to_end(url)
+            return known[1]
+        if not is_document_url(url):
+            return None
+        task = self._fetching.get(url)
+        if task is None:
+            if len(self._fetching) >= _MOST_DOCUMENTS:
+                return None
+            task = self._fetching[url] = asyncio.get_running_loop().create_task(self._fetch(url))
+        return await asyncio.shield(task)
+
+    async def _fetch(self, url: str) -> OAuthClient | None:
+        client: OAuthClient | None = None
+        try:
+            fetched = await self._make_fetcher().fetch(url, headers={"accept": "application/json"})
+            if fetched.status == 200:
+                client = client_of_document(url, fetched.body)
+        except (BridgeError, ValueError):
+            client = None
+        finally:
+            del self._fetching[url]
+        seconds = _DOCUMENT_SECONDS if client is not None else _FAILED_SECONDS
+        self._documents[url] = self._clock() + seconds, client
+        if len(self._documents) > _MOST_DOCUMENTS:
+            self._documents.popitem(last=False)
+        return client
+
+
+def is_document_url(url: str) -> bool:
+    """Whether a client may be named so: https, with a path, and nothing that could be spelled in two ways."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return False
+    is_plain = not (problem_of(url) or parts.query or parts.fragment or parts.username)
+    segments = parts.path.split("/")
+    return (
+        is_plain
+        and parts.scheme == "https"
+        and parts.path not in ("", "/")
+        and port != 0
+        and not {".", ".."} & set(segments)
+    )
+
+
+def client_of_document(url: str, data: bytes) -> OAuthClient:
+    """The client that a metadata document is about.
+
+    Raises:
+        ValueError: the document is not this URL's, or says what is not to be had.
+    """
+    found = strict_json(data)
+    document = cast("dict[str, object]", found) if isinstance(found, dict) else {}
+    if document.get("client_id") != url:
+        raise ValueError("the document is about another client")
+    method = document.get("token_endpoint_auth_method", "none")
+    if method != "none" or "client_secret" in document:
+        raise ValueError("such a client has no secret")
+    redirects = document.get("redirect_uris")
+    uris = cast("list[object]", redirects) if isinstance(redirects, list) else []
+    if not uris or len(uris) > _MOST_REDIRECTS:
+        raise ValueError("no redirect addresses")
+    for uri in uris:
+        if not isinstance(uri, str) or problem_of(uri):
+            raise ValueError("a redirect address cannot be used")
+    name = document.get("client_name")
+    title = _clean_name(name) if isinstance(name, str) else ""
+    return OAuthClient(url, title or url, tuple(cast("list[str]", uris)))
+
+
+def _read_registration(data: bytes) -> _Registration:
+    if len(data) > LONGEST_DOCUMENT:
+        raise OAuthRefused("invalid_client_metadata", "the registration is too long")
+    try:
+        found = strict_json(data)
+        is_object = isinstance(found, dict)
+        members: Mapping[str, object] = cast("dict[str, object]", found) if is_object else {}
+        present: dict[str, object] = {
+            name: value for name, value in members.items() if value is not None and value != ""
+        }
+        wanted = msgspec.convert(present, _Registration)
+    except (ValueError, msgspec.ValidationError) as error:
+        raise OAuthRefused("invalid_client_metadata", f"the registration cannot be read: {error}"[:200]) from None
+    if not wanted.redirect_uris or len(wanted.redirect_uris) > _MOST_REDIRECTS:
+        raise OAuthRefused("invalid_redirect_uri", f"expected 1 to {_MOST_REDIRECTS} redirect_uris")
+    for uri in wanted.redirect_uris:
+        if problem := problem_of(uri):
+            raise OAuthRefused("invalid_redirect_uri", f"a redirect address cannot be used: {problem}")
+    if wanted.method not in _METHODS:
+        raise OAuthRefused("invalid_client_metadata", f"token_endpoint_auth_method is one of {', '.join(_METHODS)}")
+    if "authorization_code" not in wanted.grant_types or not set(wanted.grant_types) <= set(_GRANTS):
+        raise OAuthRefused("invalid_client_metadata", f"grant_types are {' and '.join(_GRANTS)}")
+    if "code" not in wanted.response_types:
+        raise OAuthRefused("invalid_client_metadata", "response_types must have `code`")
+    return wanted
+
+
+def _clean_name(text: str) -> str:
+    return " ".join(without_hidden(text).split())[:_LONGEST_NAME]

@@ -1,0 +1,342 @@
+"""What the bridge has granted: sign-ins under way, codes, and the tokens of people who signed in.
+
+Codes and tokens are random texts of which only SHA-256 digests are kept. All tokens of one sign-in belong to one
+**grant**; when that is gone, none of them works any more. A code works once, a refresh token is replaced with each use:
+who uses one a second time is not the only one who has it, so the whole grant ends (RFC 9700, 4.14.2). Clients that send
+the same refresh token twice at once, or did not get the answer, have `GRACE` seconds in which that is forgiven.
+
+Grants are kept under the principal of the person, so that all of one person can be listed and ended.
+"""
+
+import hashlib
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mcpbridge.core.identity import principal_of
+from mcpbridge.storage.store import Store
+
+ACCESS, REFRESH, CODE = "mcpb_at_", "mcpb_rt_", "mcpb_ac_"
+"""What tokens begin with, so that scanners of repositories find them."""
+REQUEST_SECONDS, CODE_SECONDS = 600.0, 60.0
+GRACE = 30.0
+"""Seconds."""
+_REQUEST, _CODE, _USED_CODE, _GRANT, _ACCESS, _REFRESH = (
+    *("oauth-request", "oauth-code", "oauth-used-code", "oauth-grant", "oauth-access", "oauth-refresh"),
+)
+_ROOM = 16 << 20
+"""Bytes of the sign-ins under way, which strangers can begin."""
+
+
+class Request(Struct, frozen=True):
+    """A sign-in under way."""
+
+    client_id: str
+    redirect_uri: str
+    is_redirect_explicit: bool
+    state: str | None
+    challenge: str
+    """Of PKCE, always S256."""
+    scopes: tuple[str, ...]
+    resource: str
+    browser: str
+    """SHA-256 of the cookie of the browser that began it."""
+    nonce: str = ""
+    """That the provider's ID token must have; empty: the person has not agreed yet."""
+    verifier: str = ""
+    """Of PKCE towards the provider."""
+
+
+class Person(Struct, frozen=True):
+    """Somebody whom the provider vouched for."""
+
+    issuer: str
+    subject: str
+    name: str
+    claims: Mapping[str, Any]
+
+    @property
+    def principal(self) -> str:
+        """See `core/identity.py`."""
+        return principal_of(self.issuer, self.subject)
+
+
+class Code(Struct, frozen=True):
+    """What a client gets for a sign-in, and exchanges once."""
+
+    request: Request
+    person: Person
+    grant: str
+    """The id that the grant will have."""
+
+
+class Grant(Struct, frozen=True):
+    """What one person allowed one client."""
+
+    id: str
+    client_id: str
+    client_name: str
+    person: Person
+    scopes: tuple[str, ...]
+    resource: str
+    began: float
+    """Seconds since 1970, as all times here."""
+
+
+class _Access(Struct, frozen=True):
+    grant: str
+    principal: str
+    scopes: tuple[str, ...]
+    until: float
+
+
+class _Refresh(Struct, frozen=True):
+    grant: str
+    principal: str
+    client_id: str
+    used_at: float = 0.0
+    """0: it was not used yet."""
+
+
+class AccessGrant(Struct, frozen=True):
+    """What an access token stands for."""
+
+    grant: Grant
+    scopes: tuple[str, ...]
+    until: float
+
+
+class Tokens(Struct, frozen=True):
+    """New tokens of a grant."""
+
+    access: str
+    refresh: str
+    """Empty: there is none."""
+    seconds: float
+    """That the access token works."""
+    scopes: tuple[str, ...]
+
+
+class Replayed(Exception):
+    """A code or a refresh token came a second time: its grant has been ended."""
+
+    def __init__(self, grant: str, principal: str) -> None:
+        super().__init__("used before")
+        self.grant, self.principal = grant, principal
+
+
+class Grants:
+    """All grants of one bridge."""
+
+    def __init__(
+        self, store: Store, *, token_seconds: float, session_seconds: float, now: Callable[[], float] = time.time
+    ) -> None:
+        """`session_seconds`: how long a refresh token lives; each use begins that anew."""
+        self._store, self._now = store, now
+        self._token_seconds, self._session_seconds = token_seconds, session_seconds
+        store.bound(_REQUEST, _ROOM)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} in {self._store!r}>"
+
+    # -- sign-ins under way
+
+    async def begin(self, request: Request) -> str:
+        """Keep a sign-in under way; returns its handle."""
+        return await self._put(_REQUEST, request, seconds=REQUEST_SECONDS)
+
+    async def request(self, handle: str) -> Request | None:
+        """The sign-in with this handle, which stays."""
+        body = await self._store.get(_REQUEST, handle, principal="") if _is_handle(handle) else None
+        return None if body is None else msgspec.json.decode(body, type=Request)
+
+    async def take_request(self, handle: str) -> Request | None:
+        """The sign-in with this handle, once."""
+        body = await self._store.take(_REQUEST, handle, principal="") if _is_handle(handle) else None
+        return None if body is None else msgspec.json.decode(body, type=Request)
+
+    # -- codes
+
+    async def make_code(self, request: Request, person: Person) -> str:
+        """The code that its client exchanges."""
+        code = CODE + secrets.token_urlsafe(32)
+        await self._put(_CODE, Code(request, person, _new_id()), seconds=CODE_SECONDS, handle=digest_of(code))
+        return code
+
+    async def code(self, code: str) -> Code | None:
+        """What a code stands for; it stays.
+
+        Raises:
+            Replayed: it was exchanged before. Whoever sends it again may have stolen it, so its tokens work no more.
+        """
+        handle = digest_of(code)
+        body = await self._store.get(_CODE, handle, principal="")
+        if body is not None:
+            return msgspec.json.decode(body, type=Code)
+        used = await self._store.get(_USED_CODE, handle, principal="")
+        if used is not None:
+            grant, principal = msgspec.json.decode(used, type=tuple[str, str])
+            await self.end(grant, principal)
+            raise Replayed(grant, principal)
+        return None
+
+    async def exchange(self, code: str, client_name: str, scopes: tuple[str, ...]) -> Tokens | None:
+        """The tokens for a code, once; None: somebody else was faster."""
+        handle = digest_of(code)
+        body = await self._store.take(_CODE, handle, principal="")
+        if body is None:
+            return None
+        found = msgspec.json.decode(body, type=Code)
+        used = found.grant, found.person.principal
+        await self._store.put(
+            _USED_CODE, msgspec.json.encode(used), principal="", expires_in=self._token_seconds, handle=handle
+        )
+        request = found.request
+        grant = Grant(found.grant, request.client_id, client_name, found.person, scopes, request.resource, self._now())
+        await self._keep(grant)
+        return await self._new_tokens(grant, scopes)
+
+    # -- tokens
+
+    async def grant_without_renewal(self, grant: Grant) -> Tokens:
+        """An access token alone, for what an enterprise vouched for: it is asked again when that ends."""
+        await self._keep(grant, self._token_seconds)
+        return await self._new_tokens(grant, grant.scopes, renews=False)
+
+    async def access(self, token: str) -> AccessGrant | None:
+        """What an access token stands for; None: nothing, any more."""
+        body = await self._store.get(_ACCESS, digest_of(token), principal="")
+        if body is None:
+            return None
+        access = msgspec.json.decode(body, type=_Access)
+        grant = await self.grant(access.grant, access.principal)
+        if grant is None or access.until <= self._now():
+            return None
+        return AccessGrant(grant, access.scopes, access.until)
+
+    async def refreshed(self, token: str, client_id: str) -> Grant | None:
+        """The grant whose refresh token this is, for this client; None: there is none.
+
+        Raises:
+            Replayed: it was used before, more than `GRACE` seconds ago; the grant has been ended.
+        """
+        body = await self._store.get(_REFRESH, digest_of(token), principal="")
+        if body is None:
+            return None
+        found = msgspec.json.decode(body, type=_Refresh)
+        if found.client_id != client_id:
+            return None
+        if found.used_at and self._now() > found.used_at + GRACE:
+            await self.end(found.grant, found.principal)
+            raise Replayed(found.grant, found.principal)
+        return await self.grant(found.grant, found.principal)
+
+    async def renew(self, token: str, grant: Grant, scopes: tuple[str, ...]) -> Tokens:
+        """New tokens for a refresh token that `refreshed` has found. `grant`: perhaps with newer claims."""
+        handle = digest_of(token)
+        body = await self._store.get(_REFRESH, handle, principal="")
+        if body is not None:
+            found = msgspec.json.decode(body, type=_Refresh)
+            if not found.used_at:
+                used = replace(found, used_at=self._now())
+                await self._put(_REFRESH, used, seconds=self._session_seconds, handle=handle)
+        await self._keep(grant)
+        return await self._new_tokens(grant, scopes)
+
+    # -- ending
+
+    async def grant(self, id_: str, principal: str) -> Grant | None:
+        """A grant that has not ended."""
+        body = await self._store.get(_GRANT, id_, principal=principal)
+        return None if body is None else msgspec.json.decode(body, type=Grant)
+
+    async def grants_of(self, principal: str) -> list[Grant]:
+        """All that this person allowed; the oldest first."""
+        entries = await self._store.entries(_GRANT, principal=principal)
+        found = [await self.grant(entry.handle, principal) for entry in entries]
+        return [one for one in found if one is not None]
+
+    async def people(self) -> dict[str, int]:
+        """Everybody who is signed in: grants by principal."""
+        people: dict[str, int] = {}
+        for entry in await self._store.entries(_GRANT, principal=None):
+            people[entry.principal] = people.get(entry.principal, 0) + 1
+        return people
+
+    async def end(self, id_: str, principal: str) -> bool:
+        """End a grant: its tokens work no more. False: it had ended."""
+        return await self._store.drop(_GRANT, id_, principal=principal)
+
+    async def end_by_token(self, token: str, client_id: str) -> tuple[str, str] | None:
+        """End the grant of a token of this client (RFC 7009). Returns its id and principal; None: there was none."""
+        handle = digest_of(token)
+        body = await self._store.get(_REFRESH, handle, principal="")
+        if body is not None:
+            refresh = msgspec.json.decode(body, type=_Refresh)
+            grant, principal = refresh.grant, refresh.principal
+        elif (body := await self._store.get(_ACCESS, handle, principal="")) is not None:
+            access = msgspec.json.decode(body, type=_Access)
+            grant, principal = access.grant, access.principal
+        else:
+            return None
+        known = await self.grant(grant, principal)
+        if known is None or known.client_id != client_id:
+            return None
+        await self.end(grant, principal)
+        return grant, principal
+
+    async def is_new(self, kind: str, id_: str, seconds: float) -> bool:
+        """Whether an id comes for the first time, in so many seconds: the `jti` of an assertion counts once."""
+        mine = secrets.token_hex(16).encode()
+        handle = hashlib.sha256(id_.encode()).hexdigest()
+        kept = await self._store.put_if_absent(f"oauth-{kind}", mine, principal="", expires_in=seconds, handle=handle)
+        return kept == mine
+
+    # -- keeping
+
+    async def _keep(self, grant: Grant, seconds: float | None = None) -> None:
+        await self._store.put(
+            _GRANT,
+            msgspec.json.encode(grant),
+            principal=grant.person.principal,
+            expires_in=seconds or self._session_seconds,
+            handle=grant.id,
+        )
+
+    async def _new_tokens(self, grant: Grant, scopes: tuple[str, ...], *, renews: bool = True) -> Tokens:
+        access, principal = ACCESS + secrets.token_urlsafe(32), grant.person.principal
+        until = self._now() + self._token_seconds
+        kept = _Access(grant.id, principal, scopes, until)
+        await self._put(_ACCESS, kept, seconds=self._token_seconds, handle=digest_of(access))
+        refresh = ""
+        if renews:
+            refresh = REFRESH + secrets.token_urlsafe(32)
+            new = _Refresh(grant.id, principal, grant.client_id)
+            await self._put(_REFRESH, new, seconds=self._session_seconds, handle=digest_of(refresh))
+        return Tokens(access, refresh, self._token_seconds, scopes)
+
+    async def _put(self, kind: str, value: Struct, *, seconds: float, handle: str = "") -> str:
+        return await self._store.put(kind, msgspec.json.encode(value), principal="", expires_in=seconds, handle=handle)
+
+
+def digest_of(secret: str) -> str:
+    """Under which a code or a token is kept."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def new_grant_id() -> str:
+    """An id that nobody can guess."""
+    return _new_id()
+
+
+def _new_id() -> str:
+    return secrets.token_hex(16)
+
+
+def _is_handle(text: str) -> bool:
+    return 0 < len(text) <= 100 and text.isascii() and text.isalnum()

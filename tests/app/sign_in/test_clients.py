@@ -1,0 +1,203 @@
+"""Clients that register themselves, and those named by a URL."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpbridge.app.sign_in.clients import Clients, client_of_document, is_document_url
+from mcpbridge.app.sign_in.errors import OAuthRefused
+from mcpbridge.app.sign_in.redirect_uris import is_registered, problem_of
+from mcpbridge.downstream.auth.sign_in_settings import SignInSettings
+from mcpbridge.sandbox.fetch.fetch import Fetched
+from mcpbridge.storage.memory_store import MemoryStore
+
+URL = "https://client.example/oauth/metadata.json"
+GOOD = {"client_id": URL, "client_name": "A client", "redirect_uris": ["https://client.example/back"]}
+
+
+def settings(**more: Any) -> SignInSettings:
+    return SignInSettings(provider="google", client_id="bridge", **more)
+
+
+class Fetches:
+    """Answers as the web does, and counts."""
+
+    def __init__(self, status: int = 200, body: bytes = b"", error: Exception | None = None) -> None:
+        self.status, self.body, self.error, self.asked = status, body, error, list[str]()
+
+    async def fetch(self, url: str, **_: Any) -> Fetched:
+        self.asked.append(url)
+        if self.error is not None:
+            raise self.error
+        return Fetched(url, self.status, {}, self.body)
+
+
+def clients(fetches: Any = None, **more: Any) -> Clients:
+    return Clients(settings(**more), MemoryStore(), fetcher=lambda: fetches, clock=lambda: 0.0)
+
+
+async def test_the_document_of_a_client_is_fetched_once_for_all() -> None:
+    fetches = Fetches(body=json.dumps(GOOD).encode())
+    known = clients(fetches)
+    for _ in range(3):
+        client = await known.find(URL)
+        assert client is not None
+        assert (client.name, client.redirect_uris) == ("A client", ("https://client.example/back",))
+        assert not client.is_known
+    assert fetches.asked == [URL]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"client_id": "https://client.example/other.json"},
+        {"client_id": None},
+        {"redirect_uris": []},
+        {"redirect_uris": "https://client.example/back"},
+        {"redirect_uris": ["javascript:alert(1)"]},
+        {"redirect_uris": ["http://client.example/back"]},
+        {"redirect_uris": [1]},
+        {"redirect_uris": [f"https://client.example/{n}" for n in range(21)]},
+        {"token_endpoint_auth_method": "client_secret_basic"},
+        {"client_secret": "x"},
+    ],
+)
+def test_a_document_that_cannot_be_meant_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - which of its words it is matters to nobody
+        client_of_document(URL, json.dumps({**GOOD, **change}).encode())
+
+
+@given(st.binary(max_size=200))
+def test_any_document_is_a_client_or_refused(data: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011
+        client_of_document(URL, data)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://client.example/a",
+        "https://client.example",
+        "https://client.example/",
+        "https://user@client.example/a",
+        "https://client.example/a#b",
+        "https://client.example/a?b",
+        "https://client.example/a/../b",
+        "https://client.example/./a",
+        "https://client.example:0/a",
+        "https:///a",
+        "https://client.example/a b",
+        "https://clïent.example/a",
+    ],
+)
+async def test_other_urls_name_no_client_and_nothing_is_fetched(url: str) -> None:
+    fetches = Fetches()
+    assert not is_document_url(url)
+    assert await clients(fetches).find(url) is None
+    assert fetches.asked == []
+
+
+async def test_documents_can_be_switched_off() -> None:
+    fetches = Fetches(body=json.dumps(GOOD).encode())
+    assert await clients(fetches, documents=False).find(URL) is None
+    assert fetches.asked == []
+
+
+async def test_a_document_on_this_machine_is_not_fetched() -> None:
+    """The real fetcher: an address that a stranger names is judged as that of any page (SSRF)."""
+    known = Clients(settings(), MemoryStore())
+    for url in ("https://127.0.0.1:1/client.json", "https://169.254.169.254/client.json", "https://[::1]:1/c"):
+        assert await known.find(url) is None
+
+
+@pytest.mark.parametrize(
+    ("metadata", "error"),
+    [
+        ({"redirect_uris": []}, "invalid_redirect_uri"),
+        ({"redirect_uris": ["http://evil.example/back"]}, "invalid_redirect_uri"),
+        ({"redirect_uris": ["https://a.example/#x"]}, "invalid_redirect_uri"),
+        ({"redirect_uris": ["data:text/html,x"]}, "invalid_redirect_uri"),
+        ({"redirect_uris": ["relative"]}, "invalid_redirect_uri"),
+        ({"redirect_uris": "https://a.example/"}, "invalid_client_metadata"),
+        ({"grant_types": ["client_credentials"]}, "invalid_client_metadata"),
+        (
+            {"grant_types": ["authorization_code", "urn:ietf:params:oauth:grant-type:jwt-bearer"]},
+            "invalid_client_metadata",
+        ),
+        ({"response_types": ["token"]}, "invalid_client_metadata"),
+        ({"token_endpoint_auth_method": "private_key_jwt"}, "invalid_client_metadata"),
+        ({"client_name": "x" * 20_000}, "invalid_client_metadata"),
+    ],
+)
+async def test_a_registration_that_is_not_to_be_had_is_refused(metadata: dict[str, Any], error: str) -> None:
+    wanted = {"redirect_uris": ["https://a.example/back"], **metadata}
+    with pytest.raises(OAuthRefused) as refused:
+        await clients().register(json.dumps(wanted).encode())
+    assert refused.value.error == error
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"null", b"{", b"\xff", b'{"redirect_uris":["a"],"redirect_uris":["b"]}'])
+async def test_what_is_no_registration_is_refused(body: bytes) -> None:
+    with pytest.raises(OAuthRefused):
+        await clients().register(body)
+
+
+@pytest.mark.parametrize(
+    "redirect_uri",
+    [
+        "http://127.0.0.1:33418/",  # VS Code
+        "https://vscode.dev/redirect",
+        "http://localhost:54545/callback",  # Claude Code
+        "https://claude.ai/api/mcp/auth_callback",
+        "cursor://anysphere.cursor-mcp/oauth/callback",
+        "http://127.0.0.1:1455/auth/callback",  # Codex
+        "com.example.app:/oauth2redirect",
+        "http://[::1]:7777/back",
+    ],
+)
+async def test_clients_in_use_can_register(redirect_uri: str) -> None:
+    known = clients()
+    wanted = {"redirect_uris": [redirect_uri], "application_type": "native", "scope": "", "logo_uri": None}
+    answer = await known.register(json.dumps(wanted).encode())
+    client = await known.find(answer["client_id"])
+    assert client is not None
+    assert client.redirect_uri(redirect_uri) == redirect_uri
+    assert client.redirect_uri(None) == redirect_uri
+    client.check_secret(answer["client_secret"])
+
+
+async def test_so_many_register_in_a_minute_and_no_more() -> None:
+    known = clients()
+    wanted = json.dumps({"redirect_uris": ["https://a.example/back"]}).encode()
+    for _ in range(30):
+        await known.register(wanted)
+    with pytest.raises(OAuthRefused) as refused:
+        await known.register(wanted)
+    assert (refused.value.error, refused.value.status) == ("temporarily_unavailable", 429)
+
+
+async def test_registration_can_be_switched_off() -> None:
+    with pytest.raises(OAuthRefused) as refused:
+        await clients(registration=False).register(b"{}")
+    assert refused.value.status == 403
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_an_address_to_send_people_to_or_not(text: str) -> None:
+    if not problem_of(text):
+        assert text.isascii()
+        assert "#" not in text
+        assert is_registered(text, text)
+
+
+@given(port=st.integers(1, 65535), other=st.integers(1, 65535), path=st.from_regex(r"\A/[a-z/]{0,10}\Z"))
+def test_only_the_port_of_a_loopback_address_may_differ(port: int, other: int, path: str) -> None:
+    known = f"http://127.0.0.1:{port}{path}"
+    assert is_registered(f"http://127.0.0.1:{other}{path}", known)
+    assert not is_registered(f"http://127.0.0.1:{other}{path}x", known)
+    assert not is_registered(f"https://127.0.0.1:{other}{path}", known)
+    assert not is_registered(f"http://127.0.0.2:{other}{path}", known)
+    assert not is_registered(f"https://a.example:{other + 1}{path}", f"https://a.example:{other}{path}")

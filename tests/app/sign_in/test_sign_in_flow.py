@@ -1,0 +1,469 @@
+"""The whole way of a sign-in: client, our page, a real provider, and back; tokens, renewals, and what goes wrong."""
+
+import re
+import time
+from collections.abc import AsyncIterator, Iterator
+from html import unescape
+from typing import Any
+from urllib.parse import urlencode
+
+import httpx2
+import pytest
+
+from mcpbridge.app.sign_in.app import make_sign_in
+from mcpbridge.app.sign_in.authorization_server import AuthorizationServer
+from mcpbridge.app.sign_in.identity_provider import challenge_of
+from mcpbridge.downstream.auth.sign_in_settings import SignInSettings
+from mcpbridge.downstream.settings import ResourceServerSettings
+from mcpbridge.storage.memory_store import MemoryStore
+from mcpbridge.storage.token_store import MemorySecrets
+from support.identity_providers import MockProvider, answer_in, mock_provider
+
+ORIGIN = "https://bridge.example.com"
+BACK = "http://127.0.0.1:1234/callback"
+VERIFIER = "v" * 64
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[MockProvider]:
+    with mock_provider() as running:
+        yield running
+
+
+class Clock:
+    """A time that tests set ahead."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def __call__(self) -> float:
+        return time.time() + self.ahead
+
+
+class Place:
+    """An authorization server, and a browser with a client behind it."""
+
+    def __init__(self, provider: MockProvider, **sign_in: Any) -> None:
+        self.provider, self.clock = provider, Clock()
+        settings = ResourceServerSettings(
+            resource=f"{ORIGIN}/mcp", scopes=["tools"], scopes_supported=["tools", "mail:read"]
+        )
+        self.ended: list[str] = []
+        self.store = MemoryStore(clock=self.clock)
+        self.server = AuthorizationServer(
+            settings,
+            SignInSettings(issuer=provider.issuer, client_id="bridge", client_secret="secret", **sign_in),
+            self.store,
+            MemorySecrets(),
+            path="/mcp",
+            on_end=self.ended.append,
+            now=self.clock,
+        )
+        app: Any = make_sign_in(self.server)
+        self.browser = httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=ORIGIN)
+        self.client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=ORIGIN)
+
+    async def register(self, **metadata: Any) -> dict[str, Any]:
+        wanted = {"redirect_uris": [BACK], "client_name": "Probe", "token_endpoint_auth_method": "none", **metadata}
+        answer = await self.client.post("/oauth/register", json=wanted)
+        assert answer.status_code == 201, answer.text
+        return answer.json()
+
+    async def authorize(self, client_id: str, **more: Any) -> httpx2.Response:
+        parameters = {
+            "response_type": "code",
+            "client_id": client_id,
+            "redirect_uri": BACK,
+            "code_challenge": challenge_of(VERIFIER),
+            "code_challenge_method": "S256",
+            "state": "its state",
+            "resource": f"{ORIGIN}/mcp",
+            **more,
+        }
+        kept = {name: value for name, value in parameters.items() if value is not None}
+        return await self.browser.get(f"/oauth/authorize?{urlencode(kept)}")
+
+    async def answer(self, page: httpx2.Response, says: str = "yes", **headers: str) -> httpx2.Response:
+        found = re.search(r'name="request" value="([^"]+)"', page.text)
+        assert found, page.text
+        form = {"request": found[1], "answer": says}
+        return await self.browser.post("/oauth/consent", data=form, headers={"origin": ORIGIN, **headers})
+
+    async def code(self, client_id: str, subject: str = "alice", **more: Any) -> str:
+        """The whole way of a person, up to the client's code."""
+        onward = link_in(await self.answer(await self.authorize(client_id, **more)))
+        back = await self.provider.sign_in(onward, subject)
+        assert back.startswith(f"{ORIGIN}/oauth/callback?")
+        sent = await self.browser.get(back)
+        assert sent.status_code == 302, sent.text
+        answer = answer_in(sent.headers["location"])
+        assert answer["state"] == "its state"
+        assert answer["iss"] == ORIGIN
+        assert "error" not in answer, answer
+        return answer["code"]
+
+    async def token(self, **form: Any) -> httpx2.Response:
+        return await self.client.post("/oauth/token", data=form)
+
+    async def exchange(self, client_id: str, code: str, **more: Any) -> httpx2.Response:
+        form = {
+            "grant_type": "authorization_code",
+            "client_id": client_id,
+            "code": code,
+            "redirect_uri": BACK,
+            "code_verifier": VERIFIER,
+            **more,
+        }
+        return await self.token(**{name: value for name, value in form.items() if value is not None})
+
+    async def signed_in(self, subject: str = "alice", **more: Any) -> tuple[str, dict[str, Any]]:
+        client_id = (await self.register())["client_id"]
+        answer = await self.exchange(client_id, await self.code(client_id, subject, **more))
+        assert answer.status_code == 200, answer.text
+        return client_id, answer.json()
+
+    async def refresh(self, client_id: str, token: str, **more: str) -> httpx2.Response:
+        return await self.token(grant_type="refresh_token", client_id=client_id, refresh_token=token, **more)
+
+
+def link_in(page: httpx2.Response) -> str:
+    """Where a page of ours sends the browser on to."""
+    assert page.status_code == 200, page.text
+    found = re.search(r'content="0; url=([^"]+)"', page.text)
+    assert found, page.text
+    return unescape(found[1])
+
+
+@pytest.fixture
+async def place(provider: MockProvider) -> AsyncIterator[Place]:
+    here = Place(provider)
+    yield here
+    await here.server.close()
+
+
+async def test_a_person_signs_in_and_the_client_gets_tokens_that_stand_for_them(place: Place) -> None:
+    await place.provider.claims("alice", email="alice@example.com", groups=["eng"])
+    _, tokens = await place.signed_in()
+    assert tokens["token_type"] == "Bearer"
+    assert tokens["scope"] == "tools"
+    assert tokens["access_token"].startswith("mcpb_at_")
+    found = await place.server.grants.access(tokens["access_token"])
+    assert found is not None
+    person = found.grant.person
+    assert (person.issuer, person.subject) == (place.provider.issuer, "alice")
+    assert person.claims["email"] == "alice@example.com"
+    assert person.claims["groups"] == ["eng"]
+    assert found.grant.resource == f"{ORIGIN}/mcp"
+
+
+async def test_metadata_says_what_clients_need_to_know(place: Place) -> None:
+    document = (await place.client.get("/.well-known/oauth-authorization-server")).json()
+    assert document["issuer"] == ORIGIN
+    assert document["authorization_endpoint"] == f"{ORIGIN}/oauth/authorize"
+    assert document["code_challenge_methods_supported"] == ["S256"]
+    assert document["authorization_response_iss_parameter_supported"] is True
+    assert document["client_id_metadata_document_supported"] is True
+    assert "none" in document["token_endpoint_auth_methods_supported"]
+    assert (await place.client.get("/.well-known/oauth-authorization-server/other")).status_code == 404
+
+
+async def test_a_code_works_once_and_a_second_use_ends_what_the_first_brought(place: Place) -> None:
+    client_id = (await place.register())["client_id"]
+    code = await place.code(client_id)
+    first = (await place.exchange(client_id, code)).json()
+    again = await place.exchange(client_id, code)
+    assert (again.status_code, again.json()["error"]) == (400, "invalid_grant")
+    assert await place.server.grants.access(first["access_token"]) is None
+    assert (await place.refresh(client_id, first["refresh_token"])).json()["error"] == "invalid_grant"
+    assert place.ended, "whoever remembers checked tokens hears of it"
+
+
+async def test_a_refresh_token_is_replaced_and_a_late_second_use_ends_the_sign_in(place: Place) -> None:
+    client_id, tokens = await place.signed_in()
+    second = (await place.refresh(client_id, tokens["refresh_token"])).json()
+    assert second["refresh_token"] != tokens["refresh_token"]
+    assert second["access_token"] != tokens["access_token"]
+    within = await place.refresh(client_id, tokens["refresh_token"])
+    assert within.status_code == 200, "a client that sent it twice at once keeps its sign-in"
+    place.clock.ahead += 31
+    late = await place.refresh(client_id, tokens["refresh_token"])
+    assert late.json()["error"] == "invalid_grant"
+    assert await place.server.grants.access(second["access_token"]) is None
+    assert (await place.refresh(client_id, second["refresh_token"])).json()["error"] == "invalid_grant"
+
+
+async def test_an_access_token_ends_by_itself(place: Place) -> None:
+    _, tokens = await place.signed_in()
+    place.clock.ahead += 3599
+    assert await place.server.grants.access(tokens["access_token"]) is not None
+    place.clock.ahead += 2
+    assert await place.server.grants.access(tokens["access_token"]) is None
+
+
+async def test_a_renewal_asks_the_provider_what_the_person_is_now(place: Place) -> None:
+    await place.provider.claims("carol", groups=["eng"])
+    client_id, tokens = await place.signed_in("carol")
+    await place.provider.claims("carol", groups=["sales"])
+    place.clock.ahead += 120
+    renewed = (await place.refresh(client_id, tokens["refresh_token"])).json()
+    found = await place.server.grants.access(renewed["access_token"])
+    assert found is not None
+    assert found.grant.person.claims["groups"] == ["sales"]
+
+
+async def test_who_may_sign_in_no_more_at_the_provider_gets_no_new_token(place: Place) -> None:
+    client_id, tokens = await place.signed_in("dave")
+    await place.provider.end_tokens("dave")
+    place.clock.ahead += 120
+    refused = await place.refresh(client_id, tokens["refresh_token"])
+    assert (refused.status_code, refused.json()["error"]) == (400, "invalid_grant")
+    assert await place.server.grants.access(tokens["access_token"]) is None
+
+
+async def test_a_client_ends_its_own_tokens_and_no_other_clients(place: Place) -> None:
+    client_id, tokens = await place.signed_in()
+    other = (await place.register())["client_id"]
+    form = {"client_id": other, "token": tokens["access_token"]}
+    assert (await place.client.post("/oauth/revoke", data=form)).status_code == 200
+    assert await place.server.grants.access(tokens["access_token"]) is not None
+    form["client_id"] = client_id
+    assert (await place.client.post("/oauth/revoke", data=form)).status_code == 200
+    assert await place.server.grants.access(tokens["access_token"]) is None
+    assert (await place.refresh(client_id, tokens["refresh_token"])).json()["error"] == "invalid_grant"
+
+
+async def test_all_of_a_person_can_be_ended(place: Place) -> None:
+    _, first = await place.signed_in("erin")
+    _, second = await place.signed_in("erin")
+    _, others = await place.signed_in("frank")
+    found = await place.server.grants.access(first["access_token"])
+    assert found is not None
+    principal = found.grant.person.principal
+    assert await place.server.end_all(principal) == 2
+    assert principal in place.ended
+    for token in (first, second):
+        assert await place.server.grants.access(token["access_token"]) is None
+    assert await place.server.grants.access(others["access_token"]) is not None
+
+
+async def test_the_page_asks_for_each_client_and_says_who_asks_and_where_it_leads(place: Place) -> None:
+    registered = await place.register(client_name="<b>Acme</b>\u202e Corp")
+    page = await place.authorize(registered["client_id"], scope="tools mail:read unknown")
+    assert "&lt;b&gt;Acme&lt;/b&gt; Corp" in page.text
+    assert "<b>" not in page.text
+    assert "a program on this computer" in page.text
+    assert BACK in page.text
+    assert "mail:read" in page.text
+    assert "unknown" not in page.text
+    assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
+    cookie = page.headers["set-cookie"]
+    assert cookie.startswith("__Host-")
+    for word in ("Secure", "HttpOnly", "SameSite=Lax", "Path=/"):
+        assert word in cookie
+
+
+async def test_a_person_who_says_no_is_sent_back_and_the_client_learns_it(place: Place) -> None:
+    client_id = (await place.register())["client_id"]
+    page = await place.authorize(client_id)
+    back = link_in(await place.answer(page, "no"))
+    assert back.startswith(f"{BACK}?")
+    assert answer_in(back)["error"] == "access_denied"
+    assert answer_in(back)["iss"] == ORIGIN
+    again = await place.answer(page)
+    assert again.status_code == 400
+
+
+async def test_another_browser_can_neither_agree_nor_come_back(place: Place) -> None:
+    """Somebody who sends a victim a link to finish the attacker's sign-in gets nowhere (login CSRF)."""
+    client_id = (await place.register())["client_id"]
+    page = await place.authorize(client_id)
+    mine = dict(place.browser.cookies)
+    place.browser.cookies.clear()
+    assert (await place.answer(page)).status_code == 400
+    for name, value in mine.items():
+        place.browser.cookies.set(name, value)
+    onward = link_in(await place.answer(page))
+    back = await place.provider.sign_in(onward, "alice")
+    place.browser.cookies.clear()
+    refused = await place.browser.get(back)
+    assert refused.status_code == 400
+    assert "location" not in refused.headers
+
+
+async def test_a_page_of_another_origin_cannot_agree(place: Place) -> None:
+    client_id = (await place.register())["client_id"]
+    page = await place.authorize(client_id)
+    for headers in ({"origin": "https://evil.example"}, {"origin": "null"}, {"sec-fetch-site": "cross-site"}):
+        assert (await place.answer(page, **headers)).status_code == 403
+    assert (await place.answer(page)).status_code == 200
+
+
+async def test_a_state_works_once(place: Place) -> None:
+    client_id = (await place.register())["client_id"]
+    onward = link_in(await place.answer(await place.authorize(client_id)))
+    back = await place.provider.sign_in(onward, "alice")
+    assert (await place.browser.get(back)).status_code == 302
+    assert (await place.browser.get(back)).status_code == 400
+
+
+async def test_an_answer_of_another_provider_is_refused(place: Place) -> None:
+    """Mix-up: a code of one provider must not be sent to another (RFC 9207)."""
+    client_id = (await place.register())["client_id"]
+    onward = link_in(await place.answer(await place.authorize(client_id)))
+    back = await place.provider.sign_in(onward, "alice")
+    sent = await place.browser.get(f"{back}&iss=https%3A%2F%2Fevil.example")
+    assert answer_in(sent.headers["location"])["error"] == "access_denied"
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"response_type": "token"}, "unsupported_response_type"),
+        ({"code_challenge": None}, "invalid_request"),
+        ({"code_challenge_method": "plain"}, "invalid_request"),
+        ({"code_challenge_method": None}, "invalid_request"),
+        ({"code_challenge": "short"}, "invalid_request"),
+        ({"resource": "https://other.example/mcp"}, "invalid_target"),
+        ({"resource": f"{ORIGIN}.evil.example/mcp"}, "invalid_target"),
+    ],
+)
+async def test_what_a_client_asks_for_wrongly_it_learns_at_its_own_address(
+    place: Place, change: dict[str, Any], error: str
+) -> None:
+    client_id = (await place.register())["client_id"]
+    answer = await place.authorize(client_id, **change)
+    assert answer.status_code == 302
+    assert answer.headers["location"].startswith(f"{BACK}?")
+    assert answer_in(answer.headers["location"])["error"] == error
+
+
+@pytest.mark.parametrize(
+    "redirect_uri",
+    [
+        "http://127.0.0.1:1234/other",
+        "http://127.0.0.1:1234/callback/",
+        "http://127.0.0.1:1234/callback?x=1",
+        "http://127.0.0.1:1234/callback#x",
+        "http://127.0.0.1:1234/Callback",
+        "http://127.0.0.1.evil.example:1234/callback",
+        "http://user@127.0.0.1:1234/callback",
+        "http://localhost:1234/callback",
+        "https://127.0.0.1:1234/callback",
+        "http://127.0.0.1:1234/%63allback",
+        "http://127.0.0.1:99999/callback",
+        "javascript:alert(1)",
+        "https://evil.example/callback",
+    ],
+)
+async def test_nobody_is_sent_to_an_address_that_the_client_has_not_named(place: Place, redirect_uri: str) -> None:
+    client_id = (await place.register())["client_id"]
+    answer = await place.authorize(client_id, redirect_uri=redirect_uri)
+    assert answer.status_code == 400
+    assert "location" not in answer.headers
+    assert "url=" not in answer.text
+
+
+async def test_the_port_of_a_loopback_address_may_differ(place: Place) -> None:
+    client_id = (await place.register())["client_id"]
+    other = "http://127.0.0.1:5678/callback"
+    code = await place.code(client_id, redirect_uri=other)
+    assert (await place.exchange(client_id, code)).json()["error"] == "invalid_grant"
+    code = await place.code(client_id, redirect_uri=other)
+    assert (await place.exchange(client_id, code, redirect_uri=other)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"code_verifier": "w" * 64}, "invalid_grant"),
+        ({"code_verifier": None}, "invalid_grant"),
+        ({"redirect_uri": "http://127.0.0.1:1/callback"}, "invalid_grant"),
+        ({"redirect_uri": None}, "invalid_grant"),
+        ({"resource": f"{ORIGIN}/servers/other/mcp"}, "invalid_target"),
+        ({"grant_type": "password"}, "unsupported_grant_type"),
+        ({"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer"}, "unauthorized_client"),
+        ({"client_secret": "guess"}, "invalid_client"),
+    ],
+)
+async def test_a_wrong_exchange_gives_nothing_and_the_right_one_still_works(
+    place: Place, change: dict[str, Any], error: str
+) -> None:
+    client_id = (await place.register())["client_id"]
+    code = await place.code(client_id)
+    refused = await place.exchange(client_id, code, **change)
+    assert refused.json()["error"] == error
+    assert (await place.exchange(client_id, code)).status_code == 200
+
+
+async def test_a_code_that_nobody_was_given_is_refused(place: Place) -> None:
+    client_id = (await place.register())["client_id"]
+    for code in ("mcpb_ac_unknown", "", "x" * 10_000, "\ufeff"):
+        assert (await place.exchange(client_id, code)).json()["error"] == "invalid_grant"
+
+
+async def test_a_code_is_of_its_client_alone(place: Place) -> None:
+    client_id, other = (await place.register())["client_id"], (await place.register())["client_id"]
+    code = await place.code(client_id)
+    assert (await place.exchange(other, code)).json()["error"] == "invalid_grant"
+    assert (await place.exchange(client_id, code)).status_code == 200
+
+
+async def test_a_client_with_a_secret_must_show_it(place: Place) -> None:
+    registered = await place.register(token_endpoint_auth_method="client_secret_basic")
+    client_id, secret = registered["client_id"], registered["client_secret"]
+    code = await place.code(client_id)
+    assert (await place.exchange(client_id, code)).status_code == 401
+    assert (await place.exchange(client_id, code, client_secret="wrong")).status_code == 401
+    form = {
+        "grant_type": "authorization_code",
+        "code": code,
+        "redirect_uri": BACK,
+        "code_verifier": VERIFIER,
+    }
+    answer = await place.client.post("/oauth/token", data=form, auth=(client_id, secret))
+    assert answer.status_code == 200, answer.text
+
+
+async def test_a_parameter_that_comes_twice_is_refused(place: Place) -> None:
+    client_id = (await place.register())["client_id"]
+    body = urlencode([("grant_type", "authorization_code"), ("client_id", client_id), ("code", "a"), ("code", "b")])
+    headers = {"content-type": "application/x-www-form-urlencoded"}
+    answer = await place.client.post("/oauth/token", content=body, headers=headers)
+    assert answer.json()["error"] == "invalid_request"
+
+
+async def test_scopes_can_be_narrowed_at_a_renewal_and_not_widened(place: Place) -> None:
+    client_id, tokens = await place.signed_in(scope="tools mail:read")
+    assert tokens["scope"] == "tools mail:read"
+    narrow = (await place.refresh(client_id, tokens["refresh_token"], scope="tools")).json()
+    assert narrow["scope"] == "tools"
+    wider = await place.refresh(client_id, narrow["refresh_token"], scope="tools admin")
+    assert wider.json()["error"] == "invalid_scope"
+
+
+async def test_nothing_secret_is_kept_in_the_clear(place: Place) -> None:
+    _, tokens = await place.signed_in()
+    kept = repr([vars(place.store), vars(place.server)])
+    assert tokens["access_token"] not in kept
+    assert tokens["refresh_token"] not in kept
+    assert "secret" not in repr(place.server)
+
+
+async def test_a_provider_that_is_down_lets_nobody_in_and_nothing_is_lost() -> None:
+    with mock_provider() as running:
+        place = Place(running)
+        client_id, tokens = await place.signed_in()
+        page = await place.authorize(client_id)
+        onward = link_in(await place.answer(await place.authorize(client_id)))
+        back = await running.sign_in(onward, "alice")
+        running.process.kill()
+        running.process.wait()
+        place.clock.ahead += 120
+        waiting = await place.refresh(client_id, tokens["refresh_token"])
+        assert (waiting.status_code, waiting.json()["error"]) == (503, "temporarily_unavailable")
+        assert "retry-after" in waiting.headers
+        assert await place.server.grants.access(tokens["access_token"]) is not None
+        sent = await place.browser.get(back)
+        assert answer_in(sent.headers["location"])["error"] == "temporarily_unavailable"
+        assert (await place.answer(page)).status_code in (200, 503), "where the page is, may be known still"
+        await place.server.close()

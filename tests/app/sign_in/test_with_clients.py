@@ -1,0 +1,127 @@
+"""Real clients sign somebody in: the whole bridge as a process, a real provider, and the OAuth clients of the SDKs."""
+
+import re
+import socket
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from html import unescape
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import Client as SdkClient
+from mcp.client.auth import OAuthClientProvider
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from pydantic import AnyUrl
+
+from support.harness import Place, python_server
+from support.identity_providers import MockProvider, answer_in, mock_provider
+
+BACK = "http://127.0.0.1:1/callback"
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[MockProvider]:
+    with mock_provider() as running:
+        yield running
+
+
+class Storage:
+    """What the SDK's client keeps."""
+
+    def __init__(self) -> None:
+        self.tokens: OAuthToken | None = None
+        self.client: OAuthClientInformationFull | None = None
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return self.tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self.tokens = tokens
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return self.client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self.client = client_info
+
+
+class Person:
+    """Somebody with a browser, who agrees and signs in."""
+
+    def __init__(self, provider: MockProvider, subject: str) -> None:
+        self.provider, self.subject, self.result = provider, subject, AuthorizationCodeResult(code="")
+
+    async def visit(self, page: str) -> None:
+        async with httpx2.AsyncClient(headers={"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}) as http:
+            shown = await http.get(page)
+            assert shown.status_code == 200, shown.text
+            found = re.search(r'name="request" value="([^"]+)"', shown.text)
+            assert found, shown.text
+            origin = page.partition("/oauth/")[0]
+            agreed = await http.post(
+                f"{origin}/oauth/consent",
+                data={"request": found[1], "answer": "yes"},
+                headers={"origin": origin, "sec-fetch-site": "same-origin"},
+            )
+            onward = re.search(r'content="0; url=([^"]+)"', agreed.text)
+            assert onward, agreed.text
+            back = await self.provider.sign_in(unescape(onward[1]), self.subject)
+            sent = await http.get(back)
+            assert sent.status_code == 302, sent.text
+        answer = answer_in(sent.headers["location"])
+        self.result = AuthorizationCodeResult(code=answer["code"], state=answer["state"], iss=answer["iss"])
+
+    async def answer(self) -> AuthorizationCodeResult:
+        return self.result
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@asynccontextmanager
+async def bridge(place: Place, provider: MockProvider, **auth: Any) -> AsyncGenerator[str]:
+    """The address of a bridge that signs people in at this provider."""
+    port = free_port()
+    origin = f"http://127.0.0.1:{port}"
+    sign_in = {"issuer": provider.issuer, "client_id": "bridge", "client_secret": "s3cret"}
+    config = place.config(
+        {"up": python_server("plain")}, auth={"resource": f"{origin}/mcp", "sign_in": sign_in, **auth}
+    )
+    async with place.started("serve", "--config", str(config), "--http", f"127.0.0.1:{port}") as command:
+        await command.logged(r"http://127\.0\.0\.1:[1-9]\d*")
+        yield origin
+
+
+@asynccontextmanager
+async def signed_in(origin: str, person: Person, storage: Storage) -> AsyncGenerator[SdkClient]:
+    metadata = OAuthClientMetadata(
+        client_name="SDK",
+        redirect_uris=[AnyUrl(BACK)],
+        token_endpoint_auth_method="none",
+    )
+    auth = OAuthClientProvider(f"{origin}/mcp", metadata, storage, person.visit, person.answer)
+    async with (
+        httpx2.AsyncClient(auth=auth, timeout=60) as http,
+        SdkClient(streamable_http_client(f"{origin}/mcp", http_client=http)) as client,
+    ):
+        yield client
+
+
+async def test_the_sdk_signs_a_person_in_and_calls_a_tool(place: Place, provider: MockProvider) -> None:
+    async with bridge(place, provider) as origin:
+        storage = Storage()
+        async with signed_in(origin, Person(provider, "alice"), storage) as client:
+            tools = await client.list_tools()
+            assert any(tool.name.startswith("up__") for tool in tools.tools)
+        assert storage.tokens is not None
+        assert storage.tokens.access_token.startswith("mcpb_at_")
+        async with httpx2.AsyncClient() as http:
+            refused = await http.post(f"{origin}/mcp", json={}, headers={"authorization": "Bearer mcpb_at_guess"})
+            assert refused.status_code == 401
+            described = await http.get(f"{origin}/.well-known/oauth-protected-resource/mcp")
+            assert described.json()["authorization_servers"] == [origin]
