@@ -84,3 +84,18 @@ def test_without_servers_rules_are_about_nothing(tmp_path: Path) -> None:
     path.write_text(RULE + 'servers = "x"')
     with pytest.raises(ConfigError, match=r"There are: none\."):
         read(path, {})
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ('["deed"]', "no server is called 'deed'\n  Did you mean `deeds`?"),
+        ('["github", "q"]', "no server is called 'q'\n  There are: deeds, github, vault."),
+        ('["*"]', "expected the name of a server, without wildcards (found '*')\n  There are: deeds, github, vault."),
+    ],
+)
+def test_secrets_go_to_servers_that_there_are(tmp_path: Path, names: str, expected: str) -> None:
+    """Issue 22: `secrets_to` of a server that there is not would silently hold secrets back."""
+    vault = '[servers.vault]\ncommand = "c"\n'
+    assert error(tmp_path, f"{vault}secrets_to = {names}\n") == f"servers.toml:8: servers.vault.secrets_to: {expected}"
+    assert loaded(tmp_path, f'{vault}secrets_to = ["deeds", "github"]\n').warnings == ()

@@ -1,7 +1,7 @@
 """From a parsed configuration document to settings: expand its variables, check it, find the secrets in it.
 
-Rules and hooks that name a server which does not exist are reported here too, since whoever wrote such a rule believes
-that it holds. Names with wildcards may be meant for servers to come, so they are only worth a warning. Whether a tool
+Rules, hooks and `secrets_to` that name a server which does not exist are reported here too, since whoever wrote them
+believes that they hold. Names with wildcards may be meant for servers to come, so they are only worth a warning. Whether a tool
 exists is known when the servers have listed theirs (`catalog/unmatched_names.py`).
 """
 
@@ -54,6 +54,16 @@ def unknown_servers(settings: Settings) -> Iterator[UnknownServer]:
         "permissions": [(rule.servers, rule.tools) for rule in settings.permissions],
         "hooks": [(hook.servers, hook.tools) for hook in settings.hooks],
     }
+    for name, server in settings.servers.items():
+        for other in server.secrets_to:
+            key = "servers", name, "secrets_to"
+            if other in known:
+                continue
+            if _WILD.intersection(other):
+                what = f"expected the name of a server, without wildcards (found {other[:80]!r})"
+                yield UnknownServer(key, what, f"There are: {', '.join(known[:-3])}.", is_certain=True)
+            else:
+                yield from _server(key, other, known)
     for section, members in sections.items():
         for number, (servers, tools) in enumerate(members):
             key = section, str(number)
