@@ -13,6 +13,7 @@ import pytest
 from mcpbridge.pipeline.redaction import redacted
 from support.benign_samples import BenignSample, benign_samples
 from support.personal_samples import impersonal_samples, personal_samples
+from support.provider_samples import provider_look_alikes, provider_secrets
 from support.secret_samples import SecretSample, secret_samples
 
 Kinds = tuple[str, ...]
@@ -52,6 +53,17 @@ def test_what_is_caught_and_what_is_wrongly_replaced(
     print("  wrong:", dict(Counter(one.format for one in wrong)), "of", dict(Counter(one.format for one in innocent)))
     assert len(missed) <= 0.05 * len(guilty), [(one.format, one.text[:200]) for one in missed]
     assert len(wrong) <= 0.02 * len(innocent), [(one.format, one.text[:200]) for one in wrong]
+
+
+def test_formats_of_further_providers_are_caught_and_what_looks_so_is_not() -> None:
+    """Written after the detectors and counted before they were mended by it: 65 of 113 caught, 3 of 105 wrong."""
+    guilty, innocent = provider_secrets(), provider_look_alikes()
+    missed = [one.text[:200] for one in guilty if not is_caught(one, ("secrets",))]
+    wrong = [one.text[:200] for one in innocent if not is_left_alone(one, ("secrets",))]
+    print(f"providers: {len(guilty) - len(missed)} of {len(guilty)} caught, {len(wrong)} of {len(innocent)} wrong")
+    assert min(len(guilty), len(innocent)) >= 100
+    assert len(missed) <= 0.05 * len(guilty), missed
+    assert len(wrong) <= 0.02 * len(innocent), wrong
 
 
 def test_the_corpora_are_as_large_as_promised() -> None:

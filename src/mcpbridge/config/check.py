@@ -1,8 +1,8 @@
 """From a parsed configuration document to settings: expand its variables, check it, find the secrets in it.
 
 Rules, hooks and `secrets_to` that name a server which does not exist are reported here too, since whoever wrote them
-believes that they hold. Names with wildcards may be meant for servers to come, so they are only worth a warning. Whether a tool
-exists is known when the servers have listed theirs (`catalog/unmatched_names.py`).
+believes that they hold. Names with wildcards may be meant for servers to come, so they are only worth a warning.
+Whether a tool exists is known when the servers have listed theirs (`catalog/unmatched_names.py`).
 """
 
 import os

@@ -6,6 +6,8 @@ begin the same. Patterns of `base/masking/` take time in proportion to the text,
 
 import re
 
+from mcpbridge.base.masking.names import is_mixed
+
 ISSUED_KEYS = (
     r"(?<![A-Za-z0-9_])(?:"
     r"sk-[\w-]{16,}+|[spr]k_(?:live|test)_\w{10,}+|gh[pousr]_\w{20,}+|github_pat_\w{20,}+"
@@ -27,6 +29,12 @@ ISSUED_KEYS = (
     r"|(?:SK|AC)[0-9a-f]{32}(?![0-9a-fA-F])|key-[0-9a-f]{32}(?![0-9a-f])|pat\w{14}\.[0-9a-f]{40,}+"
     r"|LTAI\w{16,}+|AKID\w{28,}+|HRKU-[\w-]{30,}+"
     r"|A3T[A-Z0-9][A-Z0-9]{16}|EZ[AT]K[0-9a-f]{40,}+|FLWSECK[\w-]{20,}+|1//0[\w-]{30,}+|ops_eyJ[\w-]{40,}+|A3-[A-Z0-9]{6}-[A-Z0-9-]{20,}+"
+    r"|p8e-[0-9a-z]{32}(?!\w)|dt0[a-z]\d\d\.[A-Z0-9]{20,}+\.[A-Z0-9]{40,}+|pat\.[\w-]{20,24}\.[0-9a-f]{24}\.\w{18,}+|AKC[a-z]\w{60,}+"
+    r"|(?:api|mob|sdk|pub)-(?!pub)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|rdme_\w{60,}+|sgp_(?:[0-9a-f]{16}_)?[0-9a-f]{40}"
+    r"|access-(?:production|sandbox|development)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?:WPL_AP1|AQE[A-Z])\.[\w.=-]{16,}+"
+    r"|ABSK[\w+/=]{80,}+|GOOG1[A-Z0-9]{50,}+|AQVN[\w-]{35,}+|t1\.[\w-]{40,}+={0,2}\.[\w-]{60,}+|[xyz]prv[1-9A-HJ-NP-Za-km-z]{90,}+"
+    r"|(?<!-)eyJ[\w-]{10,}+\.[\w-]*+\.[\w-]{10,}+\.[\w-]{10,}+\.[\w-]{10,}+|(?:[0-9a-z]{2,12}[_-]){0,3}(?<!pk_)(?:live|prod|production)[_-]"
+    r"(?=[a-z_-]{0,40}[0-9A-Z])(?=[\w-]{0,40}\d)[\w-]{24,}+|(?:[0-9a-z]{2,12}_){1,3}(?:sk|rw|pat|pw|secret|token)_(?=\w{0,40}\d)[\w-]{24,}+"
     r")"
     r"|\$(?:2[abxy]|5|6|y|1|apr1|argon2(?:id|i|d)|scrypt|pbkdf2-sha\d+)\$[\w./$,=+-]{20,}+"
 )
@@ -46,6 +54,11 @@ _MARKED_INSIDE = (
     (".atlasv1.", re.compile(r"(?<!\w)\w{14}\.atlasv1\.[\w-]{40,}+")),
     ("Q~", re.compile(r"(?<![\w.~-])[\w.~-]{3}\dQ~[\w.~-]{31,34}(?![\w.~-])")),
     ("NRAL", re.compile(r"(?<![0-9a-f])[0-9a-f]{36}NRAL\b")),
+    ("AZDO", re.compile(r"(?<!\w)[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}(?!\w)")),
+    (":APA91b", re.compile(r"(?<![\w-])[\w-]{8,16}:APA91b[\w-]{100,}+")),
+    ("oauth:", re.compile(r"(?<![\w-])oauth:[0-9a-z]{28,}+(?![\w-])")),
+    ("$production$", re.compile(r"access_token\$production\$\w{10,}\$\w{20,}+")),
+    ("AAAAAAAAAAAAAAAAAA", re.compile(r"(?<![\w+/=])A{18,24}[A-Za-z0-9]{4,60}%[23][BFDbfd][\w%]{30,}+")),
     (":AA", re.compile(r"(?<!\d)[0-9]{6,12}:AA[\w-]{30,}+")),
     (".", re.compile(r"[MNO](?<![\w-].)[\w-]{22,27}\.[\w-]{6}\.[\w-]{27,}+")),
 )
@@ -63,6 +76,7 @@ ORDINARY_WORDS = re.compile(
 examples that have one letter again and again."""
 
 
+_ISSUED_LENGTH = 35
 _RUNS = re.compile(r"[^\x00-#%-*:;<>?@\[-^`{-\x7f]{11,}+")
 """Where a key can be: of what they consist (`\\w`, `.$/=+,-`), and as long as the shortest. Most texts have few such
 places; trying the patterns at every letter takes ten times as long as finding them."""
@@ -76,8 +90,24 @@ def without_keys(text: str, mask: str) -> str:
     return _RUNS.sub(lambda run: _without_keys(run[0], mask), text)
 
 
+_NAMED_ISSUER = re.compile(
+    r"(?<![\w./+=-])([a-z][a-z0-9]{1,11}(?:[_-][a-z0-9]{1,3}){0,2}[_-])([A-Za-z0-9_-]{32,256}+)(?![\w.+/=-])"
+)
+"""The name of somebody who issues keys, and a long key: what most issuers do since scanners look for such names."""
+_NO_ISSUERS = ("sha1-", "sha256-", "sha384-", "sha512-", "md5-", "pk_", "pub_", "blob_")
+
+
+def _of_issuer(match: re.Match[str], mask: str) -> str:
+    is_one = (
+        not match[1].startswith(_NO_ISSUERS) and is_mixed(match[2]) and match[2].count("_") + match[2].count("-") <= 6
+    )
+    return mask if is_one else match[0]
+
+
 def _without_keys(run: str, mask: str) -> str:
     run = _KEYS.sub(lambda one: _masked(one, mask), run)
+    if len(run) >= _ISSUED_LENGTH and ("_" in run or "-" in run):
+        run = _NAMED_ISSUER.sub(lambda one: _of_issuer(one, mask), run)
     if "sk-" in run or "gh" in run or "git" in run or "xox" in run or "eyJ" in run:
         run = _SHORT_KEYS.sub(lambda one: _masked(one, mask), run)
     return run

@@ -28,8 +28,8 @@ SECRET_NAME = re.compile(r"token|key|secret|passw|auth|credential|cookie|bearer|
 _WORDS = re.compile(r"[A-Za-z ,.'()/]{0,200}")
 """Texts in which nothing can look like a secret; most lines of logs are such."""
 _MAY_NAME_ONE = re.compile(
-    "auth|bearer|cookie|credential|csrf|cv[cv]|dsn|jwt|key|otp|pass|pat(?![chit])|phrase|pin(?!g)|pwd|secret|token"
-    "|session.?id|verifier|xsrf|(?:device|recovery|backup).?code",
+    "auth|bearer|contrasena|cookie|credential|csrf|cv[cv]|dsn|jwt|kennwort|key|otp|pass|pat(?![chit])|phrase|pin(?!g)"
+    "|psk|pw|secret|senha|token|wif|session.?id|verifier|xsrf|(?:device|recovery|backup).?code",
     re.IGNORECASE,
 )
 """What each name of a secret has in it. `names.py` is loaded with the first such name; most fields have none."""

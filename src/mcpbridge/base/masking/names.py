@@ -44,11 +44,11 @@ KEY = Secret("key", NEVER)
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SURE = frozenset({"apikey", "authorization", "bearer", "jwt", "otp", "totp", "passcode", "passphrase", "passwd"}) | {
-    *("password", "pwd", "secret")
+    *("password", "pwd", "secret", "psk", "requirepass", "masterauth", "passwort", "kennwort", "contrasena", "senha")
 }
-_LIKELY = frozenset({"auth", "cookie", "credential", "csrf", "dsn", "pat", "token", "xsrf"})
+_LIKELY = frozenset({"auth", "cookie", "credential", "csrf", "dsn", "pat", "pw", "token", "wif", "xsrf"})
 _KEYS = frozenset({"api", "access", "account", "private", "signing", "encryption", "secret", "subscription"}) | {
-    *("shared", "master", "license", "consumer", "storage", "webhook", "deploy", "session")
+    *("shared", "preshared", "auth", "master", "license", "consumer", "storage", "webhook", "deploy", "session")
 }
 """Of which kinds keys are secrets."""
 _PAIRS = (
@@ -71,6 +71,8 @@ _PAGES = ("next", "page", "continuation", "progress", "cancel", "prev")
 _COUNTS = frozenset({"max", "min", "total", "count", "num", "input", "output", "prompt", "completion"})
 _ORDINALS = frozenset({"first", "second", "third", "last", "next", "single", "test", "by", "one", "two"})
 """With one of these a pass is a round."""
+_RESOURCES = frozenset({"existing", "pull", "tls"})
+"""With one of these a secret is named, not shown: charts for Kubernetes say `existingSecret: shop-db`."""
 _CODES = frozenset({"pin", "cvv", "cvc"})
 _PARTS = {*_SURE, *_LIKELY, *_CODES, *_ENDS, "key", "pass", *(first for first, second in _PAIRS if second != "key")}
 IN_SECRET_NAMES = tuple(part for part in sorted(_PARTS) if not any(other in part for other in _PARTS - {part}))
@@ -117,6 +119,8 @@ def secret_of(name: str) -> Secret | None:
     words = [_singular(word) for word in spelled]
     if not words or words[-1] in _ABOUT:
         return None
+    if words[-1] == "secret" and len(words) > 1 and words[-2] in _RESOURCES:
+        return COUNTED
     if any(word in _SURE or word.endswith(_ENDS) for word in words) or any(pair in _PAIRS for pair in pairwise(words)):
         return COUNTED if _COUNTS.intersection(words) else SURE
     if any(word == "token" or word.endswith("token") for word in words):

@@ -35,7 +35,7 @@ TYPE = re.compile(r"(?:[A-Z][a-z]+)++")
 
 def says_nothing(value: str) -> bool:
     """Whether it is masked already, names where the value is to come from, or mentions a secret without showing it."""
-    if MASK in value or value.lower() in NO_VALUES or value.startswith(("$", "{{", "<", "%(", "***", "--")):
+    if MASK in value or value.strip().lower() in NO_VALUES or value.startswith(("$", "{{", "<", "%(", "***", "--")):
         return True
     return EXAMPLE.fullmatch(value) is not None
 

@@ -12,6 +12,7 @@ made for that, and is masked whole. The patterns take time in proportion to the 
 import re
 from collections.abc import Callable
 
+from mcpbridge.base.masking.by_context import without_secrets_by_context
 from mcpbridge.base.masking.issued_keys import PRIVATE_KEYS, without_keys
 from mcpbridge.base.masking.mask import MASK
 from mcpbridge.base.masking.names import (
@@ -71,8 +72,8 @@ _QUERY = re.compile(
     r"(?:(?<=[?&;#])|(?<=%3[fF])|(?<=%26))([A-Za-z0-9_.\[\]-]{1,80}+)(=|%3[dD])((?:(?!%26)[^&;\s\"'<>#])++)"
 )
 _ELEMENT = re.compile(r"<([A-Za-z_][\w.-]{0,79})>([^<>]++)(?=</\1>)")
-_PAIR = re.compile(r"\(b?([\"'])([\w-]{1,80}+)\1, b?([\"'])((?:(?!\3)[^\\\n])++)(?=\3\))")
-"""A header as Python shows it in a list."""
+_PAIR = re.compile(r"\([ \t]{0,4}b?([\"'])([\w-]{1,80}+)\1,[ \t]{1,40}b?([\"'])((?:(?!\3)[^\\\n])++)(?=\3[ \t]{0,4}\))")
+"""A header as Python shows it in a list, and a constant as PHP defines it."""
 _USER_PAIR = re.compile(
     r"(\bauth[ \t]{0,3}[:=][ \t]{0,3}\([\"'][^\"'\n]{0,128}+[\"'],[ \t]{0,3}[\"'])(?!\[redacted\])([^\"'\n]{1,256}+)"
 )
@@ -106,6 +107,7 @@ _USER_OPTION = re.compile(
 _DATABASE_CLIENT = re.compile(
     r"(\b(?:mysql|mysqldump|mysqladmin|mysqlimport|mariadb|mariadb-dump|sshpass|mongosh?|mongodump)\b"
     r"[^\n|;]{0,200}?[ \"']-p[ \t]{0,2}"
+    r"|\bredis-cli\b[^\n|;]{0,200}?[ \"'](?:-a|--pass)[ \t=]{1,2}"
     r"|\b(?:docker|podman|nerdctl|buildah|skopeo|helm|oc|az|crane|oras)\b[^\n|;]{0,60}? login\b"
     r"[^\n|;]{0,200}? -p[ \t]{1,2})"
     r"([\"']?)([^\s\"'-][^\s|;\"']{0,256}+)"
@@ -209,7 +211,7 @@ def _pass(text: str) -> str:
     if ("value" in lower or "content" in lower) and ("name" in lower or "key" in lower):
         text = _NAMED.sub(_of_named, text)
     if "-" in text:
-        if "-p" in text:
+        if "-p" in text or "redis-cli" in text:
             text = _DATABASE_CLIENT.sub(rf"\1\2{MASK}", text)
         if " -u" in text or "-user" in text or " -U" in text:
             text = _USER_OPTION.sub(_of_user_option, text)
@@ -223,6 +225,7 @@ def _pass(text: str) -> str:
         text = _of_sentences(text, lower)
     if "bearer" in lower or "basic" in lower:
         text = _SCHEME.sub(_of_scheme, text)
+    text = without_secrets_by_context(text, lower)
     return without_keys(text, MASK)
 
 
@@ -262,7 +265,13 @@ _IN_ADDRESSES = frozenset(
 def _of_query(match: re.Match[str]) -> str:
     name, equals, value = match.groups()
     secret = SURE if name.lower() in _IN_ADDRESSES else secret_of(name)
-    is_one = secret is not None and not says_nothing(value) and secret.has(value, is_number=value.isdecimal())
+    is_code = match.string[match.start() - 1 : match.start()] == ";" and any(map("(){}".__contains__, value))
+    is_one = (
+        secret is not None
+        and not is_code
+        and not says_nothing(value)
+        and secret.has(value, is_number=value.isdecimal())
+    )
     return f"{name}{equals}{MASK}" if is_one else match[0]
 
 
