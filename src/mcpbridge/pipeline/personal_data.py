@@ -6,6 +6,7 @@ word that says what they are. Pure. Long texts are searched in slices by the cal
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import pairwise
 
 
@@ -131,6 +132,40 @@ _ODD = (1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 2, 4, 18, 20, 11, 3, 6, 8, 12, 14, 16
 def _is_of_italy(plain: str) -> bool:
     values = [int(one) if one.isdigit() else ord(one) - ord("A") for one in plain]
     return sum(_ODD[one] if place % 2 == 0 else one for place, one in enumerate(values[:15])) % 26 == values[15]
+
+
+# -- numbers under a name
+
+
+_PHONES = frozenset({"phone", "telephone", "telefon", "telefono", "tel", "mobile", "cellphone", "fax", "whatsapp"}) | {
+    *("msisdn", "smartphone", "landline", "handy", "handynummer", "telefonnummer", "phonenumber", "mobilenumber"),
+}
+_IDS = frozenset({"ssn", "bsn", "pesel", "aadhaar", "personnummer", "cpf", "nino", "curp", "passport", "iban"}) | {
+    *("steuernummer", "steuerid", "ahv", "svnr", "taxid", "nationalid", "cardnumber", "creditcard", "accountnumber"),
+}
+_ID_PAIRS = {(kind, last) for kind in ("tax", "national", "identity", "citizen") for last in ("id", "number", "no")} | {
+    *(("card", "number"), ("credit", "card"), ("debit", "card"), ("account", "number"), ("bank", "account")),
+    *(("security", "number"), ("insurance", "number"), ("identity", "card"), ("license", "number")),
+}
+_NUMBERS = frozenset(
+    {"number", "no", "nr", "num", "nummer", "home", "work", "office", "private", "primary", "secondary"}
+)
+_NAME_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+
+@lru_cache(maxsize=4096)
+def names_a_person(name: str) -> bool:
+    """Whether a number under this name is that of a phone, an account, a card or a citizen: `phone`, `taxId`.
+
+    `phone_id` and `mobile_count` are about something else.
+    """
+    words = [word.lower() for word in _NAME_WORD.findall(name[:80])]
+    while len(words) > 1 and words[-1] in _NUMBERS and words[-2] in _PHONES | _IDS:
+        words.pop()
+    if not words:
+        return False
+    last = words[-1].removesuffix("s") if words[-1].endswith("s") and len(words[-1]) > 4 else words[-1]
+    return last in _PHONES or last in _IDS or (len(words) > 1 and (words[-2], last) in _ID_PAIRS)
 
 
 # -- numbers after a word for them

@@ -48,6 +48,8 @@ def redacted_json(raw: bytes, kinds: tuple[str, ...], placeholder: Placeholder, 
         changed = without_secrets_in(value, redact, mask=lambda text: placeholder("secret", text))
     else:
         changed = each_text(value, redact)
+    if "pii" in kinds:
+        changed = _without_named_numbers(changed, lambda text: placeholder("pii", text))
     return raw if changed is value else encode(changed)
 
 
@@ -196,6 +198,36 @@ def personal_spans(text: str) -> list[tuple[int, int]]:
     for start, end in slices(text) if len(text) > SLICE else ((0, len(text)),):
         spans += personal_spans_of(text, start, end)
     return spans
+
+
+def _without_named_numbers(value: object, placeholder: Callable[[str], str], *, is_named: bool = False) -> object:
+    """The value without numbers that are personal by the name of their member; the same object if nothing changes.
+
+    `is_named`: it is under such a name.
+    """
+    if isinstance(value, dict):
+        from mcpbridge.pipeline.personal_data import names_a_person
+
+        members = cast("dict[str, object]", value)
+        new: dict[str, object] = {}
+        for name, inner in members.items():
+            is_personal = names_a_person(name) or (is_named and name in _OF)
+            new[name] = _without_named_numbers(inner, placeholder, is_named=is_personal)
+        return members if all(new[name] is members[name] for name in members) else new
+    if isinstance(value, list):
+        items = cast("list[object]", value)
+        new_items = [_without_named_numbers(inner, placeholder, is_named=is_named) for inner in items]
+        return items if all(one is old for one, old in zip(new_items, items, strict=True)) else new_items
+    if not is_named or isinstance(value, bool) or not isinstance(value, str | int | Raw):
+        return value
+    text = bytes(value).decode() if isinstance(value, Raw) else str(value)
+    is_number = _NUMBER.fullmatch(text) and (isinstance(value, str) or text.isdecimal())
+    return placeholder(text) if is_number else value
+
+
+_OF = frozenset({"value", "number", "e164", "national", "formatted", "raw"})
+"""Members of an object under such a name that have the number itself."""
+_NUMBER = re.compile(r"\+?\(?\d(?:[ ./()-]{0,2}\d){5,18}")
 
 
 # -- media

@@ -206,6 +206,61 @@ def test_a_value_under_the_name_of_a_secret_goes_and_the_rest_stays_as_sent() ->
     assert placeholders.restored("a", hidden.decode()) == raw.decode()
 
 
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"phone": 4915112345678},
+        {"phone": "4915112345678"},
+        {"contact": {"mobileNumber": 4915112345678}},
+        {"phones": [4915112345678, 12]},
+        {"telephone": {"value": 4915112345678, "type": "home"}},
+        {"home_phone": "030 4915112345678"},
+        {"whatsapp": 4915112345678},
+        {"ssn": 4915112345678},
+        {"taxId": "4915112345678"},
+        {"national_id": 4915112345678},
+        {"passportNo": 4915112345678},
+        {"bank_account": 4915112345678},
+        {"credit_card": 4915112345678},
+        {"fax_nr": 4915112345678},
+    ],
+)
+def test_a_number_under_the_name_of_a_phone_or_an_id_goes(members: Any) -> None:
+    """Issue 22: also where nothing but the name of the JSON member says what it is."""
+    raw = json.dumps({"structuredContent": members}).encode()
+    placeholders = Placeholders()
+    hidden = redacted_json(raw, ("pii",), lambda kind, value: placeholders.placeholder(kind, "a", value))
+    assert b"4915112345678" not in hidden
+    assert b"4915112345678" in placeholders.restored("a", hidden.decode()).encode()
+    assert b"4915112345678" in redacted_json(raw, ("secrets",), lambda kind, value: "x") or "ssn" in str(members)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"count": 4915112345678},
+        {"id": 4915112345678},
+        {"phone_id": 4915112345678},
+        {"phoneNumberId": 4915112345678},
+        {"mobile_count": 4915112345678},
+        {"cell": 4915112345678},
+        {"number": 4915112345678},
+        {"account": 4915112345678},
+        {"timestamp": 4915112345678, "hotel": 4915112345678},
+        {"phone": 12345},
+        {"phone": 4915112345.678},
+        {"mobile": True},
+        {"phone": {"verified_at": 4915112345678}},
+        {"phone": "Pixel 9 Pro"},
+        {"order_number": 4915112345678},
+        {"microphone": 4915112345678},
+    ],
+)
+def test_a_number_under_another_name_stays(members: Any) -> None:
+    raw = json.dumps({"structuredContent": members}).encode()
+    assert redacted_json(raw, ("pii",), lambda kind, value: "x") == raw
+
+
 def test_a_server_cannot_write_placeholders() -> None:
     placeholders = Placeholders()
     name = placeholders.placeholder("secret", "a", "value")
