@@ -9,12 +9,12 @@ from urllib.parse import quote
 
 import anyio
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
 from mcpbridge.base.masking.known_values import Redactor
-from mcpbridge.pipeline.redaction import OVERLAP, SLICE, redacted, redacted_json
+from mcpbridge.pipeline.redaction import OVERLAP, SLICE, each_text, redacted, redacted_json
 from mcpbridge.pipeline.stages.redact import Placeholders
 from mcpbridge.protocol.jsonrpc import Frame
 from support.in_process_bridge import Ear, bridged
@@ -278,6 +278,95 @@ def test_redaction_and_restoration_is_the_identity(text: str) -> None:
     placeholders = Placeholders()
     hidden = redacted(text, KINDS, lambda kind, value: placeholders.placeholder(kind, "a", value))
     assert placeholders.restored("a", hidden) == text
+
+
+LOOKING_ALIKE = st.sampled_from(
+    [
+        *(
+            "‹secret:0123456789abcdef›",
+            "‹pii:mail:0123456789abcdef›",
+            "‹secret:",
+            "‹pii:",
+            "‹",
+            "›",
+            "‹\\secret:",
+            "\\",
+        ),
+        *("[redacted]", "‹secret:github-token:", "0123456789abcdef›", "‹\\\\pii:"),
+    ]
+)
+
+
+def escaped(text: str) -> str:
+    """What becomes of a text that only looks as if it had placeholders: it is escaped, unless it is too short."""
+    return re.sub("‹(?=(?:secret|pii):)", "‹\\\\", text) if len(text) >= 6 else text
+
+
+@given(st.lists(st.text(max_size=10) | LOOKING_ALIKE | st.sampled_from([TOKEN, "ada@example.org", " "])).map("".join))
+def test_what_looks_like_a_placeholder_is_escaped_and_the_rest_comes_back(text: str) -> None:
+    """No text of a server is turned into a value, whatever it writes; of all else restoration gives what was there."""
+    placeholders = Placeholders()
+    placeholders.placeholder("secret", "a", "a value of the session")
+    hidden = redacted(text, KINDS, lambda kind, value: placeholders.placeholder(kind, "a", value))
+    assert placeholders.restored("a", hidden) == escaped(text)
+    assert placeholders.restored("b", hidden) == hidden
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20) | PARTS.map("".join),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8) | st.just("password"), inner),
+    max_leaves=12,
+)
+
+
+@given(VALUES)
+def test_of_json_redaction_and_restoration_is_the_identity(value: Any) -> None:
+    """Of texts and names; a number that only its name makes a secret or personal comes back as a text or not at all."""
+    raw = json.dumps({"structuredContent": value}).encode()
+    if "\\u2039" in raw.decode() or "[redacted]" in raw.decode():
+        return
+    placeholders = Placeholders()
+    hidden = redacted_json(raw, KINDS, lambda kind, value: placeholders.placeholder(kind, "a", value))
+    numberless = re.sub(rb"\[redacted\]", b"", hidden)
+    if numberless == hidden:  # a number under the name of a secret is masked, and does not come back
+        restored = each_text(json.loads(hidden), lambda text: placeholders.restored("a", text))
+        assert restored == {"structuredContent": value}
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.sampled_from([TOKEN, "password=Tr0ub4dor&3", "ada@example.org", " ", "\n", "word ", ","]), max_size=20),
+    st.integers(SLICE - 200, 3 * SLICE),
+    st.sampled_from(["w", "word ", "a line of a log\n", "w,"]),
+)
+def test_of_huge_texts_redaction_and_restoration_is_the_identity(parts: list[str], size: int, filler: str) -> None:
+    """Longer than a slice, with the secrets anywhere around its border."""
+    fill = (filler * size)[:size]
+    hidden = hidden_and_back(fill + "".join(parts) + fill)
+    assert "Tr0ub4dor&3" not in hidden or not any(part.startswith("password") for part in parts)
+
+
+async def test_what_is_streamed_comes_back_too() -> None:
+    """Progress of a call has placeholders, and they are turned back in arguments of the next call."""
+    got: list[Any] = []
+
+    def answer(params: Any) -> Any:
+        got.append(params["arguments"])
+        token = params.get("_meta", {}).get("progressToken")
+        transport.line.says("notifications/progress", progressToken=token, progress=1, message=f"using {TOKEN}")
+        return {"content": [{"type": "text", "text": "done"}]}
+
+    transport = ScriptedTransport({**LEGACY_SERVER, "tools/call": answer})
+    async with bridged({"a": transport}, servers={"a": {"redact": ["secrets"]}}) as bridge:
+        ear = Ear(bridge.server)
+        await ear.initialize()
+        params = {"name": "a__echo", "arguments": {}, "_meta": {"progressToken": "p"}}
+        await ear.ask("tools/call", params)
+        heard = json.dumps(ear.meanwhile, ensure_ascii=False)
+        assert TOKEN not in heard
+        [token] = re.findall("‹secret:github-token:[0-9a-f]{16}›", heard)
+        await ear.ask("tools/call", {"name": "a__echo", "arguments": {"text": token}, "_meta": {"progressToken": "q"}})
+        assert got[-1] == {"text": TOKEN}
 
 
 def hidden_and_back(text: str, known: Callable[[str], str] = lambda text: text) -> str:
