@@ -27,14 +27,15 @@ _IN_WORD = re.compile(r"[^\W_]")
 _ALL_KINDS = re.compile(r"(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?=\D*\d)\S{8,}")
 
 _PHRASE = re.compile(
-    r"(?<!\w)((?:mnemonic|(?:seed|recovery|secret|backup|wallet)[ _-]?(?:phrase|words))"
+    r"(?<!\w)((?:mnemonic|(?:seed|recovery|backup|wallet)[ _-]?(?:phrase|words))"
     r"[\"']?[ \t]{0,3}(?:[:=]|is)[ \t]{0,3}[\"']?)"
     r"([a-z]{3,8}(?:[ ,]{1,2}[a-z]{3,8}){11,23}(?![a-z]))",
     re.IGNORECASE,
 )
 """Twelve to twenty-four words open a wallet (BIP 39)."""
+_WALLETS = ("seed", "recovery", "backup", "wallet")
 _PASSWORD_FILE = re.compile(
-    r"^((?:[\w.*-]{1,253}:)(?:\d{2,5}|\*):[\w*.-]{1,64}:[\w*.-]{1,64}:)([^\s:]{6,256}+)$", re.MULTILINE
+    r"^((?:[\w.*-]{1,253}+:)(?:\d{2,5}|\*):[\w*.-]{1,64}+:[\w*.-]{1,64}+:)([^\s:]{6,256}+)$", re.MULTILINE
 )
 """A line of `.pgpass`."""
 _LINE = re.compile(r"^([ \t]{0,8}([A-Za-z][\w-]{3,40}+)[ \t]{1,8})([^\s:=(){}\"',;<>]{8,256}+)[ \t]*$", re.MULTILINE)
@@ -47,7 +48,7 @@ def without_secrets_by_context(text: str, lower: str) -> str:
     has = lower.__contains__
     if words := [word for word in _PASSWORDS if has(word)]:
         text = _without_passwords(text, lower, words)
-    if "mnemonic" in lower or "phrase" in lower or "words" in lower:
+    if "mnemonic" in lower or (("phrase" in lower or "words" in lower) and any(map(has, _WALLETS))):
         text = _PHRASE.sub(rf"\1{MASK}", text)
     if text.count(":") > 3:
         text = _PASSWORD_FILE.sub(_of_password_file, text)

@@ -33,8 +33,7 @@ ISSUED_KEYS = (
     r"|(?:api|mob|sdk|pub)-(?!pub)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|rdme_\w{60,}+|sgp_(?:[0-9a-f]{16}_)?[0-9a-f]{40}"
     r"|access-(?:production|sandbox|development)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?:WPL_AP1|AQE[A-Z])\.[\w.=-]{16,}+"
     r"|ABSK[\w+/=]{80,}+|GOOG1[A-Z0-9]{50,}+|AQVN[\w-]{35,}+|t1\.[\w-]{40,}+={0,2}\.[\w-]{60,}+|[xyz]prv[1-9A-HJ-NP-Za-km-z]{90,}+"
-    r"|(?<!-)eyJ[\w-]{10,}+\.[\w-]*+\.[\w-]{10,}+\.[\w-]{10,}+\.[\w-]{10,}+|(?:[0-9a-z]{2,12}[_-]){0,3}(?<!pk_)(?:live|prod|production)[_-]"
-    r"(?=[a-z_-]{0,40}[0-9A-Z])(?=[\w-]{0,40}\d)[\w-]{24,}+|(?:[0-9a-z]{2,12}_){1,3}(?:sk|rw|pat|pw|secret|token)_(?=\w{0,40}\d)[\w-]{24,}+"
+    r"|(?<!-)eyJ[\w-]{10,}+\.[\w-]*+\.[\w-]{10,}+\.[\w-]{10,}+\.[\w-]{10,}+"
     r")"
     r"|\$(?:2[abxy]|5|6|y|1|apr1|argon2(?:id|i|d)|scrypt|pbkdf2-sha\d+)\$[\w./$,=+-]{20,}+"
 )
@@ -76,7 +75,7 @@ ORDINARY_WORDS = re.compile(
 examples that have one letter again and again."""
 
 
-_ISSUED_LENGTH = 35
+_ISSUED_LENGTH = 30
 _RUNS = re.compile(r"[^\x00-#%-*:;<>?@\[-^`{-\x7f]{11,}+")
 """Where a key can be: of what they consist (`\\w`, `.$/=+,-`), and as long as the shortest. Most texts have few such
 places; trying the patterns at every letter takes ten times as long as finding them."""
@@ -90,24 +89,41 @@ def without_keys(text: str, mask: str) -> str:
     return _RUNS.sub(lambda run: _without_keys(run[0], mask), text)
 
 
-_NAMED_ISSUER = re.compile(
-    r"(?<![\w./+=-])([a-z][a-z0-9]{1,11}(?:[_-][a-z0-9]{1,3}){0,2}[_-])([A-Za-z0-9_-]{32,256}+)(?![\w.+/=-])"
-)
+_NAMED_ISSUER = re.compile(r"([a-z][a-z0-9]{1,11}(?:[_-][a-z0-9]{1,3}){0,2}[_-])([A-Za-z0-9_-]{32,256}+)(?![\w.+/=-])")
 """The name of somebody who issues keys, and a long key: what most issuers do since scanners look for such names."""
 _NO_ISSUERS = ("sha1-", "sha256-", "sha384-", "sha512-", "md5-", "pk_", "pub_", "blob_")
+_PURPOSES = (
+    *("live_", "live-", "prod_", "prod-", "production_", "production-", "_sk_", "_rw_", "_pat_", "_pw_"),
+    *("_secret_", "_token_"),
+)
+_WITH_PURPOSE = re.compile(
+    r"(?<![A-Za-z0-9_])(?:(?:[0-9a-z]{2,12}[_-]){0,3}(?<!pk_)(?:live|prod|production)[_-](?=[a-z_-]{0,40}[0-9A-Z])"
+    r"|(?:[0-9a-z]{2,12}_){1,3}(?:sk|rw|pat|pw|secret|token)_)(?=[\w-]{0,40}\d)[\w-]{24,}+"
+)
+"""Says what it is for."""
 
 
-def _of_issuer(match: re.Match[str], mask: str) -> str:
-    is_one = (
-        not match[1].startswith(_NO_ISSUERS) and is_mixed(match[2]) and match[2].count("_") + match[2].count("-") <= 6
-    )
-    return mask if is_one else match[0]
+def _of_issuer(run: str, mask: str) -> str:
+    """Where a run begins, and after its first `=`."""
+    for at in (0, run.find("=") + 1):
+        match = _NAMED_ISSUER.match(run, at)
+        if match is None or match[1].startswith(_NO_ISSUERS) or not is_mixed(match[2]):
+            continue
+        if match[2].count("_") + match[2].count("-") <= _MOST_SIGNS:
+            return f"{run[:at]}{mask}{run[match.end() :]}"
+    return run
+
+
+_MOST_SIGNS = 6
+"""In a key that has all of `\\w` and `-`; names of many words have more."""
 
 
 def _without_keys(run: str, mask: str) -> str:
     run = _KEYS.sub(lambda one: _masked(one, mask), run)
     if len(run) >= _ISSUED_LENGTH and ("_" in run or "-" in run):
-        run = _NAMED_ISSUER.sub(lambda one: _of_issuer(one, mask), run)
+        if any(map(run.__contains__, _PURPOSES)):
+            run = _WITH_PURPOSE.sub(lambda one: _masked(one, mask), run)
+        run = _of_issuer(run, mask)
     if "sk-" in run or "gh" in run or "git" in run or "xox" in run or "eyJ" in run:
         run = _SHORT_KEYS.sub(lambda one: _masked(one, mask), run)
     return run
