@@ -182,6 +182,7 @@ def test_the_page_can_be_used_by_everybody(place: tuple[str, str, list[str]], br
     page = context.new_page()
     page.goto(url)
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-    found = Axe().run(page)
+    axe: Any = Axe()
+    found = axe.run(page)
     assert found.violations_count == 0, found.generate_report()
     context.close()
