@@ -292,7 +292,13 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
         )
         self._serving = Serving(self._redact)
         self.backends = Backends(
-            self.catalog, self._serving, self._sandboxes.of, self._redact, self._backend_changed, self._cassette
+            self.catalog,
+            self._serving,
+            self._sandboxes.of,
+            self._redact,
+            self._backend_changed,
+            self._cassette,
+            self.pins,
         )
         self.backends.extra.resolve = self._resolver
         builtins = self._builtins = BuiltinTools(self.catalog, self._serving, self._backend_changed, self._cassette)

@@ -135,6 +135,7 @@ class Reloading(EngineState):
     def review_pins(self) -> None:
         """Decide anew what is listed of all servers: what was agreed to of them, or how that counts, has changed."""
         self._upstream_events.review(self.pool.upstreams.values())
+        self.backends.review_pins()
 
     def _under_way(self) -> set[asyncio.Task[Any]]:
         """The tasks in which calls run."""

@@ -9,7 +9,7 @@ import math
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import msgspec
@@ -30,6 +30,7 @@ from mcpbridge.config.schema import Settings
 from mcpbridge.core.model import BRIDGE, BUILTIN, TOOLS, Call
 from mcpbridge.downstream.client import Client
 from mcpbridge.engine.audit_trail import LOCK_APPROVED, LOCK_WRITTEN
+from mcpbridge.engine.wiring.tools import ConfiguredBackend
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.library.client.open_options import STARTUP_SECONDS
 from mcpbridge.protocol.body import Body
@@ -38,6 +39,9 @@ from mcpbridge.protocol.revisions import LATEST_LEGACY
 from mcpbridge.results.token_count import Tokenizer
 from mcpbridge.upstream.session.listings import LIST_SECONDS
 from mcpbridge.upstream.settings import ServerSettings
+
+if TYPE_CHECKING:  # loaded by who asks for pins
+    from mcpbridge.engine.pins.current_pins import ServerPins
 
 _SEPARATORS = ("/", ".", "__")
 """What can be between a server's name and a tool's."""
@@ -278,10 +282,15 @@ async def _lock(bridge: Bridge, request: Document, redact: Redactor) -> Document
     from mcpbridge.engine.pins.current_pins import current_pins
 
     server = _text(request, "server")
-    await settled(bridge, server)
+    backends = pinned_backends(bridge)
+    await settled(bridge, "" if server in backends else server)
+    await bridge.startup.settled()
     wanted = [server] if server else list(bridge.settings.servers)
     longest = max([STARTUP_SECONDS, *(one.init_timeout for one in bridge.settings.servers.values())])
-    found = await current_pins(bridge.pool, wanted, redact, longest + LIST_SECONDS)
+    found = {
+        **await current_pins(bridge.pool, wanted, redact, longest + LIST_SECONDS),
+        **{name: _backend_pins(one, redact) for name, one in backends.items() if server in ("", name)},
+    }
     servers = {
         name: {
             "fault": one.fault,
@@ -291,15 +300,35 @@ async def _lock(bridge: Bridge, request: Document, redact: Redactor) -> Document
         }
         for name, one in found.items()
     }
-    return {"servers": servers, "configured": list(bridge.settings.servers)}
+    return {"servers": servers, "configured": [*bridge.settings.servers, *backends]}
+
+
+def _backend_pins(backend: ConfiguredBackend, redact: Callable[[str], str]) -> "ServerPins":
+    from mcpbridge.catalog.pins.server_pins import pins_of
+    from mcpbridge.engine.pins.current_pins import ServerPins
+
+    condition = backend.condition
+    if condition.state != "ready":
+        return ServerPins(fault=redact(condition.reason or "it is starting"))
+    return ServerPins(pins_of({"tools": backend.offered}, "", {}))
+
+
+def pinned_backends(bridge: Bridge) -> Mapping[str, ConfiguredBackend]:
+    """Tables of `[tools]` whose definitions are pinned as those of servers are."""
+    return {name: one for name, one in bridge.backends.names().items() if one.is_pinned}
 
 
 async def _approve(bridge: Bridge, request: Document) -> Document:
     """Agree to what `server` shows under `name` (empty: to all) where there is no lock. `approved`: it changed that."""
     server, name = _text(request, "server"), _text(request, "name")
-    require_server(bridge.settings, server)
-    upstream = bridge.pool.upstreams.get(server)
-    is_approved = upstream is not None and not bridge.pins.lock.exists and bridge.pins.approve(upstream, name)
+    backend, upstream, is_approved = pinned_backends(bridge).get(server), bridge.pool.upstreams.get(server), False
+    if backend is None:
+        require_server(bridge.settings, server)
+    if not bridge.pins.lock.exists:
+        if backend is not None:
+            is_approved = bridge.pins.approve_tools(server, backend.offered, name)
+        elif upstream is not None:
+            is_approved = bridge.pins.approve(upstream, name)
     if is_approved:
         bridge.review_pins()
         bridge.catalog.flush()

@@ -98,6 +98,7 @@ async def settle(
     settings = patient(loaded.settings)  # what is missing from one answer is never announced here
     known = settings.servers
     if servers is not None:
+        servers = [name for name in servers if name not in settings.tools]  # these are there in any case
         for name in servers:
             require_server(settings, name)
         settings = settings.model_copy(update={"servers": {name: known[name] for name in servers}})

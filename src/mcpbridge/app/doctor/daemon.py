@@ -112,7 +112,8 @@ def _about_changes(running: Status, source: Source) -> Iterator[Finding]:
     lock: Status = running.get("lock") or {}
     if fault := lock.get("fault"):
         yield broken_lock(str(lock.get("file")), str(fault))
-    for one in _servers(running):
+    backends: list[Status] = list(running.get("backends") or ())
+    for one in (*_servers(running), *backends):
         found: list[Status] = list(one.get("unapproved") or ())
         name = str(one.get("name"))
         for change in found:

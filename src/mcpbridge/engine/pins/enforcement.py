@@ -233,6 +233,21 @@ class PinEnforcement:
         self._servers.pop(upstream.name, None)
         return True
 
+    def approve_tools(self, server: str, tools: Iterable[bytes], name: str = "") -> bool:
+        """The same for tools that no server has."""
+        wanted = {one.name for one in self.findings(server) if name in ("", one.name)}
+        if not wanted:
+            return False
+        from mcpbridge.catalog.pins.server_pins import name_of
+
+        now = _by_name((name_of("tools", one), one) for one in tools)
+        before = self._store.sight(server).definitions().get("tools", {})
+        seen = {one: definition for one, definition in before.items() if one not in wanted}
+        self._see_first(server, "tools", seen | {one: now[one] for one in now if one in wanted})
+        self._store.keep_checked(server, Checked())
+        self._servers.pop(server, None)
+        return True
+
     async def watch(self, changed: Callable[[], object]) -> None:
         """Follow `servers.lock` until cancelled; `changed` is called when it is another one."""
         while True:

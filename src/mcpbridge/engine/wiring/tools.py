@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mcpbridge.base.background_tasks import is_asked_to_end
 from mcpbridge.base.errors import (
@@ -25,6 +26,7 @@ from mcpbridge.base.errors import (
 )
 from mcpbridge.base.log import get_logger
 from mcpbridge.base.suggestions import nearest
+from mcpbridge.catalog.definitions.check import KINDS
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.upstream_filter import Offer
 from mcpbridge.config.schema import Settings
@@ -33,6 +35,7 @@ from mcpbridge.core.model import OWN, TOOLS, Asks, Call, Tool
 from mcpbridge.core.source_settings import OfferSettings, ToolSettings
 from mcpbridge.downstream.requests.session_tools import SessionTools
 from mcpbridge.engine.leases import Lease
+from mcpbridge.engine.pins.enforcement import PinEnforcement
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.deadlines import Timeouts
 from mcpbridge.protocol.jsonrpc import encode
@@ -49,6 +52,8 @@ if TYPE_CHECKING:  # loaded by who has one
 log = get_logger("mcpbridge.backends")
 
 _REMOTE = frozenset({"http", "openapi", "grpc", "agent"})
+PINNED = frozenset({"openapi", "grpc"})
+"""Kinds whose definitions come from another machine: changes of them are compared as those of servers are."""
 _FUNCTIONS = frozenset({"function", "executor", "manual", "human", "pack"})
 _CHECK_SECONDS = 30.0
 _TELLING_SECONDS = 15.0
@@ -112,6 +117,11 @@ class ConfiguredBackend(Struct, frozen=True):
         return Condition("failed", why, is_lasting=True) if why else self.managed.condition
 
     @property
+    def is_pinned(self) -> bool:
+        """Changes of its tools are compared with what people agreed to."""
+        return self.backend.kind in PINNED and self.server != TOOLS
+
+    @property
     def offered(self) -> tuple[bytes, ...]:
         """The definitions of its tools."""
         if self.settings.unavailable:
@@ -165,12 +175,14 @@ class Backends:
         redact: Callable[[str], str],
         on_change: Callable[[], None],
         cassette: "Cassette | None" = None,
+        pins: PinEnforcement | None = None,
     ) -> None:
         """Touches nothing. `runner`: the sandbox of these settings; `on_change` hears when a backend's state changes.
 
-        `cassette` records those that reach other services, or answers in their place.
+        `cassette` records those that reach other services, or answers in their place. `pins` decides what is listed of
+        those whose definitions come from another machine.
         """
-        self._cassette = cassette
+        self._cassette, self._pins = cassette, pins
         self._catalog, self._serving, self._redact, self._on_change = catalog, serving, redact, on_change
         self._runner = runner
         self._now = BackendSet({}, {}, {})
@@ -245,8 +257,28 @@ class Backends:
         self._now = backends
         for server in gone:
             self._catalog.remove(server)
+            if self._pins is not None:
+                self._pins.forget(server)
         for offer in backends.offers():
-            self._catalog.update(offer)
+            self._catalog.update(self._as_agreed(offer))
+
+    def review_pins(self) -> None:
+        """Decide anew what is listed: what was agreed to is different now."""
+        for offer in self._now.offers():
+            if self._is_pinned(offer.server):
+                self._catalog.update(self._as_agreed(offer))
+
+    def _is_pinned(self, server: str) -> bool:
+        one = self._now.by_name.get(server)
+        return one is not None and one.is_pinned
+
+    def _as_agreed(self, offer: Offer) -> Offer:
+        """What is listed of an offer. One without tools is of a document that was not read."""
+        if self._pins is None or not offer.tools or not self._is_pinned(offer.server):
+            return offer
+        lists = {kind: offer.tools if kind == "tools" else () for kind in KINDS}
+        tools = self._pins.listed(offer.server, lists).get("tools", ())
+        return replace(offer, tools=tools, withheld=self._pins.withheld(offer.server))
 
     def asking(self, backends: BackendSet, others: Callable[[Tool], Asks | None]) -> Callable[[Tool], Asks | None]:
         """Finds what decides for the calls of a tool whether a person must agree. `others`: of tools of no backend."""
@@ -273,7 +305,7 @@ class Backends:
                 log.warning("backend failed", backend=name, reason=self._redact(condition.reason))
             for offer in self._now.offers():
                 if offer.server == one.server:
-                    self._catalog.update(offer)
+                    self._catalog.update(self._as_agreed(offer))
         self._on_change()
 
     @property
@@ -364,6 +396,7 @@ class Backends:
                 "state": one.condition.state,
                 "reason": self._redact(one.condition.reason),
                 "tools": len(one.offered),
+                **(self._pins.status(one.name) if self._pins is not None and one.is_pinned else {}),
             }
             for one in self._now.by_name.values()
         ]

@@ -48,7 +48,8 @@ def _show(bridge: Document) -> None:
     if servers:
         titles = ["Server", "State", "Transport", "Protocol", "Process", "Restarts", "Calls", "Offers"]
         print_table(titles, list(map(_row, servers)), wraps="State" if any(map(_is_troubled, servers)) else "Offers")
-    _show_unapproved(servers, cast("State", bridge.get("lock") or {}))
+    backends = cast("list[State]", bridge.get("backends") or [])
+    _show_unapproved([*servers, *backends], cast("State", bridge.get("lock") or {}))
     for one in servers:
         if refused := cast("dict[str, int]", cast("State", one.get("egress") or {}).get("refused") or {}):
             print(visible(f"{one['name']} was refused connections to {', '.join(refused)}"))

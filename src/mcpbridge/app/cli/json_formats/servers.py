@@ -129,6 +129,10 @@ class Backend(TypedDict):
     """Why it failed; else empty."""
     tools: int
     """Tools that it has."""
+    pin: NotRequired[str]
+    """What becomes of changes of its definitions, where these come from another machine: `off`, `warn` or `hold`."""
+    unapproved: NotRequired[list[Unapproved]]
+    """What it shows and nobody agreed to."""
 
 
 class Inactive(TypedDict):
