@@ -128,6 +128,10 @@ def test_what_a_variable_has_run_is_covered(repository: Path, env: dict[str, str
     assert set(files.split()) <= covered(repository, "tool x", **env)
 
 
+def test_a_container_that_is_only_run_has_no_project_files(repository: Path) -> None:
+    assert covered(repository, "docker run -i --rm image") == set()
+
+
 @pytest.mark.parametrize(
     "command", ["npx -y @modelcontextprotocol/server-filesystem docs", "server --root ./docs", "node /opt/x.js docs"]
 )

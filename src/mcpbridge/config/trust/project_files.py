@@ -49,6 +49,8 @@ _LOOKS_FOR: Mapping[str, str] = {
     "mise": "mise.toml .mise.toml .tool-versions",
 }
 """By program, the files that it looks for in its directory and in those above."""
+_ENGINES = frozenset({"docker", "podman"})
+_BUILDS = frozenset({"build", "buildx", "compose"})
 _OF_A_PROGRAM = (
     "package.json pyproject.toml setup.py setup.cfg __main__.py index.js index.mjs index.cjs index.ts Cargo.toml "
     f"build.rs go.mod deno.json Dockerfile {_MAKE}"
@@ -91,6 +93,8 @@ def implicit_files(
     programs = {program_of(word) for word in every}
     above = [start, *(one for one in start.parents if one.is_relative_to(root))]
     named = named_directories(every, start, root)
+    if not _BUILDS.intersection(every):
+        programs -= _ENGINES  # `docker run` looks for none of their files
     for program in sorted(programs & _LOOKS_FOR.keys()):
         for folder in (*above, *named):
             yield from (folder / name for name in _LOOKS_FOR[program].split())
