@@ -118,8 +118,8 @@ _DIRECTIVE = re.compile(
 _SENTENCE = re.compile(
     r"(?<![\w-])((?:api|access|secret|private|client|auth|bearer|bot|refresh|signing|encryption|license|service)?[ _-]?"
     r"(?:password|passwd|passphrase|passcode|secret|token|key|credentials?|pin|otp)(?!\w))"
-    r"((?:[ \t]+for[ \t]+[\w.@-]{1,64}+)?"
-    r"(?:[ \t]+(?:is|was|of|provided|used|given|value|set to|equals))?[ \t]*[:=]?[ \t]*)"
+    r"((?:[ \t]++for[ \t]++[\w.@-]{1,64}+)?"
+    r"(?:[ \t]++(?:is|was|of|provided|used|given|value|set to|equals))?[ \t]*+[:=]?[ \t]*+)"
     r"(\"[^\"\s]{3,256}+\"|'[^'\s]{3,256}+'|`[^`\s]{3,256}+`|[^\s\"'`<>,;(){}\[\]|\\]{6,128}+)",
     re.IGNORECASE,
 )
