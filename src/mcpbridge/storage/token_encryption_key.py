@@ -83,7 +83,7 @@ def best_source(directory: Path) -> KeySource:
     """
     path = directory / "key"
     if not path.exists():
-        keyring = _keyring()
+        keyring = keyring_of_desktop()
         if keyring is not None:
             return KeyringKey(keyring)
     return KeyFile(path)
@@ -119,8 +119,8 @@ def create_once(path: Path, data: bytes) -> None:
         draft.unlink()
 
 
-def _keyring() -> Any:
-    """The package `keyring`, if it is installed and has something to keep secrets in."""
+def keyring_of_desktop() -> Any:
+    """The package `keyring`, if it is installed and has something to keep secrets in; None: there is none."""
     try:
         keyring: Any = importlib.import_module("keyring")
     except ImportError:

@@ -7,7 +7,7 @@ a call needs them (`instances/on_demand`); which is right for a client is decide
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, cast
 
 import anyio
 
@@ -16,7 +16,7 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities, Elicitor
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.transport import Transport
-from mcpbridge.upstream.instances.chooser import InstanceChooser
+from mcpbridge.upstream.instances.chooser import InstanceChooser, RequireAccount
 from mcpbridge.upstream.instances.on_demand import Instance, Key, OnDemandInstances
 from mcpbridge.upstream.instances.primary import CurrentInstances, PrimaryInstances
 from mcpbridge.upstream.instances.reconfigure import Changed, changes
@@ -30,13 +30,17 @@ from mcpbridge.upstream.warm_up import WarmUp
 log = get_logger("mcpbridge.upstream")
 
 
+async def no_account_needed(upstream: Upstream, principal: str) -> None:
+    """There are no accounts of users."""
+
+
 class Pool:
     """The upstreams of one bridge. Iterate `upstreams` for all of them, disabled ones left out."""
 
     def __init__(
         self,
         servers: Mapping[str, ServerSettings],
-        make_transport: Callable[[str, ServerSettings], Transport],
+        make_transport: Callable[..., Transport],
         observer: Observer,
         *,
         client_info: dict[str, str],
@@ -44,8 +48,10 @@ class Pool:
         warm_up: int = WARM_UP,
         revalidate: float = REVALIDATE,
         redact: Callable[[str], str] = lambda text: text,
+        require_account: RequireAccount = no_account_needed,
     ) -> None:
-        """`manifest` remembers what servers offered, so that they are started at their first use.
+        """`make_transport` gets the name and the settings of a server; and the principal, where that one has an account
+        of its own there. `require_account`: see `RequireAccount`. `manifest` remembers what servers offered, so that they are started at their first use.
 
         They are looked at in the background, `warm_up` at a time, when that is older than `revalidate` seconds.
         `redact` masks secrets in what servers fail with.
@@ -58,7 +64,7 @@ class Pool:
         self._primary = PrimaryInstances(_enabled(servers), self._base)
         self._observer: Observer = CurrentInstances(observer, self._primary.counts)
         self._on_demand = OnDemandInstances(self._another)
-        self._chooser = InstanceChooser(self._primary, self._on_demand)
+        self._chooser = InstanceChooser(self._primary, self._on_demand, require_account)
         self.upstreams: Mapping[str, Upstream] = self._primary.upstreams
         """Those that list, by name and in this order; always the same object."""
         for name in self._primary.servers:
@@ -138,14 +144,17 @@ class Pool:
 
     # -- clients
 
-    async def serving(self, base: Upstream, client: Elicitor) -> Upstream:
+    async def serving(self, base: Upstream, client: Elicitor, principal: str | None = None) -> Upstream:
         """The instance of a server that calls of this client go to; it is started if there is none.
 
+        `principal`: who is behind it; None: what the client says of itself.
+
         Raises:
+            SignInNeeded: users have accounts of their own there, and this one has none.
             UpstreamUnavailable: the server is not there, or needs a project that the client has not.
             Overloaded: it has as many instances as it may.
         """
-        return await self._chooser.serving(base, client)
+        return await self._chooser.serving(base, client, client.principal if principal is None else principal)
 
     def expect(self, profile: ClientCapabilities, view: str = "", *, project: str = "", principal: str = "") -> None:
         """A client came that can be asked this, and works in this project: what is not open yet is opened for such.
@@ -158,6 +167,18 @@ class Pool:
     def wants_project(self, view: str = "") -> bool:
         """A server that the client sees waits for a project to start in."""
         return any(self._primary.waits(upstream) for name, upstream in self.upstreams.items() if view in ("", name))
+
+    def end_of_user(self, principal: str, server: str = "") -> int:
+        """The account of a user is gone: what runs with it ends at once. Returns how many instances that were.
+
+        `server`: at this one; empty: at all.
+        """
+        return self._on_demand.end_of_user(principal, server)
+
+    def list_anew(self, name: str) -> None:
+        """Have another instance list from now on: the account that the last one used is gone, or there is one now."""
+        if (before := self.upstreams.get(name)) is not None:
+            self._primary.install(name, self._primary.project(name), home=before.home)
 
     def release(self, home: object) -> None:
         """A client is gone: instances that were its own end."""
@@ -236,8 +257,10 @@ class Pool:
         if key is None:
             return Instance(self._make(name, project, is_spare=True), project)
         _, profile, whose, _ = key
-        home = None if self._primary.servers[name].share == "shared" else whose
-        return Instance(self._make(name, project, profile=profile, home=home), project, key)
+        settings = self._primary.servers[name]
+        home = None if settings.share == "shared" else whose
+        user = str(cast("tuple[object, ...]", whose)[0]) if settings.auth.is_per_user else None
+        return Instance(self._make(name, project, profile=profile, home=home, user=user), project, key)
 
     def _make(
         self,
@@ -248,12 +271,13 @@ class Pool:
         profile: ClientCapabilities = NO_CAPABILITIES,
         home: object = None,
         is_spare: bool = False,
+        user: str | None = None,
     ) -> Upstream:
         settings = self._primary.settings(name, project)
         return Upstream(
             name,
             settings,
-            self._make_transport(name, settings),
+            self._make_transport(name, settings, *(() if user is None else (user,))),
             self._observer,
             client_info=self._client_info,
             is_primary=is_primary,

@@ -43,6 +43,9 @@ _Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 WARM_UP = 2
 """Servers that are started in the background at a time; `daemon.warm_up` says otherwise."""
 
+_SESSIONS_OF_USERS = 200
+"""Sessions of single users at one remote server: each costs a connection, and no process."""
+
 REVALIDATE = 86400
 """Seconds for which it is believed what a `command` offered last; `daemon.revalidate` says otherwise."""
 
@@ -168,12 +171,15 @@ class ServerSettings(OfferSettings, BaseModel):
     """Directories, or `file://` URIs, with which the bridge answers `roots/list` instead of asking the client. A
     relative path starts at the directory of the configuration file."""
 
-    share: Literal["shared", "session", "project"] = "shared"
+    share: Literal["shared", "session", "project", "user"] = "shared"
     """Which clients share a process, or with `url` a session. `shared`: all. `session`: each client has its own.
-    `project`: the clients of one project. Default with a `${PROJECT_ROOT}`: `project`."""
+    `project`: the clients of one project. `user`: those of one user (the holder of a token). Default with a
+    `${PROJECT_ROOT}`: `project`; with `auth.as` `"user"` or `"exchange"`: `user`."""
 
     max_instances: int = Field(default=8, ge=1)
-    """Further sessions that may be open, for clients that cannot share the first one."""
+    """Further sessions that may be open, for clients that cannot share the first one. With `share = "user"` the one
+    that is idle longest ends when another user comes; while none is idle, calls of further users wait. Default with
+    `auth.as` `"user"` or `"exchange"` and a `url`: 200."""
 
     instance_idle: Seconds = Field(default=300, gt=0)
     """Seconds without a call after which a further session ends."""
@@ -305,6 +311,11 @@ class ServerSettings(OfferSettings, BaseModel):
             given["share"] = "session" if isolation == "client" else isolation
         if given.get("project_texts"):
             given.setdefault("share", "project")
+        auth = given.get("auth")
+        if isinstance(auth, dict) and cast("dict[str, object]", auth).get("as") in ("user", "exchange"):
+            given.setdefault("share", "user")
+            if given.get("url"):
+                given.setdefault("max_instances", _SESSIONS_OF_USERS)
         if given.get("may_ask") == []:
             given["questions"] = "never"
         return given
@@ -379,10 +390,11 @@ class ServerSettings(OfferSettings, BaseModel):
 
     @model_validator(mode="after")
     def _has_one_project(self) -> Self:
-        if self.share == "shared" and self.needs_project:
+        if self.share in ("shared", "user") and self.needs_project:
             where = ", ".join(sorted({f"`{text.key[0]}`" for text in self.project_texts if text.needs_project}))
+            of_user = " of a user" if self.share == "user" else ""
             raise ValueError(
-                f'`share = "shared"` means one process for all clients, but ${{PROJECT_ROOT}} in {where} is another '
+                f'`share = "{self.share}"` means one process for all clients{of_user}, but ${{PROJECT_ROOT}} in {where} is another '
                 "directory in each project: take out `share`, or write ${PROJECT_ROOT:-DIR} for what it is to be"
             )
         return self
@@ -415,8 +427,7 @@ class ServerSettings(OfferSettings, BaseModel):
             raise ValueError(f"the transport '{self.transport}' needs `url`, not `command`")
         if self.url is None and self.headers:
             raise ValueError("`headers` go with `url`; a `command` gets its secrets through `env`")
-        if self.url is None and self.auth != AuthSettings():
-            raise ValueError("`auth` goes with `url`; a `command` gets its credentials through `env`")
+        self.auth.check_server(has_url=self.url is not None, share=self.share, headers=self.headers)
         if self.url is not None and self.sandbox is not None:
             raise ValueError("`sandbox` goes with `command`: what runs behind a `url` runs elsewhere")
         if self.url is None and (self.proxy is not None or self.tls != TlsSettings()):

@@ -85,7 +85,7 @@ def _may_use(client: Client, upstream: Upstream) -> bool:
 def _is_at_home(upstream: Upstream, client: Client) -> bool:
     """The instance is everybody's, or it is this client's."""
     in_project = client.principal, place_of(client.known_project)
-    return upstream.home in (None, client, modern_home(client), in_project)
+    return upstream.home in (None, client, modern_home(client), in_project, (client.principal, ""))
 
 
 def expect(pool: Pool, client: Client) -> None:

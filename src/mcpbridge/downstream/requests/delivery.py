@@ -191,8 +191,8 @@ class Delivery:
             call.client = client.bystander
         elif client.requests is not None:
             call.client = LegacyElicitor(client, client.requests, notify)
-        elif client.started_in and self._belongs_to_projects(call.upstream):
-            call.client = NoElicitor(client)  # a program that asks in this process
+        elif self._belongs_to_somebody(client, call.upstream):
+            call.client = NoElicitor(client)  # a program that asks in this process, or one that cannot be asked yet
         fields = call.params.fields
         if "inputResponses" in fields or "requestState" in fields:
             # Answers to nothing; a server could take them for those to its questions.
@@ -205,9 +205,10 @@ class Delivery:
         upstream = self._pool.upstreams.get(server)
         return upstream is not None and not upstream.is_shared
 
-    def _belongs_to_projects(self, server: str) -> bool:
+    def _belongs_to_somebody(self, client: Client, server: str) -> bool:
         upstream = self._pool.upstreams.get(server)
-        return upstream is not None and upstream.settings.share == "project"
+        share = upstream.settings.share if upstream is not None else "shared"
+        return share == "user" or (share == "project" and bool(client.started_in or client.principal))
 
     async def _headers_anew(self, call: Call) -> tuple[tuple[str, str], ...]:
         """The `Mcp-Param-*` headers of a call by what the server lists now: it refused the call unseen.

@@ -263,6 +263,7 @@ class Tasks:
         params = params if params is not None else Body()
         params.put("taskId", id_)
         call = Call(method, server, id_, params, params.inner("_meta"), client=_Follower(client))
+        call.caller = client
         call.extensions = encode(
             declared_to_servers(extensions_of(client.declared_capabilities), self.extensions, tasks=True)
         )

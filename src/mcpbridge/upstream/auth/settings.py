@@ -1,5 +1,7 @@
 """The `servers.<name>.auth` section: how the bridge gets into one remote server; and the times of signing in."""
 
+import re
+from collections.abc import Collection
 from typing import Literal, Self, cast
 from urllib.parse import urlsplit
 
@@ -17,10 +19,36 @@ STEP_UPS, STEP_UP_WINDOW = 3, 600.0
 """Times in so many seconds that a person is asked for more rights."""
 
 
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NOT_OF_USERS = frozenset(
+    "PATH LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT DYLD_INSERT_LIBRARIES DYLD_LIBRARY_PATH PYTHONPATH PYTHONSTARTUP "
+    "PYTHONHOME NODE_OPTIONS NODE_PATH BASH_ENV ENV PERL5OPT PERL5LIB RUBYOPT RUBYLIB JAVA_TOOL_OPTIONS HOME "
+    "XDG_CONFIG_HOME GIT_SSH GIT_SSH_COMMAND IFS SHELL".split()
+)
+"""Variables that make a program run other code: a user who could set them would command the machine of the bridge."""
+
+
 class AuthSettings(BaseModel):
     """How the bridge signs in to a remote server. Without this section: OAuth, when the server asks for it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    account: Literal["shared", "user", "exchange", "id-jag", "client"] = Field(default="shared", alias="as")
+    """Whose account calls are made with. `shared`: one, that of `mcpbridge login`, for everybody. `user`: each user's
+    own; who has none is asked to sign in at the first call. `exchange`: each user's own, for which the token that the
+    user presented to the bridge is exchanged (RFC 8693). `client`: that of the bridge itself (client credentials).
+    `id-jag` is refused: it needs an ID token of the user, which the bridge does not hold."""
+
+    variables: list[str] = []
+    """For a `command` or `image` with `as = "user"`: environment variables that each user sets for themselves, such as
+    `GITHUB_TOKEN`. Each user then has a process of their own."""
+
+    audience: str | None = Field(default=None, min_length=1)
+    """For `as = "exchange"`: the `audience` to ask for. Default: none; the address of the server is asked for as
+    `resource`."""
+
+    token_endpoint: str | None = None
+    """For `as = "exchange"`: where tokens are exchanged. Default: what the metadata of `issuer` says."""
 
     type: Literal["oauth", "client-credentials", "none"] = "oauth"
     """`oauth`: a person signs in when the server asks for it; `client-credentials`: the bridge signs in by itself with
@@ -63,7 +91,10 @@ class AuthSettings(BaseModel):
         if isinstance(value, str):
             return {"type": value}
         if isinstance(value, dict):
-            return {key: item for key, item in cast("dict[str, object]", value).items() if item != ""}
+            given = {key: item for key, item in cast("dict[str, object]", value).items() if item != ""}
+            if given.get("as") == "client":
+                given.setdefault("type", "client-credentials")
+            return given
         return value
 
     @field_validator("scopes")
@@ -72,6 +103,23 @@ class AuthSettings(BaseModel):
         for scope in value:
             if not scope or any(character in ' "\\' or not character.isprintable() for character in scope):
                 raise ValueError("each scope is one word; write several as a list")
+        return value
+
+    @field_validator("variables")
+    @classmethod
+    def _names_of_variables(cls, value: list[str]) -> list[str]:
+        for name in value:
+            if _VARIABLE.fullmatch(name) is None or name in _NOT_OF_USERS:
+                raise ValueError(f"{name[:80]!r} is not an environment variable that users may set")
+        return value
+
+    @field_validator("token_endpoint")
+    @classmethod
+    def _https_endpoint(cls, value: str | None) -> str | None:
+        parts = urlsplit(value or "https://x")
+        is_local = parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
+        if not (parts.scheme == "https" or is_local) or not parts.hostname:
+            raise ValueError("expected an https URL, such as https://login.example.com/token")
         return value
 
     @field_validator("client_metadata_url")
@@ -113,4 +161,56 @@ class AuthSettings(BaseModel):
             raise ValueError("`client-credentials` needs `client_id` and either `client_secret` or `private_key`")
         if self.private_key and self.type != "client-credentials":
             raise ValueError('`private_key` goes with type = "client-credentials"')
+        self._check_whose()
         return self
+
+    def _check_whose(self) -> None:
+        if self.account == "id-jag":
+            raise ValueError(
+                '`as = "id-jag"` needs the ID token of each user, which the bridge gets only where people sign in at '
+                'the bridge itself; it cannot do that yet. Use `as = "user"`, or `as = "exchange"` where your provider '
+                "exchanges tokens (RFC 8693)"
+            )
+        if self.account == "client" and self.type != "client-credentials":
+            raise ValueError('`as = "client"` goes with type = "client-credentials"')
+        if self.account in ("user", "exchange") and self.type != "oauth":
+            raise ValueError(f'`as = "{self.account}"` goes with type = "oauth": the account is that of each user')
+        if self.account == "exchange":
+            if self.issuer is None and self.token_endpoint is None:
+                raise ValueError('`as = "exchange"` needs `issuer` or `token_endpoint`: who exchanges the tokens')
+            if self.client_id is None:
+                raise ValueError('`as = "exchange"` needs `client_id`: the bridge as your provider knows it')
+        elif self.audience or self.token_endpoint:
+            stray = "audience" if self.audience else "token_endpoint"
+            raise ValueError(f'`{stray}` goes with `as = "exchange"`')
+        if self.variables and self.account != "user":
+            raise ValueError('`variables` go with `as = "user"`: each user sets their own')
+
+    def check_server(self, *, has_url: bool, share: str, headers: Collection[str]) -> None:
+        """Make sure that this goes with the rest of the server's table.
+
+        Raises:
+            ValueError: it does not.
+        """
+        if not has_url and self != AuthSettings():
+            if not (self.account == "user" and self.variables):
+                raise ValueError(
+                    "`auth` goes with `url`; a `command` gets its credentials through `env`, or from each user with "
+                    '`auth.as = "user"` and `auth.variables`'
+                )
+            if self != AuthSettings.model_validate({"as": "user", "variables": self.variables}):
+                raise ValueError("a `command` has `auth.as` and `auth.variables`; the rest of `auth` goes with `url`")
+        if has_url and self.variables:
+            raise ValueError("`auth.variables` go with `command` or `image`: a `url` gets no environment")
+        if self.is_per_user:
+            if share not in (("user",) if has_url else ("user", "project")):
+                raise ValueError(f'`share = "{share}"` does not go with `auth.as = "{self.account}"`: take it out')
+            if any(name.lower() == "authorization" for name in headers):
+                raise ValueError(
+                    f"`headers.Authorization` would be everybody's; with `auth.as = \"{self.account}\"` take it out"
+                )
+
+    @property
+    def is_per_user(self) -> bool:
+        """Each user has an account of their own, and so a connection or process of their own."""
+        return self.account in ("user", "exchange")

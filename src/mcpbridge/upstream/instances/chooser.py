@@ -9,6 +9,7 @@ first client that comes, so that one project is one process. A server that canno
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import anyio
 
@@ -36,17 +37,23 @@ _NOT_ALLOWED = (
 _NOT_THERE = "it works in a project, and {}, the one that this client named, is no directory here: open one that is"
 
 
+RequireAccount = Callable[[Upstream, str], Awaitable[None]]
+"""Returns if this principal has an account at the server; raises `SignInNeeded` if not."""
+
+
 class InstanceChooser:
     """Chooses, and opens what is not there."""
 
-    def __init__(self, primary: PrimaryInstances, on_demand: OnDemandInstances) -> None:
-        self._primary, self._on_demand = primary, on_demand
+    def __init__(
+        self, primary: PrimaryInstances, on_demand: OnDemandInstances, require_account: RequireAccount
+    ) -> None:
+        self._primary, self._on_demand, self._require_account = primary, on_demand, require_account
 
-    async def serving(self, base: Upstream, client: Elicitor) -> Upstream:
+    async def serving(self, base: Upstream, client: Elicitor, principal: str) -> Upstream:
         """See `Pool.serving`."""
         while True:
             base = self._primary.there(base)
-            chosen = await self._right_one(base, client)
+            chosen = await self._right_one(base, client, principal)
             if chosen not in self._primary.left:  # as one that was replaced meanwhile
                 return chosen
 
@@ -65,9 +72,11 @@ class InstanceChooser:
             if not is_settled and is_at_home and upstream.settings.questions == "auto":
                 self._adopt(upstream, profile)
 
-    async def _right_one(self, base: Upstream, client: Elicitor) -> Upstream:
+    async def _right_one(self, base: Upstream, client: Elicitor, principal: str) -> Upstream:
         if base.settings.share == "shared":
             return await self._shared(base, client)
+        if base.settings.share == "user" or base.settings.auth.is_per_user:
+            return await self._of_user(base, client, principal)
         profile = NO_CAPABILITIES if base.settings.questions == "never" else client.capabilities
         if base.settings.share == "session":
             return await self._own(base, profile, client)
@@ -142,6 +151,26 @@ class InstanceChooser:
         if self._primary.waits(base):
             base = self._primary.move(base, project, client.principal)
         return self._on_demand.opened(base, (base.name, profile, client.home, place_of(project)), project)
+
+    async def _of_user(self, base: Upstream, client: Elicitor, principal: str) -> Upstream:
+        """That of the user, never the one that lists: its lists are everybody's, so no call of anybody is to touch it.
+
+        Where users have accounts of their own, it is that of the account, and a user without one gets none.
+        """
+        project = await client.project() if base.settings.share == "project" else ""
+        base = self._primary.there(base)
+        if base.settings.share == "project":
+            self._require_project(base, project)
+        if base.settings.auth.is_per_user:
+            await self._require_account(base, principal)
+            base = self._primary.there(base)
+        profile = NO_CAPABILITIES if base.settings.questions == "never" else client.capabilities
+        home = principal, place_of(project)
+        if (chosen := self._on_demand.suited(base, profile, home, home[1])) is not None:
+            return chosen
+        key = (base.name, base.declared.history.declared(profile), home, home[1])
+        await self._on_demand.room(base, key)
+        return self._on_demand.opened(base, key, project)
 
     async def _of_project(self, base: Upstream, profile: ClientCapabilities, client: Elicitor) -> Upstream:
         """That of the client's project: the one that lists, if it is of this project or can still become so."""

@@ -3,8 +3,10 @@
 `pool` decides which instance is right for a client; here is which there are, and when there may be one more.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator
 from itertools import count
+from typing import cast
 
 import anyio
 from anyio.abc import TaskGroup
@@ -20,6 +22,12 @@ log = get_logger("mcpbridge.upstream")
 Key = tuple[str, ClientCapabilities, object, str]
 """Server; what its client can be asked; whose it is (a client, a project), or which of those that all share; the
 directory that it is started for, if that makes a difference."""
+
+
+LOOK_SECONDS = 1.0
+"""Seconds until another look whether there is room for one more user."""
+_YIELDING = ("shared", "user")
+"""Of these an idle instance ends when another one is needed."""
 
 
 class Instance(Struct, eq=False):
@@ -44,6 +52,8 @@ class OnDemandInstances:
         self._make = make
         self._open: dict[Key, Instance] = {}
         self._spares: dict[str, Instance] = {}
+        self._queued: dict[str, int] = {}
+        """Calls of further users that wait for room, by server."""
         self._tasks: TaskGroup | None = None
 
     def run_in(self, tasks: TaskGroup | None) -> None:
@@ -114,6 +124,50 @@ class OnDemandInstances:
             return None  # a turn on one of them comes sooner than another process has started
         return self.opened(base, next(key for n in count(1) if (key := (*kind, n, "")) not in self._open))
 
+    async def room(self, base: Upstream, key: Key) -> None:
+        """Return when one with this key is open, or may be opened: as many users wait as the queue of the server takes.
+
+        Raises:
+            Overloaded: there are too many in the queue, or it takes too long.
+        """
+        if key in self._open or self._has_room(base):
+            return
+        name, settings = base.name, base.settings
+        if self._queued.get(name, 0) >= settings.max_queued:
+            raise Overloaded(f"Server '{name}' is used by {settings.max_instances} users, and too many more wait")
+        self._queued[name] = self._queued.get(name, 0) + 1
+        try:
+            with anyio.move_on_after(settings.queue_timeout):
+                while key not in self._open and not self._has_room(base):
+                    await self._one_is_idle(name)
+                return
+        finally:
+            self._queued[name] -= 1
+        raise Overloaded(
+            f"Server '{name}' is used by {settings.max_instances} users (`max_instances`), and none of them was done "
+            f"within {settings.queue_timeout:g} s (`queue_timeout`)"
+        )
+
+    async def _one_is_idle(self, name: str) -> None:
+        """Return when one of a server has nothing to do, or has ended."""
+        waits = [asyncio.ensure_future(one.upstream.usage.idle(0.0)) for one in self.of(name) if one.key is not None]
+        try:
+            await asyncio.wait(waits, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    def end_of_user(self, principal: str, server: str = "") -> int:
+        """End those of a user at once, with the calls on them. `server`: of this one alone. Returns how many."""
+        ended = 0
+        for key, instance in list(self._open.items()):
+            whose = key[2]
+            if server in ("", key[0]) and isinstance(whose, tuple) and cast("tuple[object, ...]", whose)[0] == principal:
+                del self._open[key]
+                instance.scope.cancel()
+                ended += 1
+        return ended
+
     def release(self, home: object) -> None:
         """A client is gone: those that were its own end."""
         for key, instance in list(self._open.items()):
@@ -145,13 +199,13 @@ class OnDemandInstances:
                 yield instance
 
     def _has_room(self, base: Upstream) -> bool:
-        """One more may be opened. Where clients share, the one that is idle longest is closed for it."""
+        """One more may be opened. Where clients or those of a user share, the one idle longest is closed for it."""
         if self.count(base.name) < base.settings.max_instances:
             return True
         idle = [
             (instance.upstream.usage.idle_since, number, key)
             for number, (key, instance) in enumerate(self._open.items())
-            if key[0] == base.name and base.is_shared and instance.upstream.usage.is_idle
+            if key[0] == base.name and base.settings.share in _YIELDING and not instance.upstream.usage.is_needed
         ]
         if not idle:
             return False
