@@ -341,18 +341,44 @@ class SessionExpired(UpstreamHttpError):
 class SignInNeeded(UpstreamHttpError):
     """A person has to sign in to the server first. Nothing was executed. `why` is empty before the first sign-in."""
 
-    def __init__(self, upstream: str, why: str = "", *, scope: str = "") -> None:
-        """`scope` names the rights that are missing; empty when it is not a matter of rights."""
+    page = ""
+    """Where a user connects an account of their own; empty: it is another sign-in, or the page is not known."""
+    is_own = False
+    """It is about an account of this user alone."""
+    was_asked = False
+    """The client was asked to open the page, and did not."""
+
+    def __init__(self, upstream: str, why: str = "", *, scope: str = "", page: str | None = None) -> None:
+        """`scope` names the rights that are missing; empty when it is not a matter of rights.
+
+        `page`: where the user connects an account of their own; None: the account is everybody's.
+        """
+        if page is not None:
+            self._ask_for_own_account(upstream, why, scope, page)
+            return
         command = " ".join(["mcpbridge login", upstream, *(f"--scope {word}" for word in scope.split())])
         status = 403 if scope else 401
         text = f"HTTP {status}, needs sign-in: run `{command}`"
         super().__init__(upstream, status, f"{text} ({why})" if why else text)
-        self.why = why
+        self.why, self.page = why, ""
         self.by_asking: Callable[[Callable[[str], Awaitable[bool]]], Awaitable[None]] | None = None
         """Signs in during the call, by a function that shows a person an address and returns whether they open it."""
         self.advice = (
             f"A person has to run `{command}` on the machine of the bridge; then try again, without a "
             "restart. If the server takes a fixed key instead, set its `headers.Authorization` in the configuration."
+        )
+
+    def _ask_for_own_account(self, upstream: str, why: str, scope: str, page: str) -> None:
+        what = "more rights of your account there" if scope else "an account of your own there"
+        text = f"needs {what}: open {page}" if page else f"needs {what}"
+        super().__init__(upstream, 403 if scope else 401, f"{text} ({why})" if why else text)
+        self.why, self.page, self.by_asking = why, page, None
+        self.is_own, self.was_asked = True, False
+        self.advice = (
+            "Nothing was executed. Ask the user to open this page in a browser and to sign in there; then call again. "
+            "The page works for this user alone."
+            if page
+            else "Nothing was executed. Ask the user to connect it at `/connections` of the bridge; then call again."
         )
 
 

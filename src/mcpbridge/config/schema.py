@@ -35,6 +35,7 @@ from mcpbridge.storage.settings import CallLogSettings, StoreSettings
 from mcpbridge.tools.builtin.base_settings import BuiltinDefaults
 from mcpbridge.tools.factory import read_settings
 from mcpbridge.tools.settings import BackendSettings
+from mcpbridge.upstream.accounts.settings import AccountsSettings
 from mcpbridge.upstream.settings import PinPolicy, ServerSettings
 
 
@@ -67,6 +68,9 @@ class Settings(BaseModel):
     pin_ignore: list[str] = []
     """Names of tools, prompts, resources and templates of all servers whose wording may change (globs), or
     `instructions`. Parameters, annotations, and new addresses and commands in the texts still count."""
+
+    accounts: AccountsSettings = AccountsSettings()
+    """How the accounts of single users at servers are kept (`auth.as = "user"`)."""
 
     calls: CallDefaults = CallDefaults()
     """How calls are treated unless their server or tool says otherwise."""

@@ -11,6 +11,7 @@ it may look like the bridge's own word. Pages that the user must visit first (-3
 """
 
 from collections.abc import Callable, Mapping
+from secrets import token_hex
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -32,7 +33,7 @@ from mcpbridge.base.errors import (
 )
 from mcpbridge.base.log import get_logger
 from mcpbridge.base.masking.known_values import Redactor
-from mcpbridge.core.elicitation import QuestionRefused
+from mcpbridge.core.elicitation import URL_SINCE, QuestionRefused
 from mcpbridge.core.failure_masking import masked_error
 from mcpbridge.downstream.client import Answer, Client
 from mcpbridge.protocol.error_codes import (
@@ -42,6 +43,7 @@ from mcpbridge.protocol.error_codes import (
     MISSING_CAPABILITY,
     RESOURCE_NOT_FOUND,
     STANDARD,
+    URL_ELICITATION_REQUIRED,
 )
 from mcpbridge.protocol.jsonrpc import encode, encode_error, encode_response
 
@@ -218,6 +220,8 @@ def to_answer(
         return _unknown(error, id_, modern=modern)
     if isinstance(error, UpstreamAnswered):
         return passed_on(masked_error(error, redact), id_, method, client or Client(modern=modern))
+    if isinstance(error, SignInNeeded) and (page := _page_first(error, client)) is not None:
+        return _error(id_, page.code, str(page), page.data)
     if isinstance(error, (UpstreamError, CallRefused, AnswerTooLarge, QuestionRefused)):
         name, text = type(error).__name__, error.full_message()
         if isinstance(error, UpstreamError) and not isinstance(error, _WITH_ADDRESSES):
@@ -232,6 +236,25 @@ def to_answer(
         return _error(id_, INTERNAL_ERROR, error.full_message())
     log.error("unexpected error while answering", method=method[:100], exc_info=error)
     return _error(id_, INTERNAL_ERROR, f"{type(error).__name__} in the bridge; its log has the details")
+
+
+def _page_first(error: SignInNeeded, client: Client | None) -> BadRequest | None:
+    """The error that has a client open the page where its user connects an account; None: another answer is right.
+
+    A client of 2025-11-25 that opens URLs, and could not be asked during the call, opens the page and calls again (MCP
+    2025-11-25, Elicitation, URL Elicitation Required Error). Later revisions do not have it.
+    """
+    is_able = client is not None and not client.modern and client.capabilities.url and client.version >= URL_SINCE
+    if client is None or not is_able or not error.page or error.was_asked:
+        return None
+    id_ = token_hex(16)
+    entry = {
+        "mode": "url",
+        "elicitationId": id_,
+        "url": error.page,
+        "message": f"Connect your account at {error.upstream}, which the call needs.",
+    }
+    return BadRequest(URL_ELICITATION_REQUIRED, error.full_message(), {"elicitations": [entry]})
 
 
 def _unknown(error: UnknownName, id_: bytes, *, modern: bool) -> Answer:

@@ -44,6 +44,7 @@ from mcpbridge.engine.reload import Reloading
 from mcpbridge.engine.requests import ProgramRequests
 from mcpbridge.engine.running_calls import RunningCalls
 from mcpbridge.engine.status import EngineStatus
+from mcpbridge.engine.user_accounts import EngineAccounts
 from mcpbridge.engine.wiring.builtin import BuiltinTools, builtin_context
 from mcpbridge.engine.wiring.pipeline import CallState, PipelineContext
 from mcpbridge.engine.wiring.results import LargeResults
@@ -183,6 +184,14 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
             runner=lambda: self._sandboxes.of(self.settings),
         )
         self._transports.signed_in = self._signed_in
+        self.user_accounts = EngineAccounts(
+            lambda: self.settings,
+            around,
+            pool=lambda: self.pool,
+            forget_results=lambda server: self.clear_cache(server=server),
+            note=self.trail.note,
+        )
+        """The accounts of single users at servers."""
         self._started = time.monotonic()
         self._has_settled = False
         self._stack = None
@@ -284,6 +293,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
             warm_up=settings.daemon.warm_up,
             revalidate=settings.daemon.revalidate,
             redact=self._redact,
+            require_account=self.user_accounts.require,
         )
         lifetime = settings.results.lifetime
         self.results = LargeResults(self.store, self.catalog, self.metrics, lifetime=lifetime, redact=self._redact)
@@ -482,7 +492,9 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
     def _catalog_changed(self, snapshot: Snapshot, kinds: frozenset[Kind]) -> None:
         self._generation.tool_search.catalog_changed(snapshot, kinds)
 
-    def _make_transport(self, name: str, settings: ServerSettings) -> Transport:
+    def _make_transport(self, name: str, settings: ServerSettings, user: str | None = None) -> Transport:
         if self._cassette is not None:
             return self._cassette.transport(name, settings, self._transports)
-        return self._transports(name, settings)
+        if settings.auth.is_per_user:
+            self._transports.users = self.user_accounts.all
+        return self._transports(name, settings, user)

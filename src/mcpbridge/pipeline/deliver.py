@@ -9,12 +9,13 @@ from collections.abc import Awaitable, Mapping
 
 from msgspec import Raw
 
-from mcpbridge.base.errors import UpstreamGarbled, UpstreamUnavailable
+from mcpbridge.base.errors import SignInNeeded, UpstreamGarbled, UpstreamUnavailable
 from mcpbridge.core.model import WORTH_TELLING, Call, CallHandler
 from mcpbridge.pipeline.input_required import drive, needs_driving, read_questions
 from mcpbridge.pipeline.task_results import created_task, is_task
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT
+from mcpbridge.upstream.auth.browser import ask_to_sign_in
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.session.tasks import LONGEST
 from mcpbridge.upstream.supervisor import Upstream
@@ -64,9 +65,28 @@ class Deliver:
 
     async def _elsewhere(self, base: Upstream, call: Call) -> Body:
         upstream = await self._chosen(base, call)
-        return await (self._as_task if call.needs_task or call.takes_task else self._driven)(upstream, call)
+        deliver = self._as_task if call.needs_task or call.takes_task else self._driven
+        try:
+            return await deliver(upstream, call)
+        except UpstreamUnavailable:
+            if not base.settings.auth.is_per_user:
+                raise
+            # It did not begin. If that is because the account is not good any more, the user is asked for another one.
+            again = await self._chosen(base, call)
+            if again is upstream:
+                raise
+        return await deliver(again, call)
 
     async def _chosen(self, base: Upstream, call: Call) -> Upstream:
+        """The instance for this client; a user who needs an account for it is asked to connect one first."""
+        try:
+            return await self._chosen_in_time(base, call)
+        except SignInNeeded as needed:
+            await ask_to_sign_in(call, needed)
+            call.deadline = 0.0  # the time that a person takes is not the call's
+        return await self._chosen_in_time(base, call)
+
+    async def _chosen_in_time(self, base: Upstream, call: Call) -> Upstream:
         """The instance for this client. The call waits for its start, or for a free session, within its own time."""
         clock = asyncio.get_running_loop().time
         began = clock()

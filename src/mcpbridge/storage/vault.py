@@ -126,9 +126,8 @@ class Vault:
         """The heads of all rows, by server and principal. Damaged files are left out."""
         found: list[Row] = []
         with suppress(OSError):
-            for path in self.directory.glob("*.row"):
-                if (parts := _read(path)) is not None and parts[0].place == path.stem:
-                    found.append(parts[0])
+            read = ((path.stem, _read(path)) for path in self.directory.glob("*.row"))
+            found += [parts[0] for place, parts in read if parts is not None and parts[0].place == place]
         return sorted(found, key=lambda row: (row.server, row.principal, row.kind))
 
     def load_blocking(self, row: Row) -> bytes | None:

@@ -86,7 +86,9 @@ class KeysInFile:
         try:
             write_private(self._path, "".join(f"{secret}\n" for secret in found).encode())
         except OSError as error:
-            raise ConfigError(f"the key of the account vault cannot be stored: {error}", file=str(self._path)) from error
+            raise ConfigError(
+                f"the key of the account vault cannot be stored: {error}", file=str(self._path)
+            ) from error
 
 
 class KeysInKeyring:
@@ -121,8 +123,11 @@ class KeysInKeyring:
 
 
 def vault_keys(directory: Path, key: str | None = None, old: Sequence[str] = ()) -> VaultKeys:
-    """Where the keys of the vault in `directory` are: as configured; else in a key file that exists; else in the
-    keyring, if the package is installed and has a real back end; else in a new key file."""
+    """Where the keys of the vault in `directory` are.
+
+    As configured; else in a key file that exists; else in the keyring, if the package is installed and has a real back
+    end; else in a new key file.
+    """
     if key:
         return ConfiguredKeys(key, old)
     path = directory / "key"

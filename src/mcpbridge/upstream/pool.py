@@ -50,11 +50,11 @@ class Pool:
         redact: Callable[[str], str] = lambda text: text,
         require_account: RequireAccount = no_account_needed,
     ) -> None:
-        """`make_transport` gets the name and the settings of a server; and the principal, where that one has an account
-        of its own there. `require_account`: see `RequireAccount`. `manifest` remembers what servers offered, so that they are started at their first use.
+        """`manifest` remembers what servers offered, so that they are started at their first use.
 
         They are looked at in the background, `warm_up` at a time, when that is older than `revalidate` seconds.
-        `redact` masks secrets in what servers fail with.
+        `redact` masks secrets in what servers fail with. `make_transport` gets the name and the settings of a server,
+        and the principal where that one has an account of its own there. `require_account`: see `RequireAccount`.
         """
         self._manifest, self._warm_up, self._revalidate = manifest, warm_up, revalidate
         self._make_transport, self._client_info, self._redact = make_transport, client_info, redact

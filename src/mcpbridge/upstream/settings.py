@@ -394,8 +394,9 @@ class ServerSettings(OfferSettings, BaseModel):
             where = ", ".join(sorted({f"`{text.key[0]}`" for text in self.project_texts if text.needs_project}))
             of_user = " of a user" if self.share == "user" else ""
             raise ValueError(
-                f'`share = "{self.share}"` means one process for all clients{of_user}, but ${{PROJECT_ROOT}} in {where} is another '
-                "directory in each project: take out `share`, or write ${PROJECT_ROOT:-DIR} for what it is to be"
+                f'`share = "{self.share}"` means one process for all clients{of_user}, but ${{PROJECT_ROOT}} in '
+                f"{where} is another directory in each project: take out `share`, or write "
+                "${PROJECT_ROOT:-DIR} for what it is to be"
             )
         return self
 

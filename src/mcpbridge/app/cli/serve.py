@@ -344,7 +344,7 @@ async def _serve(
                 if streams:
                     await _serve_stdio(run.bridge, front, streams, stopping)
                 elif at:
-                    await serve_over_http(run.bridge, at, ready, run.console)
+                    await serve_over_http(run.bridge, at, ready, run.console, run.connections)
     return INTERRUPTED if signal.SIGINT in received else OK
 
 

@@ -253,7 +253,7 @@ class _Daemon:
             self._url = url
             log.info("listening", url=url)
 
-        await serve_over_http(bridge, at, ready, self._running.console)
+        await serve_over_http(bridge, at, ready, self._running.console, self._running.connections)
 
     async def _reload_when_asked(self) -> None:
         while True:

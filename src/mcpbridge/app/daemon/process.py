@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from mcpbridge.app.admin.control_commands import control_answers
 from mcpbridge.app.admin.control_socket import Answers, publish
+from mcpbridge.app.connections.desk import PREFIX, ConnectionsDesk, origin_of
 from mcpbridge.app.console.desk import ConsoleDesk
 from mcpbridge.app.daemon.config_watcher import Reloading
 from mcpbridge.base.directories import cache_directory, runtime_directory, state_directory
@@ -39,6 +40,8 @@ class Running(Struct, frozen=True):
     """Reads the configuration again; None: there is no file."""
     console: ConsoleDesk
     """Opens the console."""
+    connections: ConnectionsDesk
+    """Opens the pages where people connect their accounts."""
 
 
 @asynccontextmanager
@@ -75,11 +78,13 @@ async def running(
         mode=mode,
     ) as bridge:
         more, directory = more_answers or {}, runtime_directory(os.environ)
+        connections = ConnectionsDesk(bridge)
         if loaded.settings.source is None:
             desk = ConsoleDesk(bridge, redact, facts=facts, reload=None)
-            answers = control_answers(bridge, redact, facts, None, {"console": desk.link, **more})
+            more = {"console": desk.link, "connections.link": connections.link, **more}
+            answers = control_answers(bridge, redact, facts, None, more)
             async with publish(answers, directory), desk.running():
-                yield Running(bridge, None, desk)
+                yield Running(bridge, None, desk, connections)
             return
         reloading = Reloading(
             bridge,
@@ -95,9 +100,10 @@ async def running(
         )
         bridge.check_before_start(reloading.check_before_start)
         desk = ConsoleDesk(bridge, redact, facts=facts, reload=reloading.reload)
-        answers = control_answers(bridge, redact, facts, reloading.reload, {"console": desk.link, **more})
+        more = {"console": desk.link, "connections.link": connections.link, **more}
+        answers = control_answers(bridge, redact, facts, reloading.reload, more)
         async with reloading.watching(), publish(answers, directory, look_every=look_every), desk.running():
-            yield Running(bridge, reloading, desk)
+            yield Running(bridge, reloading, desk, connections)
 
 
 async def _open_in_browser(page: Page) -> bool:
@@ -106,7 +112,11 @@ async def _open_in_browser(page: Page) -> bool:
 
 
 async def serve_over_http(
-    bridge: Bridge, at: "ListenAddress", on_ready: Callable[[str], None], console: ConsoleDesk
+    bridge: Bridge,
+    at: "ListenAddress",
+    on_ready: Callable[[str], None],
+    console: ConsoleDesk,
+    connections: ConnectionsDesk,
 ) -> None:
     """Serve MCP at this address, and beside it `/api`, `/metrics` and the console, each made when it is asked for.
 
@@ -128,14 +138,21 @@ async def serve_over_http(
     def pages() -> "App":
         return console.app_at(at)
 
+    def accounts() -> "App":
+        return connections.app_at(at)
+
     console.serve_at(at)
+    connections.serve_at(at)
     mounts = {"/api": api, **({"/metrics": metrics} if bridge.settings.observe.metrics else {})}
-    shown = {"/console": pages} if bridge.settings.console.enabled else {}
+    shown = {PREFIX: accounts, **({"/console": pages} if bridge.settings.console.enabled else {})}
+    http = bridge.settings.http
+    if (url := bridge.settings.accounts.url) is not None:  # forms of our own pages come from there
+        http = http.model_copy(update={"allowed_origins": [*http.allowed_origins, origin_of(url)]})
     server = at.auth.resource_server
     if bridge.settings.auth.sign_in is None or server is None:
-        await serve_http(bridge, bridge.settings.http, at, on_ready=on_ready, mounts=mounts, pages=shown)
+        await serve_http(bridge, http, at, on_ready=on_ready, mounts=mounts, pages=shown)
         return
     from mcpbridge.app.sign_in.app import signing_in
 
     async with signing_in(bridge.settings, bridge.store, server) as public:
-        await serve_http(bridge, bridge.settings.http, at, on_ready=on_ready, mounts=mounts, pages=shown, public=public)
+        await serve_http(bridge, http, at, on_ready=on_ready, mounts=mounts, pages=shown, public=public)

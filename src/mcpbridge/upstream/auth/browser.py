@@ -17,7 +17,7 @@ import anyio.to_thread
 from msgspec import Raw
 
 from mcpbridge.base.errors import SignInNeeded
-from mcpbridge.core.elicitation import ELICIT, Question, QuestionRefused
+from mcpbridge.core.elicitation import ELICIT, Question, QuestionRefused, Unreachable
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
@@ -102,15 +102,16 @@ class AskedSignIn:
 async def ask_to_sign_in(call: Call, needed: SignInNeeded) -> None:
     """Return when there is a token, so that the call may be sent again.
 
-    The browser must be able to come back to the machine of the bridge, as with `mcpbridge login`. Whoever signs in does
-    so for all clients of the bridge, so it is asked only where they are one person: one of several that have tokens of
-    their own must not have the calls of the others run in its account.
+    Where the account is everybody's, the browser must be able to come back to the machine of the bridge, as with
+    `mcpbridge login`. Whoever signs in does so for all clients of the bridge, so it is asked only where they are one
+    person: one of several that have tokens of their own must not have the calls of the others run in its account. An
+    account of the user's own is connected on a page of the bridge, which makes sure that it is this user who opens it.
 
     Raises:
         SignInNeeded: the client cannot open pages, or nobody signed in.
     """
     client = call.client
-    if needed.by_asking is None or not client.capabilities.url or client.principal:
+    if needed.by_asking is None or not client.capabilities.url or (client.principal and not needed.is_own):
         raise needed
     asked: list[Question] = []
 
@@ -124,8 +125,12 @@ async def ask_to_sign_in(call: Call, needed: SignInNeeded) -> None:
         question = Question(call.upstream, ELICIT, Raw(encode(params)), is_own=True)
         try:
             answer = Body(await client.ask(question))
-        except QuestionRefused:
+        except Unreachable:
             return False
+        except QuestionRefused:
+            needed.was_asked = True
+            return False
+        needed.was_asked = True
         asked.append(question)
         return bytes(answer.get("action") or b"") == b'"accept"'
 

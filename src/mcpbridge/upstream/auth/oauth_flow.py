@@ -7,6 +7,7 @@ import logging
 import time
 import warnings
 from collections.abc import Awaitable, Callable
+from urllib.parse import urlsplit
 
 import httpx2
 from mcp.client.auth import OAuthClientProvider
@@ -53,6 +54,7 @@ async def sign_in_with_person(
         redirect_uris=[AnyUrl(redirect_uri)],
         grant_types=["authorization_code", "refresh_token"],
         response_types=["code"],
+        application_type="native" if urlsplit(redirect_uri).scheme == "http" else "web",
     )
     account = _AccountStorage(client=_client_of(sign_in, redirect_uri))
     run: Run

@@ -8,7 +8,7 @@ import asyncio
 import importlib
 import time
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # httpx2 and the SDK come with them, which a bridge without r
     from mcpbridge.protocol.http.tls_and_proxy import Network
     from mcpbridge.upstream.auth.http import OAuthHttp
     from mcpbridge.upstream.auth.oauth_steps import SignIn
+    from mcpbridge.upstream.auth.redirect_server import Redirect
 
 
 log = get_logger("mcpbridge.auth")
@@ -55,8 +56,10 @@ class Account:
         self._network = network
         self._key = grant_key(name, url)
 
-    async def sign_in(self, challenge: Challenge, show: Show) -> Grant:
+    async def sign_in(self, challenge: Challenge, show: Show, redirect: "Redirect | None" = None) -> Grant:
         """Sign in with a person, who is shown a page by `show`; keeps what it brings.
+
+        `redirect`: takes what the browser brings back; None: a port of this machine that is opened for it.
 
         Raises:
             SignInRefused, UpstreamUnavailable: it failed; says at what.
@@ -71,21 +74,19 @@ class Account:
             await self.load()
         settings = self.settings
         async with (
-            listen(self.name, settings.redirect_uri, self._last_port()) as redirect,
+            nullcontext(redirect) if redirect else listen(self.name, settings.redirect_uri, self._last_port()) as back,
             open_oauth_http(self.name, self.url, settings.issuer, self._network) as http,
         ):
 
             async def visit(page: str) -> None:
-                redirect.expect(page)
+                back.expect(page)
                 self.waits_for = "it waits for the sign-in in the browser"
-                if not await show(Page(self.name, page, redirect.take)):
+                if not await show(Page(self.name, page, back.take)):
                     raise SignInNeeded(self.name, "no browser could be opened")
 
             try:
                 async with asyncio.timeout(SIGN_IN_SECONDS):
-                    grant = await sign_in_with_person(
-                        self._about(http, challenge), redirect.uri, visit, redirect.answer
-                    )
+                    grant = await sign_in_with_person(self._about(http, challenge), back.uri, visit, back.answer)
             except TimeoutError:
                 raise SignInNeeded(self.name, f"nobody signed in within {SIGN_IN_SECONDS:g} s") from None
             finally:
@@ -156,6 +157,12 @@ class Account:
 
         async with open_oauth_http(self.name, self.url, self.settings.issuer, self._network) as http:
             return was_there, await revoke(self._about(http, Challenge(), before=grant))
+
+    async def forget(self) -> None:
+        """Forget tokens that are refused, here and where they are kept."""
+        async with self.locked():
+            self.grant, self.token, self._is_stored = None, "", False
+            await self._around.store.drop(self._key)
 
     async def load(self) -> None:
         """Take over what is stored, if it is something else than what we have."""

@@ -50,6 +50,10 @@ class Redirect:
         """Only an answer to this authorization page counts from now on."""
         self._state = _one(parse_qs(urlsplit(page).query), "state") or ""
 
+    def expects(self, state: str) -> bool:
+        """An answer with this `state` is to the page that was opened."""
+        return bool(self._state) and secrets.compare_digest(state.encode(), self._state.encode())
+
     async def answer(self) -> Answer:
         """What came back.
 
@@ -68,7 +72,7 @@ class Redirect:
         state = _one(query, "state")
         if (parts.path or "/") != self._path or not self._state:
             return "this is not the address that the sign-in leads to"
-        if state is None or not secrets.compare_digest(state.encode(), self._state.encode()):
+        if state is None or not self.expects(state):
             return "this is not the answer to the sign-in that was begun here"
         if self._answer.done():
             return "" if not self._answer.exception() else "the sign-in has failed"

@@ -21,9 +21,12 @@ STEP_UPS, STEP_UP_WINDOW = 3, 600.0
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NOT_OF_USERS = frozenset(
-    "PATH LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT DYLD_INSERT_LIBRARIES DYLD_LIBRARY_PATH PYTHONPATH PYTHONSTARTUP "
-    "PYTHONHOME NODE_OPTIONS NODE_PATH BASH_ENV ENV PERL5OPT PERL5LIB RUBYOPT RUBYLIB JAVA_TOOL_OPTIONS HOME "
-    "XDG_CONFIG_HOME GIT_SSH GIT_SSH_COMMAND IFS SHELL".split()
+    {
+        *("PATH", "HOME", "SHELL", "ENV", "IFS", "BASH_ENV", "XDG_CONFIG_HOME", "GIT_SSH", "GIT_SSH_COMMAND"),
+        *("LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "DYLD_INSERT_LIBRARIES", "DYLD_LIBRARY_PATH"),
+        *("PYTHONPATH", "PYTHONSTARTUP", "PYTHONHOME", "NODE_OPTIONS", "NODE_PATH", "JAVA_TOOL_OPTIONS"),
+        *("PERL5OPT", "PERL5LIB", "RUBYOPT", "RUBYLIB"),
+    }
 )
 """Variables that make a program run other code: a user who could set them would command the machine of the bridge."""
 
@@ -207,7 +210,7 @@ class AuthSettings(BaseModel):
                 raise ValueError(f'`share = "{share}"` does not go with `auth.as = "{self.account}"`: take it out')
             if any(name.lower() == "authorization" for name in headers):
                 raise ValueError(
-                    f"`headers.Authorization` would be everybody's; with `auth.as = \"{self.account}\"` take it out"
+                    f'`headers.Authorization` would be everybody\'s; with `auth.as = "{self.account}"` take it out'
                 )
 
     @property

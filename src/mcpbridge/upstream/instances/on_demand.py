@@ -162,7 +162,11 @@ class OnDemandInstances:
         ended = 0
         for key, instance in list(self._open.items()):
             whose = key[2]
-            if server in ("", key[0]) and isinstance(whose, tuple) and cast("tuple[object, ...]", whose)[0] == principal:
+            if (
+                server in ("", key[0])
+                and isinstance(whose, tuple)
+                and cast("tuple[object, ...]", whose)[0] == principal
+            ):
                 del self._open[key]
                 instance.scope.cancel()
                 ended += 1

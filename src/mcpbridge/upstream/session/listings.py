@@ -94,6 +94,9 @@ class Listings:
         """List these kinds and publish what came. Returns what failed, and why; of those the last list stays."""
         if self._publish is None:
             return {}
+        if self.settings.auth.is_per_user:
+            # They are of the one account that lists. Tools, prompts and templates are of the server.
+            kinds = [kind for kind in kinds if kind != "resources"]
         listings = await asyncio.gather(*(session.list_all(kind, Timeouts(seconds, seconds)) for kind in kinds))
         failed: dict[str, str] = {}
         lists = {kind: self.lists.get(kind, ()) for kind in session.lists}

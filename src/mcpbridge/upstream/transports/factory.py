@@ -17,8 +17,10 @@ from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.transports.stdio import StdioTransport
 
 if TYPE_CHECKING:
+    from mcpbridge.protocol.http.bearer_auth import Authorizer
     from mcpbridge.protocol.http.tls_and_proxy import Network
     from mcpbridge.sandbox.egress.report import EgressReport
+    from mcpbridge.upstream.accounts.accounts import UserAccounts
     from mcpbridge.upstream.auth.authorization import Authorization
 
 
@@ -44,6 +46,8 @@ class TransportMaker:
         self._max_bytes = max_bytes
         self._redact = redact
         self._around = around
+        self.users: UserAccounts | None = None
+        """The accounts of single users; None: there are none."""
         self.authorizations: dict[str, Authorization] = {}
         """Of the servers that may ask for a sign-in: one for all the instances of a server."""
         self._authorized_for: dict[str, object] = {}
@@ -57,8 +61,14 @@ class TransportMaker:
         self._sse_urls: set[str] = set()
         """Addresses that have turned out to speak HTTP+SSE, for further instances of their servers."""
 
-    def __call__(self, name: str, settings: ServerSettings) -> Transport:
-        """A transport to this server; nothing is started or sent yet."""
+    def __call__(self, name: str, settings: ServerSettings, user: str | None = None) -> Transport:
+        """A transport to this server; nothing is started or sent yet.
+
+        `user`: whose account it uses, where users have their own; None: it is of the instance that lists.
+        """
+        if settings.auth.variables and self.users is not None:
+            own = self.users.environment(name, settings, user)
+            settings = settings.model_copy(update={"env": {**settings.env, **own}})
         if settings.sandbox is not None:
             return self._sandboxed(name, settings)
         if settings.image is not None:
@@ -76,7 +86,7 @@ class TransportMaker:
             return StdioTransport(
                 name, spec, max_bytes=self._max_bytes, redact=self._redact, memory_limit=settings.memory_limit
             )
-        return self._remote(name, settings)
+        return self._remote(name, settings, user)
 
     def _sandboxed(self, name: str, settings: ServerSettings) -> Transport:
         from mcpbridge.upstream.transports.sandboxed_stdio import SandboxedTransport
@@ -102,6 +112,8 @@ class TransportMaker:
         if self._around is None or has_header or settings.auth.type == "none":
             return None
         identity = settings.url, settings.auth, network
+        if settings.auth.account == "exchange":
+            return None
         if name not in self.authorizations or self._authorized_for[name] != identity:
             from mcpbridge.upstream.auth.authorization import Authorization
             from mcpbridge.upstream.auth.oauth_tokens import Account
@@ -119,15 +131,15 @@ class TransportMaker:
         self._egress_reports.pop(name, None)
         self._authorized_for.pop(name, None)
 
-    def _remote(self, name: str, settings: ServerSettings) -> Transport:
-        from mcpbridge.protocol.http.tls_and_proxy import Network, TlsOptions
-
-        url, tls = settings.url or "", settings.tls
-        options = TlsOptions(tls.ca or "", tls.cert or "", tls.key or "", tls.key_password or "", tls.verify)
-        if not tls.verify:
+    def _remote(self, name: str, settings: ServerSettings, user: str | None) -> Transport:
+        url = settings.url or ""
+        if not settings.tls.verify:
             log.warning("the server's TLS certificate is not verified", upstream=name)
-        network = Network(options, settings.proxy or "")
-        network = replace(network, authorizer=self._authorization(name, settings, network))
+        network = network_of(settings)
+        authorizer: Authorizer | None = self._authorization(name, settings, network)
+        if settings.auth.is_per_user and self.users is not None:
+            authorizer = self.users.authorizer(name, settings, user, self.authorizations.get(name))
+        network = replace(network, authorizer=authorizer)
         if settings.kind == "websocket":
             from mcpbridge.upstream.transports.websocket import WebSocketTransport
 
@@ -151,3 +163,12 @@ class TransportMaker:
         from mcpbridge.upstream.transports.http_detect import HttpOrSse
 
         return HttpOrSse(name, streamable, sse, is_known=url in self._sse_urls, on_sse=lambda: self._sse_urls.add(url))
+
+
+def network_of(settings: ServerSettings) -> "Network":
+    """How the server of these settings is reached, without a token."""
+    from mcpbridge.protocol.http.tls_and_proxy import Network, TlsOptions
+
+    tls = settings.tls
+    options = TlsOptions(tls.ca or "", tls.cert or "", tls.key or "", tls.key_password or "", tls.verify)
+    return Network(options, settings.proxy or "")

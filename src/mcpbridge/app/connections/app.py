@@ -1,0 +1,338 @@
+"""The pages about accounts as an ASGI application: who sees them, and what they do.
+
+A browser is signed in as one user, by a token of the bridge or by a one-time link, and sees what is this user's alone.
+A link to connect an account works only in a browser of the user it was made for: it may have been sent on (MCP
+2026-07-28, Elicitation, Safe URL Handling). `Visitors` decides who somebody is; another way to sign in, such as one at
+an identity provider, takes its place there.
+
+A provider sends browsers back from another site, so the cookie is `SameSite=Lax`; what changes something is a POST with
+the token of its form, from a page of ours.
+"""
+
+import asyncio
+import hmac
+import time
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from msgspec import Struct
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from mcpbridge.app.console.sign_in import SignIns, Visit, form_token
+from mcpbridge.base.errors import BridgeError, ConfigError
+from mcpbridge.base.log import get_logger
+from mcpbridge.downstream.http.app import App
+from mcpbridge.library.bridge import Bridge
+from mcpbridge.upstream.accounts.accounts import UserAccounts
+from mcpbridge.upstream.accounts.sign_ins import PREFIX, UserSignIn
+
+log = get_logger("mcpbridge.connections")
+
+COOKIE = "mcpbridge-connections"
+_STATIC = Path(__file__).parent / "static"
+_PATIENCE = 60.0
+"""Seconds that a browser waits for the provider to say what it has to say."""
+_LARGEST_FORM = 256 << 10
+_HEADERS = {
+    "cache-control": "no-store",
+    "content-security-policy": (
+        "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "x-frame-options": "DENY",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+}
+_STALE = "This link is not good any more: it was used, or is too old. Connect the account from the list."
+_NOT_YOURS = (
+    "This link was made for another user of the bridge, so nothing was done. If somebody sent it to you, that person "
+    "would have got the use of your account."
+)
+
+
+class _Visitor(Struct, frozen=True):
+    """Who looks at a page."""
+
+    user: str
+    """The principal; empty: the local user."""
+    form_token: str
+    visit: Visit | None = None
+
+
+class Visitors:
+    """Who is signed in to the pages, and how somebody gets in."""
+
+    def __init__(self, sign_ins: SignIns, identify: Callable[[str], str | None], *, is_open: bool) -> None:
+        """`identify`: whose token this is; None: nobody's. `is_open`: the bridge asks nobody who they are."""
+        self.sign_ins, self._identify, self._is_open = sign_ins, identify, is_open
+
+    def visitor(self, request: Request) -> _Visitor | None:
+        """Who asks; None: not known yet."""
+        cookie = request.cookies.get(COOKIE, "")
+        visit = self.sign_ins.visit(cookie)
+        if visit is not None:
+            return _Visitor(visit.by, form_token(cookie), visit)
+        return _Visitor("", form_token(COOKIE)) if self._is_open else None
+
+    def enter(self, token: str) -> str | None:
+        """The cookie for the holder of a token; None: it is nobody's."""
+        user = self._identify(token.strip()) if token.strip() else None
+        return self.sign_ins.open("read", user) if user is not None else None
+
+    def bearer(self, request: Request) -> str | None:
+        """The user whose token is in the `Authorization` header."""
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        return self._identify(token.strip()) if scheme.lower() == "bearer" and token.strip() else None
+
+
+def make_connections(
+    bridge: Bridge, sign_ins: SignIns, identify: Callable[[str], str | None], *, is_secure: bool, is_open: bool
+) -> App:
+    """The application for `/connections` and all below it. See `Visitors`; `is_secure`: browsers come over https."""
+    pages = _Pages(bridge, Visitors(sign_ins, identify, is_open=is_open), is_secure=is_secure)
+    return pages.app()
+
+
+class _Pages:
+    def __init__(self, bridge: Bridge, visitors: Visitors, *, is_secure: bool) -> None:
+        self._bridge, self._visitors, self._is_secure = bridge, visitors, is_secure
+
+    @property
+    def _accounts(self) -> UserAccounts:
+        return self._bridge.user_accounts.all
+
+    def app(self) -> App:
+        """The routes."""
+        one = "/{server:str}"
+        routes = [
+            Route("/", self.show, methods=["GET"]),
+            Route("/enter", self.enter, methods=["GET"]),
+            Route("/enter", self.sign_in, methods=["POST"]),
+            Route("/link", self.link, methods=["POST"]),
+            Route("/sign-out", self.sign_out, methods=["POST"]),
+            Route("/callback", self.come_back, methods=["GET"]),
+            Mount("/static", StaticFiles(directory=_STATIC)),
+            Route(f"{one}/start", self.start, methods=["GET"]),
+            Route(f"{one}/variables", self.ask_variables, methods=["GET"]),
+            Route(f"{one}/variables", self.set_variables, methods=["POST"]),
+            Route(f"{one}/disconnect", self.disconnect, methods=["POST"]),
+        ]
+        app = Starlette(routes=[Route(PREFIX, self.show, methods=["GET"]), Mount(PREFIX, routes=routes)])
+        app.router.redirect_slashes = False
+        return app
+
+    # -- who
+
+    async def enter(self, request: Request) -> Response:
+        """The page that asks who somebody is, or the end of a one-time link."""
+        code = request.query_params.get("code")
+        if code is None:
+            return self._page(request, "enter.html", "Sign in", next=PREFIX)
+        cookie = self._visitors.sign_ins.redeem(code)
+        if cookie is None:
+            return self._page(
+                request, "enter.html", "Sign in", 403, problem="This link was used already, or is too old.", next=PREFIX
+            )
+        return self._let_in(cookie, PREFIX)
+
+    async def sign_in(self, request: Request) -> Response:
+        """Somebody typed a token."""
+        if not _is_own(request):
+            return self._refused(request)
+        form = await _form(request)
+        target = _own_path(form.get("next", ""))
+        cookie = self._visitors.enter(form.get("token", ""))
+        if cookie is None:
+            return self._page(request, "enter.html", "Sign in", 403, problem="This token is not valid here.", next=target)
+        return self._let_in(cookie, target)
+
+    async def link(self, request: Request) -> Response:
+        """A one-time link for the holder of a token, who sends it as to every endpoint."""
+        user = self._visitors.bearer(request)
+        if user is None:
+            return JSONResponse({"error": "invalid_token"}, 401, {**_HEADERS, "www-authenticate": "Bearer"})
+        code = self._visitors.sign_ins.make_code("read", user)
+        origin = self._accounts.sign_ins.origin()
+        return JSONResponse({"url": f"{origin}{PREFIX}/enter?code={code}"}, headers=_HEADERS)
+
+    async def sign_out(self, request: Request) -> Response:
+        """This browser is nobody's any more."""
+        visitor = self._visitors.visitor(request)
+        if visitor is None or not await self._may_change(request, visitor):
+            return self._refused(request)
+        if visitor.visit is not None:
+            self._visitors.sign_ins.close(visitor.visit)
+        return self._let_in("", f"{PREFIX}/enter")
+
+    # -- what
+
+    async def show(self, request: Request) -> Response:
+        """What the user has connected."""
+        visitor = self._visitors.visitor(request)
+        if visitor is None:
+            return self._page(request, "enter.html", "Sign in", next=PREFIX)
+        found = await self._accounts.connections(visitor.user)
+        asks = {
+            one.server: self._accounts.sign_ins.begin(one.server, visitor.user).id
+            for one in found
+            if one.how == "sign-in" and not one.is_connected
+        }
+        return self._page(request, "list.html", "Your connections", connections=found, asks=asks)
+
+    async def start(self, request: Request) -> Response:
+        """A link from a call, or from the list: on to the provider, if it is the right user who follows it."""
+        server, ask = request.path_params["server"], request.query_params.get("ask", "")
+        visitor = self._visitors.visitor(request)
+        if visitor is None:
+            return self._page(request, "enter.html", "Sign in", next=_own_path(f"{request.url.path}?ask={ask}"))
+        sign_in = self._accounts.sign_ins.find(server, ask)
+        if sign_in is None:
+            return self._message(request, "Not connected", 404, problem=_STALE)
+        if not hmac.compare_digest(sign_in.principal.encode(), visitor.user.encode()):
+            log.warning("a link to connect an account was opened by another user", upstream=server)
+            return self._message(request, "Not connected", 403, problem=_NOT_YOURS)
+        if self._variables(server):
+            return RedirectResponse(f"{PREFIX}/{server}/variables", 303, _HEADERS)
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                page = await self._accounts.provider_page(sign_in)
+        except TimeoutError:
+            return self._message(request, "Not connected", 504, problem=f"{server} does not say where to sign in.")
+        except BridgeError as error:
+            return self._message(request, "Not connected", 502, problem=self._bridge.redact(str(error)))
+        return RedirectResponse(page, 303, _HEADERS)
+
+    async def come_back(self, request: Request) -> Response:
+        """The browser comes back from a provider."""
+        visitor = self._visitors.visitor(request)
+        if visitor is None:
+            problem = "You are signed out of this bridge, so nothing was connected. Sign in, and begin anew."
+            return self._page(request, "enter.html", "Sign in", 403, problem=problem, next=PREFIX)
+        sign_in = self._accounts.sign_ins.of_answer(request.url.query, visitor.user)
+        if sign_in is None or sign_in.redirect is None:
+            return self._message(request, "Not connected", 403, problem=_STALE)
+        trouble = sign_in.redirect.take(f"{sign_in.redirect.uri}?{request.url.query}")
+        return await self._outcome(request, sign_in, trouble)
+
+    async def _outcome(self, request: Request, sign_in: UserSignIn, trouble: str) -> Response:
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await asyncio.shield(sign_in.over)
+        except TimeoutError:
+            trouble = trouble or "the provider does not answer"
+        except BridgeError as error:
+            trouble = trouble or self._bridge.redact(str(error))
+        if trouble:
+            return self._message(request, "Not connected", 400, problem=f"{trouble[:1].upper()}{trouble[1:]}.")
+        text = f"Your account at {sign_in.server} is connected. A call that waited for it goes on by itself."
+        return self._message(request, "Connected", text=text)
+
+    async def ask_variables(self, request: Request) -> Response:
+        """The form for what a program needs of its user."""
+        server = request.path_params["server"]
+        visitor = self._visitors.visitor(request)
+        if visitor is None:
+            return self._page(request, "enter.html", "Sign in", next=_own_path(request.url.path))
+        if not (variables := self._variables(server)):
+            return self._message(request, "Not found", 404, problem="This server takes no values from users.")
+        return self._page(request, "variables.html", f"Connect {server}", server=server, variables=variables)
+
+    async def set_variables(self, request: Request) -> Response:
+        """What the user typed there."""
+        server = request.path_params["server"]
+        visitor = self._visitors.visitor(request)
+        if visitor is None or not await self._may_change(request, visitor):
+            return self._refused(request)
+        form = await _form(request)
+        values = {name: form.get(f"v.{name}", "") for name in self._variables(server)}
+        try:
+            await self._accounts.set_variables(server, visitor.user, {k: v for k, v in values.items() if v})
+        except (ConfigError, TimeoutError) as error:
+            return self._message(request, "Not connected", 400, problem=str(error) or "Try again.")
+        return RedirectResponse(PREFIX, 303, _HEADERS)
+
+    async def disconnect(self, request: Request) -> Response:
+        """The user wants an account gone."""
+        server = request.path_params["server"]
+        visitor = self._visitors.visitor(request)
+        if visitor is None or not await self._may_change(request, visitor):
+            return self._refused(request)
+        was_there, was_revoked = await self._accounts.disconnect(server, visitor.user)
+        if was_there and not was_revoked and not self._variables(server):
+            text = f"The bridge has forgotten your account at {server}. Its provider could not be told: revoke it there."
+            return self._message(request, "Disconnected", text=text)
+        return RedirectResponse(PREFIX, 303, _HEADERS)
+
+    # -- internals
+
+    def _variables(self, server: str) -> list[str]:
+        settings = self._bridge.settings.servers.get(server)
+        return settings.auth.variables if settings is not None else []
+
+    async def _may_change(self, request: Request, visitor: _Visitor) -> bool:
+        given = (await _form(request)).get("form_token", "")
+        return _is_own(request) and hmac.compare_digest(given.encode(), visitor.form_token.encode())
+
+    def _refused(self, request: Request) -> Response:
+        return self._message(request, "Not done", 403, problem="The form is out of date, or not of this page.")
+
+    def _let_in(self, cookie: str, target: str) -> Response:
+        seconds = self._bridge.settings.accounts.sign_in_lifetime if cookie else 0
+        answer = RedirectResponse(target, 303, _HEADERS)
+        answer.set_cookie(
+            COOKIE, cookie, int(seconds), path=PREFIX, secure=self._is_secure, httponly=True, samesite="lax"
+        )
+        return answer
+
+    def _message(self, request: Request, title: str, status: int = 200, *, text: str = "", problem: str = "") -> Response:
+        return self._page(request, "message.html", title, status, text=text, problem=problem)
+
+    def _page(self, request: Request, template: str, title: str, status: int = 200, **values: Any) -> Response:
+        visitor = self._visitors.visitor(request)
+        shared: Mapping[str, Any] = {
+            "prefix": PREFIX,
+            "title": title,
+            "problem": "",
+            "user": visitor.user if visitor is not None else None,
+            "form_token": visitor.form_token if visitor is not None else "",
+        }
+        return HTMLResponse(self._templates.get_template(template).render({**shared, **values}), status, _HEADERS)
+
+    @cached_property
+    def _templates(self) -> Environment:
+        environment = Environment(
+            loader=PackageLoader("mcpbridge.app.connections"), autoescape=True, undefined=StrictUndefined
+        )
+        environment.filters["when"] = lambda since: time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(since))
+        return environment
+
+
+def _is_own(request: Request) -> bool:
+    """A page of ours sent it. Browsers say with every POST where it comes from."""
+    origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
+    if site not in (None, "same-origin", "none"):
+        return False
+    return origin is not None and urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """The texts of a form; kept in the request, and read again from there."""
+    if int(request.headers.get("content-length") or 0) > _LARGEST_FORM:
+        return {}
+    return {name: value for name, value in (await request.form()).items() if isinstance(value, str)}
+
+
+def _own_path(target: str) -> str:
+    """A path of these pages to go on to; their first one instead of anything else."""
+    parts = urlsplit(target)
+    is_ours = not parts.scheme and not parts.netloc and parts.path.startswith(f"{PREFIX}/")
+    is_plain = target.isascii() and target.isprintable() and "\\" not in target and "//" not in target
+    return target if is_ours and is_plain and ".." not in parts.path else PREFIX

@@ -1,0 +1,82 @@
+"""The pages about accounts of a running bridge, made when somebody first asks for one: nothing is loaded before.
+
+They are served beside the MCP endpoints, at the same address: a browser has to come back there from a provider.
+"""
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from mcpbridge.app.admin.control_client import Document
+from mcpbridge.library.bridge import Bridge
+
+if TYPE_CHECKING:  # loaded with the first page
+    from mcpbridge.app.console.sign_in import SignIns
+    from mcpbridge.downstream.http.app import App
+    from mcpbridge.downstream.http.server import ListenAddress
+
+PREFIX = "/connections"
+"""The path that these pages are below; as `upstream/accounts/sign_ins.py` has it in its links."""
+
+
+class ConnectionsDesk:
+    """Who asks for the pages of this bridge comes here."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+        self._at: ListenAddress | None = None
+
+    @property
+    def origin(self) -> str:
+        """Where browsers reach the bridge; empty: nowhere, or nobody said where."""
+        if (url := self._bridge.settings.accounts.url) is not None:
+            return url
+        return self._at.origin if self._at is not None and self._at.reach == "loopback" else ""
+
+    def serve_at(self, at: "ListenAddress") -> None:
+        """The bridge serves HTTP there, so links lead there."""
+        self._at = at
+        accounts = self._bridge.user_accounts
+        accounts.origin = lambda: self.origin
+
+    def app_at(self, at: "ListenAddress") -> "App":
+        """The application for an HTTP front that is served at this address."""
+        from mcpbridge.app.connections.app import make_connections
+        from mcpbridge.downstream.http.exchange import Receive, Refused, Scope, Send
+
+        def identify(token: str) -> str | None:
+            try:
+                return at.auth.principal(b"Bearer " + token.encode())
+            except Refused:
+                return None
+
+        is_secure = self.origin.startswith("https://")
+        is_open = at.auth.is_open
+        pages = make_connections(self._bridge, self.sign_ins, identify, is_secure=is_secure, is_open=is_open)
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            if not self._bridge.user_accounts.are_wanted:
+                raise Refused(404, "No server of this bridge takes accounts of users")
+            await pages(scope, receive, send)
+
+        return app
+
+    @cached_property
+    def sign_ins(self) -> "SignIns":
+        """The browsers that are signed in to these pages, and one-time links. None of them opens the console."""
+        from mcpbridge.app.console.sign_in import SignIns
+
+        return SignIns(lambda: self._bridge.settings.accounts.sign_in_lifetime)
+
+    async def link(self, request: Document) -> Document:
+        """Answer `connections.link`: a link that signs a browser in to the pages as this user, once."""
+        if not self.origin:
+            return {"code": "nowhere", "error": "the bridge serves no HTTP that a browser reaches: see `accounts.url`"}
+        code = self.sign_ins.make_code("read", str(request.get("user") or ""))
+        return {"url": f"{self.origin}{PREFIX}/enter?code={code}"}
+
+
+def origin_of(url: str) -> str:
+    """Scheme, host and port of an address."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"

@@ -1,0 +1,95 @@
+"""The accounts of users in a running bridge: made with the first server that wants them; what follows from a change.
+
+Whoever has no server with `auth.as = "user"` or `"exchange"` loads nothing of it.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from mcpbridge.config.schema import Settings
+from mcpbridge.storage.token_store import secrets_directory
+from mcpbridge.upstream.auth.context import AuthContext
+from mcpbridge.upstream.pool import Pool
+from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.upstream.supervisor import Upstream
+
+if TYPE_CHECKING:
+    from mcpbridge.upstream.accounts.accounts import UserAccounts
+
+CONNECTED, DISCONNECTED = "account.connected", "account.disconnected"
+
+Note = Callable[[str, Mapping[str, object]], object]
+"""Gets the kind of an event, and its facts."""
+
+
+class EngineAccounts:
+    """The accounts of one bridge, and what a change of them does to what runs."""
+
+    def __init__(
+        self,
+        settings: Callable[[], Settings],
+        around: AuthContext,
+        *,
+        pool: Callable[[], Pool],
+        forget_results: Callable[[str], object],
+        note: Note,
+    ) -> None:
+        """`forget_results`: what was kept of a server answers nobody any more. `note`: writes the audit trail."""
+        self._settings, self._around, self._pool = settings, around, pool
+        self._forget_results, self._note = forget_results, note
+        self.origin: Callable[[], str] = lambda: ""
+        """Where browsers reach the bridge, `https://HOST`; empty: nowhere."""
+
+    @property
+    def are_open(self) -> bool:
+        """Something needed them."""
+        return "all" in self.__dict__
+
+    @property
+    def are_wanted(self) -> bool:
+        """A server that is configured now has accounts of users."""
+        return any(server.auth.is_per_user for server in self._settings().servers.values())
+
+    @cached_property
+    def all(self) -> "UserAccounts":
+        """The accounts."""
+        from mcpbridge.storage.vault import Vault
+        from mcpbridge.storage.vault_keys import vault_keys
+        from mcpbridge.upstream.accounts.accounts import UserAccounts
+        from mcpbridge.upstream.transports.factory import network_of
+
+        def servers() -> Mapping[str, ServerSettings]:
+            return self._settings().servers
+
+        vault = Vault(
+            lambda: secrets_directory(os.environ) / "accounts",
+            lambda directory: vault_keys(directory, self._settings().accounts.key, self._settings().accounts.old_keys),
+        )
+        accounts = UserAccounts(vault, self._around, network_of, servers)
+        accounts.sign_ins.origin = lambda: self.origin()
+        accounts.connected, accounts.disconnected = self._connected, self._disconnected
+        return accounts
+
+    async def require(self, upstream: Upstream, principal: str) -> None:
+        """See `RequireAccount` (`upstream/instances/chooser.py`)."""
+        await self.all.require(upstream, principal)
+
+    def _connected(self, server: str, principal: str) -> None:
+        self._note(CONNECTED, {"server": server, "principal": principal})
+        pool = self._pool()
+        for upstream in pool.everyone():
+            if upstream.name == server:
+                upstream.connection.poke()
+        base = pool.upstreams.get(server)
+        if base is not None and base.session is None and base.settings.auth.variables:
+            pool.list_anew(server)  # it is to start with the variables that there are now
+
+    def _disconnected(self, server: str, principal: str) -> None:
+        pool = self._pool()
+        pool.end_of_user(principal, server)
+        if self.all.lends(server, principal):
+            pool.list_anew(server)
+        self._forget_results(server)
+        self._note(DISCONNECTED, {"server": server, "principal": principal})
