@@ -116,7 +116,7 @@ def table(model: type[BaseModel]) -> str:
     for name, field in model.model_fields.items():
         if name not in SET_WHILE_LOADING and (shared is None or name not in shared.model_fields):
             told = docstrings(model)[name].replace("|", r"\|").replace("\n", " ")
-            rows.append(f"| `{name}` | {kind_of(field)} | {default_of(field)} | {told} |")
+            rows.append(f"| `{field.alias or name}` | {kind_of(field)} | {default_of(field)} | {told} |")
     return "\n".join(rows) + "\n"
 
 
@@ -301,6 +301,7 @@ def _take_other_spellings(defs: dict[str, Any]) -> None:
 def _describe(part: dict[str, Any], model: type[BaseModel]) -> None:
     for name in SET_WHILE_LOADING & part["properties"].keys():
         del part["properties"][name]
+    named = {field.alias: name for name, field in model.model_fields.items() if field.alias}
     for name, about in part["properties"].items():
         about.pop("title", None)
         kinds = [kind for kind in about.get("anyOf", []) if kind != {"type": "null"}]
@@ -309,7 +310,7 @@ def _describe(part: dict[str, Any], model: type[BaseModel]) -> None:
             about.update(kinds[0])
         if about.get("default", ...) is None or isinstance(about.get("default"), dict):
             del about["default"]
-        about["description"] = docstrings(model)[name]
+        about["description"] = docstrings(model)[named.get(name, name)]
         _or_variable(about)
     for name, field in model.model_fields.items():
         for other in other_names(name, field):

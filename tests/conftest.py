@@ -66,6 +66,7 @@ def _own_state(_states: Path) -> None:
     number = next(_numbers)
     os.environ["XDG_STATE_HOME"] = str(_states / str(number))
     os.environ["XDG_CACHE_HOME"] = str(_states / f"cache-{number}")
+    os.environ["XDG_DATA_HOME"] = str(_states / f"data-{number}")
 
 
 @pytest.fixture(autouse=True)

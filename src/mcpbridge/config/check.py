@@ -408,8 +408,7 @@ def _secrets(settings: Settings, resolved: Sequence[Resolved]) -> set[str]:
         found.add(settings.http.tls.key_password)
     if settings.auth.sign_in is not None and settings.auth.sign_in.client_secret:
         found.add(settings.auth.sign_in.client_secret)
-    if settings.store.key:
-        found.add(settings.store.key)
+    found |= {key for key in (settings.store.key, settings.accounts.key, *settings.accounts.old_keys) if key}
     if settings.questions.state_key:
         found.add(settings.questions.state_key)
     return {value for value in found if not any(secret_references(value))}  # what was not read is no secret yet

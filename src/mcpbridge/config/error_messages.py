@@ -46,7 +46,8 @@ def place(file: str, line: int | None) -> str:
 def unknown_key(root: type[BaseModel], key: Sequence[str], *, file: str, line_of: LineOf) -> ConfigError:
     """The error for a key that does not exist; names the nearest of those that do."""
     model = _model_at(root, key[:-1])
-    valid = sorted(model.model_fields.keys() - _SET_WHILE_LOADING) if model else []
+    fields = model.model_fields.items() if model else ()
+    valid = sorted({field.alias or name for name, field in fields} - _SET_WHILE_LOADING)
     close = nearest(key[-1], valid, limit=1) or nearest(key[-1].lower().replace("-", "_"), valid, limit=1)
     hint = f"Did you mean `{close[0]}`?" if close else f"Valid keys here: {', '.join(valid)}." if valid else ""
     if len(key) == 2 and (elsewhere := _sections_with(root, key[-1])):

@@ -277,6 +277,10 @@ class Server:
         self._session_tasks.forget(client)
         self._spread_log_level()
 
+    def end_of_user(self, principal: str) -> int:
+        """What calls of this user have asked is not waited for any more. Returns how many were parked."""
+        return self._parking.end_of_user(principal)
+
     def end(self) -> None:
         """The bridge stops: nothing is waited for any more."""
         self.listeners.end_all()

@@ -6,10 +6,14 @@ Whoever has no server with `auth.as = "user"` or `"exchange"` loads nothing of i
 import os
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.schema import Settings
+from mcpbridge.config.variables import secret_references
 from mcpbridge.storage.token_store import secrets_directory
+from mcpbridge.upstream.accounts.settings import AccountsSettings
 from mcpbridge.upstream.auth.context import AuthContext
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
@@ -17,6 +21,20 @@ from mcpbridge.upstream.supervisor import Upstream
 
 if TYPE_CHECKING:
     from mcpbridge.upstream.accounts.accounts import UserAccounts
+
+
+def read_keys(accounts: AccountsSettings) -> tuple[str | None, list[str]]:
+    """The key and the old keys of the vault, as configured.
+
+    Raises:
+        ConfigError: one of them was not read, such as that of a command that failed.
+    """
+    for name, key in [("key", accounts.key or ""), *(("old_keys", key) for key in accounts.old_keys)]:
+        if any(secret_references(key)):
+            hint = "`mcpbridge check` says why; until then no account of users is opened or kept."
+            raise ConfigError("the key of the account vault could not be read", key=f"accounts.{name}", hint=hint)
+    return accounts.key, accounts.old_keys
+
 
 CONNECTED, DISCONNECTED = "account.connected", "account.disconnected"
 
@@ -55,22 +73,15 @@ class EngineAccounts:
     @cached_property
     def all(self) -> "UserAccounts":
         """The accounts."""
-        from mcpbridge.storage.vault import Vault
-        from mcpbridge.storage.vault_keys import vault_keys
-        from mcpbridge.upstream.accounts.accounts import UserAccounts
-        from mcpbridge.upstream.transports.factory import network_of
-
-        def servers() -> Mapping[str, ServerSettings]:
-            return self._settings().servers
-
-        vault = Vault(
-            lambda: secrets_directory(os.environ) / "accounts",
-            lambda directory: vault_keys(directory, self._settings().accounts.key, self._settings().accounts.old_keys),
-        )
-        accounts = UserAccounts(vault, self._around, network_of, servers)
+        accounts = _open_accounts(self._settings, self._around)
         accounts.sign_ins.origin = lambda: self.origin()
         accounts.connected, accounts.disconnected = self._connected, self._disconnected
         return accounts
+
+    @staticmethod
+    def without_bridge(settings: Settings, around: AuthContext) -> "UserAccounts":
+        """The accounts for a command, beside whatever bridges run."""
+        return _open_accounts(lambda: settings, around)
 
     async def require(self, upstream: Upstream, principal: str) -> None:
         """See `RequireAccount` (`upstream/instances/chooser.py`)."""
@@ -93,3 +104,19 @@ class EngineAccounts:
             pool.list_anew(server)
         self._forget_results(server)
         self._note(DISCONNECTED, {"server": server, "principal": principal})
+
+
+def _open_accounts(settings: Callable[[], Settings], around: AuthContext) -> "UserAccounts":
+    from mcpbridge.storage.vault import Vault
+    from mcpbridge.storage.vault_keys import VaultKeys, vault_keys
+    from mcpbridge.upstream.accounts.accounts import UserAccounts
+    from mcpbridge.upstream.transports.factory import network_of
+
+    def servers() -> Mapping[str, ServerSettings]:
+        return settings().servers
+
+    def keys(directory: Path) -> VaultKeys:
+        return vault_keys(directory, *read_keys(settings().accounts))
+
+    vault = Vault(lambda: secrets_directory(os.environ) / "accounts", keys)
+    return UserAccounts(vault, around, network_of, servers)

@@ -68,3 +68,164 @@ async def test_a_call_without_an_account_says_where_to_get_one_and_for_whom() ->
         assert "Connected" in (await people["bob"].follow(link)).text
         assert said(await people["bob"].call("up__read", text="it")) == "read it"
         assert (await people["bob"].get(link)).status_code == 404
+
+
+async def test_a_client_that_opens_pages_is_asked_and_its_call_goes_on_by_itself() -> None:
+    """MCP 2026-07-28, Multi Round-Trip Requests, URL mode: the bridge's page is opened, not the provider's."""
+    async with signed_up() as (_, people):
+        await people["alice"].connect("up")
+        await listed(people)
+        bob = people["bob"]
+        bob.can_open = True
+        asked = (await bob.ask("tools/call", name="up__read", arguments={"text": "it"}))["result"]
+        assert asked["resultType"] == "input_required"
+        [(key, question)] = asked["inputRequests"].items()
+        assert question["method"] == "elicitation/create"
+        assert question["params"]["mode"] == "url"
+        url = question["params"]["url"]
+        assert url.startswith(f"{people.origin}/connections/up/start?ask=")
+        again = asyncio.ensure_future(
+            bob.ask(
+                "tools/call",
+                name="up__read",
+                arguments={"text": "it"},
+                requestState=asked["requestState"],
+                inputResponses={key: {"action": "accept"}},
+            )
+        )
+        assert "Connected" in (await bob.follow(url)).text
+        assert said((await again)["result"]) == "read it"
+
+
+async def test_somebody_who_declines_gets_the_link_and_no_account() -> None:
+    async with signed_up() as (_, people):
+        await people["alice"].connect("up")
+        await listed(people)
+        bob = people["bob"]
+        bob.can_open = True
+        asked = (await bob.ask("tools/call", name="up__read", arguments={"text": "it"}))["result"]
+        [key] = asked["inputRequests"]
+        refused = await bob.ask(
+            "tools/call",
+            name="up__read",
+            arguments={"text": "it"},
+            requestState=asked["requestState"],
+            inputResponses={key: {"action": "decline"}},
+        )
+        assert refused["result"]["isError"]
+        assert link_in(said(refused["result"]))
+
+
+async def test_the_answer_of_a_provider_counts_only_in_a_browser_of_who_began() -> None:
+    """Login CSRF: an account that is connected in somebody else's browser would be used by that one."""
+    async with signed_up() as (world, people):
+        alice, bob = people["alice"], people["bob"]
+        page = (await alice.get("/connections")).text
+        start = page.partition('href="/connections/up/start')[2].partition('"')[0]
+        provider = (await alice.get(f"/connections/up/start{start}")).headers["location"]
+        back = (await alice.get(provider)).headers["location"]
+        stolen = await bob.get(back)
+        assert stolen.status_code == 403
+        assert world.server.access == {}
+        assert "Connected" in (await alice.get(back)).text
+        assert [one.is_connected for one in await people.bridge.user_accounts.all.connections("bob")] == [False]
+
+
+async def test_a_hundred_first_calls_cause_one_refresh() -> None:
+    """Issue 23."""
+    async with signed_up() as (world, people):
+        alice = people["alice"]
+        await alice.connect("up")
+        await listed(people)
+        await alice.call("up__read", text="it")
+        world.server.forget_access()
+        people.bridge.pool.end_of_user("alice")
+        world.server.refresh_gate.clear()
+        async with asyncio.TaskGroup() as tasks:
+            calls = [tasks.create_task(alice.call("up__read", text=str(number))) for number in range(100)]
+            await eventually(lambda: asyncio.sleep(0, world.server.refreshes), bool)
+            world.server.refresh_gate.set()
+        assert [said(one.result()) for one in calls] == [f"read {number}" for number in range(100)]
+        assert world.server.refreshes == 1
+
+
+async def test_who_disconnects_is_signed_out_at_the_provider_too() -> None:
+    """RFC 7009; and what ran with the account has ended."""
+    async with signed_up() as (world, people):
+        alice, bob = people["alice"], people["bob"]
+        await alice.connect("up")
+        await bob.connect("up")
+        await listed(people)
+        await alice.call("up__read", text="it")
+        await bob.call("up__read", text="it")
+        tokens = set(world.server.refresh)
+        assert len(tokens) == 2
+        assert (await alice.press("/connections/up/disconnect")).status_code == 303
+        assert len(set(world.server.refresh)) == 1
+        assert "Not connected" in (await alice.get("/connections")).text
+        refused = await alice.call("up__read", text="it")
+        assert refused["isError"]
+        assert "account of your own" in said(refused)
+        assert said(await bob.call("up__read", text="it")) == "read it"
+
+
+async def test_a_form_of_another_page_disconnects_nothing() -> None:
+    async with signed_up() as (_, people):
+        alice = people["alice"]
+        await alice.connect("up")
+        own = {"origin": people.origin, "sec-fetch-site": "same-origin"}
+        foreign = {"origin": "https://evil.example", "sec-fetch-site": "cross-site"}
+        url = f"{people.origin}/connections/up/disconnect"
+        for headers, form in ((own, {}), (own, {"form_token": "x"}), (foreign, {})):
+            answer = await alice.browser.post(url, data=form, headers=headers)
+            assert answer.status_code == 403
+        assert "Disconnect" in (await alice.get("/connections")).text
+
+
+async def test_an_account_that_is_refused_is_asked_for_again() -> None:
+    async with signed_up() as (world, people):
+        alice = people["alice"]
+        await alice.connect("up")
+        await listed(people)
+        assert said(await alice.call("up__read", text="it")) == "read it"
+        world.server.forget_access()
+        world.server.refresh.clear()
+        refused = await alice.call("up__read", text="it")
+        assert "Connected" in (await alice.follow(link_in(said(refused)))).text
+        assert said(await alice.call("up__read", text="again")) == "read again"
+
+
+async def test_more_rights_are_asked_for_with_the_same_account() -> None:
+    async with signed_up() as (world, people):
+        world.scopes["write"] = "write"
+        alice = people["alice"]
+        await alice.connect("up")
+        await listed(people)
+        refused = await alice.call("up__write", text="it")
+        assert "more rights" in said(refused)
+        assert "Connected" in (await alice.follow(link_in(said(refused)))).text
+        assert set(world.server.asked[-1].split()) == {"basic", "write"}
+        assert said(await alice.call("up__write", text="it")) == "wrote it"
+
+
+async def test_nobody_without_a_token_sees_the_pages() -> None:
+    async with signed_up() as (_, people):
+        stranger = people["alice"]
+        stranger.browser.cookies.clear()
+        for path in ("/connections", "/connections/up/start?ask=x", "/connections/up/variables"):
+            page = await stranger.get(path)
+            assert "Your token for this bridge" in page.text
+            assert "up" not in page.text.replace("up/", "").split()
+        wrong = await stranger._post("/connections/enter", {"token": "wrong", "next": "//evil.example"})
+        assert wrong.status_code == 403
+        link = await stranger.http.post(f"{people.origin}/connections/link")
+        assert link.status_code == 401
+
+
+async def test_the_way_on_after_a_sign_in_leads_nowhere_else() -> None:
+    """No open redirect."""
+    async with signed_up() as (_, people):
+        for target in ("https://evil.example/", "//evil.example", "/connections/../mcp", "/console", "/connections//x"):
+            answer = await people["bob"]._post("/connections/enter", {"token": "token-of-bob", "next": target})
+            assert answer.status_code == 403
+            assert f'value="{target}"' not in answer.text

@@ -31,7 +31,8 @@ REFUSED = {
 nor what it changes."""
 
 INNER_REFUSED = {
-    ("servers", "auth"): "private_key redirect_uri interactive",
+    # Whoever adds a server from afar gets neither the tokens of users exchanged for it, nor their variables.
+    ("servers", "auth"): "private_key redirect_uri interactive account variables audience token_endpoint",
     ("tools", "auth"): "",
     ("tools", "tls"): "ca cert key",
 }

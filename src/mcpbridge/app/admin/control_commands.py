@@ -1,6 +1,6 @@
 """What every running bridge answers on its control socket, by the `do` of the request.
 
-`status`, `stats`, `calls`, `reload`, `command`, `cache`, `clear_cache`, `approvals`, `decide`, and what
+`status`, `stats`, `calls`, `reload`, `command`, `cache`, `clear_cache`, `users.revoke`, `approvals`, `decide`, and what
 `tool_documents.py` has.
 A daemon answers a few more (`daemon/daemon.py`). How requests come and
 answers go is the business of `control_socket.py`.
@@ -8,6 +8,7 @@ answers go is the business of `control_socket.py`.
 
 import os
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, cast
 
 import anyio.to_thread
@@ -83,8 +84,16 @@ def control_answers(
         "command": command,
         "cache": cache,
         "clear_cache": clear_cache,
+        "users.revoke": partial(revoke_user, bridge),
     }
     return {**own, **_tool_answers(bridge, redact), **approval_answers(bridge.approvals), **more}
+
+
+async def revoke_user(bridge: Bridge, request: Document) -> Document:
+    """Disconnect a user from every server, and end what the user's calls wait for."""
+    user = str(request.get("user") or "")
+    servers = await bridge.user_accounts.all.revoke(user) if bridge.user_accounts.are_open else []
+    return {"pid": os.getpid(), "servers": servers, "calls": bridge.server.end_of_user(user)}
 
 
 async def live_calls(bridge: Bridge) -> Document:

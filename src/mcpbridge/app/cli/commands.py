@@ -58,6 +58,8 @@ JOBS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "untrust": ("config.trust", "Stop trusting a configuration."),
         "secret": ("access.secret", "Store the secrets that the configuration refers to."),
         "token": ("access.token", "Make a bearer token for HTTP clients."),
+        "users": ("access.users", "Show who has accounts at servers, and take them away."),
+        "connections": ("access.users", "Link to the page of users' accounts, set their variables, change the key."),
     },
     "Trouble": {
         "status": ("daemon.status", "Show the bridges that are running, and their servers."),

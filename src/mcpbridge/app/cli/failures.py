@@ -98,6 +98,7 @@ def page_of(command: str) -> str:
 
 _CONFIGURATION = "docs/reference/configuration.md"
 _SECTIONS = [
+    "accounts",
     "approval",
     "audit",
     "auth",

@@ -151,7 +151,9 @@ class _Pages:
         target = _own_path(form.get("next", ""))
         cookie = self._visitors.enter(form.get("token", ""))
         if cookie is None:
-            return self._page(request, "enter.html", "Sign in", 403, problem="This token is not valid here.", next=target)
+            return self._page(
+                request, "enter.html", "Sign in", 403, problem="This token is not valid here.", next=target
+            )
         return self._let_in(cookie, target)
 
     async def link(self, request: Request) -> Response:
@@ -267,7 +269,9 @@ class _Pages:
             return self._refused(request)
         was_there, was_revoked = await self._accounts.disconnect(server, visitor.user)
         if was_there and not was_revoked and not self._variables(server):
-            text = f"The bridge has forgotten your account at {server}. Its provider could not be told: revoke it there."
+            text = (
+                f"The bridge has forgotten your account at {server}. Its provider could not be told: revoke it there."
+            )
             return self._message(request, "Disconnected", text=text)
         return RedirectResponse(PREFIX, 303, _HEADERS)
 
@@ -292,7 +296,9 @@ class _Pages:
         )
         return answer
 
-    def _message(self, request: Request, title: str, status: int = 200, *, text: str = "", problem: str = "") -> Response:
+    def _message(
+        self, request: Request, title: str, status: int = 200, *, text: str = "", problem: str = ""
+    ) -> Response:
         return self._page(request, "message.html", title, status, text=text, problem=problem)
 
     def _page(self, request: Request, template: str, title: str, status: int = 200, **values: Any) -> Response:

@@ -201,6 +201,13 @@ class Parking:
                 return True
         return False
 
+    def end_of_user(self, principal: str) -> int:
+        """This user may not continue any call. Returns how many were parked."""
+        parked = [one for one in self._parked if one.client.principal == principal]
+        for one in parked:
+            self._expire(one)
+        return len(parked)
+
     def end_all(self) -> None:
         """The bridge stops: nobody will come back."""
         for parked in self._parked:

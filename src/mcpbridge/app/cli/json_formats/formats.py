@@ -36,6 +36,11 @@ FORMATS: Mapping[str, type] = {
     "secret-set/1": setup.StoredSecret,
     "secret-list/1": setup.SecretList,
     "secret-rm/1": setup.DeletedSecret,
+    "users-list/1": setup.UserList,
+    "users-revoke/1": setup.RevokedUser,
+    "connections-link/1": setup.ConnectionsLink,
+    "connections-set/1": setup.SetVariable,
+    "connections-rotate/1": setup.RotatedKey,
     # -- servers and tools
     "manage/1": tools.Manage,
     "list/1": tools.List,

@@ -174,6 +174,73 @@ class StoredSecret(TypedDict):
     """Whether there was one of this name."""
 
 
+class UserAccount(TypedDict):
+    """An account of a user at a server, without its tokens or values."""
+
+    server: str
+    """The server, by its name in the configuration."""
+    kind: str
+    """`account`: the user signed in; `variables`: the user set values for a program."""
+    issuer: str
+    """The authorization server that gave the tokens; empty: values, or the server itself."""
+    since: str
+    """When it was connected, as an ISO time."""
+
+
+class UserAccounts(TypedDict):
+    """A user, and the accounts of the user."""
+
+    user: str
+    """The name of the token, or ISSUER#SUBJECT; empty: the local user."""
+    accounts: list[UserAccount]
+    """Each of them, by server."""
+
+
+class UserList(TypedDict):
+    """What `users list` prints."""
+
+    users: list[UserAccounts]
+    """Everybody who has an account at a server, by name."""
+
+
+class RevokedUser(TypedDict):
+    """What `users revoke` did."""
+
+    user: str
+    """Who it was."""
+    servers: list[str]
+    """The servers where there was an account, by name."""
+    calls: int
+    """Calls that waited for the user, and do so no more."""
+
+
+class ConnectionsLink(TypedDict):
+    """What `connections link` prints."""
+
+    url: str
+    """The page, which the link opens once and within a minute, signed in as the user."""
+
+
+class SetVariable(TypedDict):
+    """A value that was kept for a user. It is not in any document."""
+
+    server: str
+    """The server that gets it."""
+    user: str
+    """Whose it is; empty: the local user's."""
+    name: str
+    """The variable."""
+
+
+class RotatedKey(TypedDict):
+    """What `connections rotate` did."""
+
+    encrypted: int
+    """Accounts that are encrypted with the new key."""
+    lost: int
+    """Files that no key opens. They are left alone."""
+
+
 class SecretName(TypedDict):
     """A secret, without its value."""
 

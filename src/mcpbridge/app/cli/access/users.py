@@ -1,0 +1,236 @@
+"""`mcpbridge users` and `mcpbridge connections`: the accounts of single users at servers, seen by who runs the bridge.
+
+Tokens and values are never shown. What a running bridge can do (a link to its page, the end of what runs) it is asked
+for; the rest is done with the files.
+"""
+
+import getpass
+import os
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import anyio.to_thread
+import click
+
+from mcpbridge.app.admin.control_client import ask_all
+from mcpbridge.app.cli.bridge_session import run
+from mcpbridge.app.cli.config.audited import audit
+from mcpbridge.app.cli.failures import fail
+from mcpbridge.app.cli.options import as_json_option, config_option, header_option
+from mcpbridge.app.cli.output import note, print_json, print_table, print_text, visible
+from mcpbridge.app.exit_codes import OK, UNREACHABLE, USAGE
+from mcpbridge.base.directories import runtime_directory
+from mcpbridge.base.masking.known_values import Redactor
+from mcpbridge.config.load import Loaded
+from mcpbridge.engine.user_accounts import EngineAccounts
+from mcpbridge.storage.token_store import SealedFiles
+from mcpbridge.upstream.accounts.accounts import LARGEST_VALUE, UserAccounts
+from mcpbridge.upstream.auth.context import AuthContext
+from mcpbridge.upstream.auth.grant import AuthTasks
+
+_LOCAL = "(local user)"
+
+
+@asynccontextmanager
+async def _accounts_of(loaded: Loaded, redact: Redactor) -> AsyncGenerator[UserAccounts]:
+    """The accounts, without a bridge that runs."""
+    flights = AuthTasks()
+    around = AuthContext(SealedFiles(), flights.spawn, learn=redact.learn)
+    async with flights.running():
+        yield EngineAccounts.without_bridge(loaded.settings, around)
+
+
+@click.group("users")
+def users_command() -> None:
+    """Show who has accounts of their own at servers (`auth.as = "user"`), and take them away.
+
+    \u0008
+    Examples:
+      mcpbridge users list
+      mcpbridge users revoke alice
+    """
+
+
+@users_command.command("list")
+@config_option
+@as_json_option
+@header_option
+def list_users(*, config: str | None, as_json: bool) -> int:
+    """List the users who have accounts at servers, and since when.
+
+    \u0008
+    Examples:
+      mcpbridge users list
+    """
+
+    async def show(loaded: Loaded, redact: Redactor) -> int:
+        async with _accounts_of(loaded, redact) as accounts:
+            users = await anyio.to_thread.run_sync(accounts.users)
+        found = [
+            {
+                "user": user,
+                "accounts": [
+                    {"server": row.server, "kind": row.kind, "issuer": row.issuer, "since": _time(row.since)}
+                    for row in rows
+                ],
+            }
+            for user, rows in sorted(users.items())
+        ]
+        if as_json:
+            print_json("users-list/1", {"users": found})
+        elif users:
+            rows = [row for _, rows in sorted(users.items()) for row in rows]
+            table = [[visible(row.principal) or _LOCAL, row.server, row.kind, _time(row.since)] for row in rows]
+            print_table(["User", "Server", "Kind", "Since"], table)
+        else:
+            print_text("no user has an account at a server")
+        return OK
+
+    return run(show, config, as_json=as_json)
+
+
+@users_command.command("revoke")
+@click.argument("user")
+@config_option
+@as_json_option
+def revoke_user(*, user: str, config: str | None, as_json: bool) -> int:
+    """Disconnect USER from every server: tokens are revoked at their providers, and what runs with them ends.
+
+    USER is what `mcpbridge users list` shows. It does not take the user's token for the bridge away: remove that from
+    the configuration. Exit code 2: this user has no accounts.
+
+    \u0008
+    Examples:
+      mcpbridge users revoke alice
+    """
+
+    async def revoke(loaded: Loaded, redact: Redactor) -> int:
+        request = {"do": "users.revoke", "user": user}
+        answers = await anyio.to_thread.run_sync(ask_all, runtime_directory(os.environ), request)
+        servers = {str(name) for answer in answers for name in answer.get("servers") or ()}
+        calls = sum(int(answer.get("calls") or 0) for answer in answers)
+        async with _accounts_of(loaded, redact) as accounts:  # what no running bridge had to do with
+            servers |= set(await accounts.revoke(user))
+        if not servers and not calls:
+            fail(
+                USAGE, visible(f"no user {user[:80]!r} has an account"), "`mcpbridge users list` shows those who have."
+            )
+        audit(
+            loaded.settings.audit, "account.revoked", {"principal": user, "detail": ", ".join(sorted(servers))}, redact
+        )
+        if as_json:
+            print_json("users-revoke/1", {"user": user, "servers": sorted(servers), "calls": calls})
+        else:
+            print_text(visible(f"disconnected {user} from {', '.join(sorted(servers)) or 'nothing'}"))
+        return OK
+
+    return run(revoke, config, as_json=as_json)
+
+
+@click.group("connections")
+def connections_command() -> None:
+    """Link to the page where users connect their accounts, set variables of users, and change the key of the vault.
+
+    \u0008
+    Examples:
+      mcpbridge connections link --user alice
+      mcpbridge connections rotate
+    """
+
+
+@connections_command.command("link")
+@click.option("--user", metavar="NAME", default="", help="Whose page it is. Default: the local user's.")
+@as_json_option
+def link(*, user: str, as_json: bool) -> int:
+    """Print a link to the page of a user's accounts. It works once, and for a minute; whoever opens it is that user.
+
+    Exit code 4: no bridge that browsers can reach is running.
+
+    \u0008
+    Examples:
+      mcpbridge connections link --user alice
+    """
+    answers = ask_all(runtime_directory(os.environ), {"do": "connections.link", "user": user})
+    found = next((str(answer["url"]) for answer in answers if "url" in answer), "")
+    if not found:
+        why = next((str(answer["error"]) for answer in answers if "error" in answer), "no bridge is running")
+        fail(UNREACHABLE, why, "Start one with `mcpbridge serve --http`.")
+    if as_json:
+        print_json("connections-link/1", {"url": found})
+    else:
+        print_text(found)
+    return OK
+
+
+@connections_command.command("set")
+@click.argument("server")
+@click.argument("name")
+@click.option("--user", metavar="NAME", default="", help="Whose value it is. Default: the local user's.")
+@config_option
+@as_json_option
+def set_variable(*, server: str, name: str, user: str, config: str | None, as_json: bool) -> int:
+    """Keep a value of the variable NAME with which a user's process of SERVER starts.
+
+    The value is asked for without echo, or read from standard input. A running bridge takes it at the next call.
+
+    \u0008
+    Examples:
+      mcpbridge connections set github GITHUB_PERSONAL_ACCESS_TOKEN --user alice < FILE
+    """
+
+    async def keep(loaded: Loaded, redact: Redactor) -> int:
+        value = await anyio.to_thread.run_sync(_value, name)
+        async with _accounts_of(loaded, redact) as accounts:
+            await accounts.set_variables(server, user, {name: value})
+        if as_json:
+            print_json("connections-set/1", {"server": server, "user": user, "name": name})
+        else:
+            print_text(visible(f"kept {name} of {user or 'the local user'} for {server}"))
+        return OK
+
+    return run(keep, config, as_json=as_json)
+
+
+@connections_command.command("rotate")
+@config_option
+@as_json_option
+def rotate(*, config: str | None, as_json: bool) -> int:
+    """Encrypt all accounts of users with another key: a new one of the bridge's own, or the `accounts.key` of now.
+
+    Running bridges go on. Exit code 2: the key cannot be had.
+
+    \u0008
+    Examples:
+      mcpbridge connections rotate
+    """
+
+    async def encrypt(loaded: Loaded, redact: Redactor) -> int:
+        async with _accounts_of(loaded, redact) as accounts:
+            done, lost = await anyio.to_thread.run_sync(accounts.vault.rotate)
+        audit(loaded.settings.audit, "account.key_rotated", {"detail": f"{done} accounts"}, redact)
+        if as_json:
+            print_json("connections-rotate/1", {"encrypted": done, "lost": lost})
+            return OK
+        print_text(f"{done} {'account is' if done == 1 else 'accounts are'} encrypted with the new key")
+        if lost:
+            note(f"{lost} cannot be opened with any key; those users have to connect again")
+        return OK
+
+    return run(encrypt, config, as_json=as_json)
+
+
+def _value(name: str) -> str:
+    if sys.stdin.isatty():
+        value = getpass.getpass(f"Value of {name} (not shown): ")
+    else:
+        value = sys.stdin.buffer.read(4 * LARGEST_VALUE).decode("utf-8", "replace")
+        value = value.removesuffix("\n").removesuffix("\r")
+    if not value:
+        fail(USAGE, "there is no value", f"Type it, or pipe it in: mcpbridge connections set SERVER {name} < FILE.")
+    return value
+
+
+def _time(since: float) -> str:
+    return datetime.fromtimestamp(since, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,67 @@
+"""Programs that run for each user with the user's own variables (issue 23)."""
+
+import sys
+from pathlib import Path
+
+import anyio
+
+from support.harness import eventually
+from support.team import Team, link_in, team
+
+WHOAMI = Path(__file__).parents[2] / "servers" / "whoami.py"
+SERVERS = {
+    "me": {"command": sys.executable, "args": [str(WHOAMI)], "auth": {"as": "user", "variables": ["USER_TOKEN"]}}
+}
+
+
+async def listed(people: Team) -> None:
+    async def names() -> list[str]:
+        return [tool["name"] for tool in (await people["alice"].ask("tools/list"))["result"]["tools"]]
+
+    await eventually(names, lambda found: "me__whoami" in found)
+
+
+async def whoami(people: Team, name: str) -> tuple[str, str]:
+    result = await people[name].call("me__whoami")
+    text = result["content"][0]["text"]
+    assert not result.get("isError"), text
+    token, _, pid = text.partition(" ")
+    return token, pid
+
+
+async def test_each_user_has_a_process_with_the_variables_they_set() -> None:
+    with anyio.fail_after(90):
+        async with team(SERVERS) as people:
+            alice, bob = people["alice"], people["bob"]
+            await alice.enter()
+            await bob.enter()
+            done = await alice.press("/connections/me/variables", **{"v.USER_TOKEN": "token-a"})
+            assert done.status_code == 303
+            await listed(people)
+            token, pid = await whoami(people, "alice")
+            assert token == "token-a"
+            assert (await whoami(people, "alice")) == (token, pid)
+            refused = (await bob.call("me__whoami"))["content"][0]["text"]
+            form = await bob.get(link_in(refused))
+            assert form.headers["location"] == "/connections/me/variables"
+            assert "USER_TOKEN" in (await bob.get(form.headers["location"])).text
+            await bob.press("/connections/me/variables", **{"v.USER_TOKEN": "token-b"})
+            assert (await whoami(people, "bob"))[0] == "token-b"
+            assert (await whoami(people, "alice")) == (token, pid)
+            await alice.press("/connections/me/variables", **{"v.USER_TOKEN": "token-c"})
+            changed, other = await whoami(people, "alice")
+            assert changed == "token-c"
+            assert other != pid
+            pages = (await alice.get("/connections")).text + (await alice.get("/connections/me/variables")).text
+            assert "token-" not in pages
+            await alice.press("/connections/me/disconnect")
+            assert "account of your own" in (await alice.call("me__whoami"))["content"][0]["text"]
+
+
+async def test_what_is_no_variable_of_the_server_is_not_set() -> None:
+    with anyio.fail_after(60):
+        async with team(SERVERS) as people:
+            await people["alice"].enter()
+            await people["alice"].press("/connections/me/variables", **{"v.PATH": "/evil"})
+            found = await people.bridge.user_accounts.all.connections("alice")
+            assert [one.is_connected for one in found] == [False]
