@@ -169,6 +169,17 @@ class Settings(BaseModel):
     """The path of the file; None when there is none. Set while loading, never by people."""
 
     @model_validator(mode="after")
+    def _tokens_can_be_exchanged(self) -> Self:
+        """A bridge that gets no tokens of a provider has none to exchange."""
+        for name, server in self.servers.items():
+            if server.auth.account == "exchange" and not self.auth.issuers and not server.disabled:
+                raise ValueError(
+                    f'`servers.{name}.auth.as = "exchange"` exchanges the tokens of a provider that people come with, '
+                    "and `[auth.issuers.NAME]` names none"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _profiles_exist(self) -> Self:
         named = [("expose", self.expose.profile)]
         named += [(f"expose.clients.{client}", own.profile) for client, own in self.expose.clients.items()]

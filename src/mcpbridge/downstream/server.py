@@ -103,7 +103,7 @@ class Server:
         self._catalog, self._pool, self._plan, self._around = catalog, pool, plan, around
         self._sealer = Sealer(service.asking.state_key or "")
         self._loop = asyncio.get_running_loop()
-        self._parking = Parking(plan, self._sealer, seconds=service.asking.timeout)
+        self.parking = Parking(plan, self._sealer, seconds=service.asking.timeout)
         ids = TaskIds(self._sealer)
         self._session_tasks = LegacyTasks(catalog, pool, plan, ids)
         self._server_info = encode({"name": service.identity.name, "version": service.identity.version})
@@ -164,19 +164,19 @@ class Server:
         """The tasks that answer requests now; not those that only listen."""
         self.express.continue_all()
         running = {task for tasks in self._running.values() for task in tasks.values()}
-        return (running | self._parking.under_way()) - self._watching.listening
+        return (running | self.parking.under_way()) - self._watching.listening
 
     def _serve(self, service: Service) -> None:
         """Answer by these settings from now on."""
         catalog, pool, asking, listing = self._catalog, self._pool, service.asking, service.listing
         self._listing, self._exposing = listing, listing.exposing
-        self._sealer.seconds = self._parking.seconds = asking.timeout
+        self._sealer.seconds = self.parking.seconds = asking.timeout
         allowed = self._tasks.extensions = service.identity.extensions
         delivery = Delivery(
             catalog,
             pool,
             self._plan,
-            self._parking,
+            self.parking,
             self._tasks,
             self._server_info,
             extensions=allowed,
@@ -271,20 +271,16 @@ class Server:
                 task.cancel()
         if client.requests is not None:
             client.requests.end()
-        self._parking.left(client)
+        self.parking.left(client)
         self._pool.release(client)
         self._watching.forget(client)
         self._session_tasks.forget(client)
         self._spread_log_level()
 
-    def end_of_user(self, principal: str) -> int:
-        """What calls of this user have asked is not waited for any more. Returns how many were parked."""
-        return self._parking.end_of_user(principal)
-
     def end(self) -> None:
         """The bridge stops: nothing is waited for any more."""
         self.listeners.end_all()
-        self._parking.end_all()
+        self.parking.end_all()
         self._session_tasks.end()
 
     async def answer(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.schema import Settings
 from mcpbridge.config.variables import secret_references
+from mcpbridge.core.identity import Identity
 from mcpbridge.storage.token_store import secrets_directory
 from mcpbridge.upstream.accounts.settings import AccountsSettings
 from mcpbridge.upstream.auth.context import AuthContext
@@ -74,7 +75,7 @@ class EngineAccounts:
     def all(self) -> "UserAccounts":
         """The accounts."""
         accounts = _open_accounts(self._settings, self._around)
-        accounts.sign_ins.origin = lambda: self.origin()
+        accounts.sign_ins.origin = lambda: self.origin()  # noqa: PLW0108 - the front may set another one later
         accounts.connected, accounts.disconnected = self._connected, self._disconnected
         return accounts
 
@@ -82,6 +83,18 @@ class EngineAccounts:
     def without_bridge(settings: Settings, around: AuthContext) -> "UserAccounts":
         """The accounts for a command, beside whatever bridges run."""
         return _open_accounts(lambda: settings, around)
+
+    def present(self, identity: Identity, token: bytes) -> None:
+        """Somebody came in with this token: it may be exchanged for one of a server with `auth.as = "exchange"`."""
+        servers = [name for name, one in self._settings().servers.items() if one.auth.account == "exchange"]
+        if not servers:
+            return
+        self.all.presented.present(identity.principal, token.decode("ascii", "replace"), identity.expires_at)
+        pool = self._pool()
+        for name in servers:
+            base = pool.upstreams.get(name)
+            if base is not None and base.session is None:
+                base.connection.poke()  # what it lists may be learned now
 
     async def require(self, upstream: Upstream, principal: str) -> None:
         """See `RequireAccount` (`upstream/instances/chooser.py`)."""

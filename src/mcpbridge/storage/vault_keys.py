@@ -69,10 +69,10 @@ class KeysInFile:
             if not self._path.exists():
                 create_once(self._path, f"{_new_secret()}\n".encode())
             check_private(self._path)
-            found = self._path.read_text("ascii").split()
+            lines = self._path.read_text("ascii").split()
         except (OSError, UnicodeError) as error:
             raise ConfigError(f"the key of the account vault cannot be used: {error}", file=str(self._path)) from error
-        return _checked(found, str(self._path))
+        return _checked(lines, str(self._path))
 
     def renew(self) -> None:
         """Another line, in front. See `VaultKeys`."""
@@ -82,9 +82,9 @@ class KeysInFile:
         """The first line stays. See `VaultKeys`."""
         self._write(self.secrets()[:1])
 
-    def _write(self, found: Sequence[str]) -> None:
+    def _write(self, lines: Sequence[str]) -> None:
         try:
-            write_private(self._path, "".join(f"{secret}\n" for secret in found).encode())
+            write_private(self._path, "".join(f"{secret}\n" for secret in lines).encode())
         except OSError as error:
             raise ConfigError(
                 f"the key of the account vault cannot be stored: {error}", file=str(self._path)
@@ -102,10 +102,10 @@ class KeysInKeyring:
         try:
             if self._keyring.get_password(_SERVICE, _ENTRY) is None:
                 self._keyring.set_password(_SERVICE, _ENTRY, _new_secret())
-            found = (self._keyring.get_password(_SERVICE, _ENTRY) or "").split()
+            lines = (self._keyring.get_password(_SERVICE, _ENTRY) or "").split()
         except Exception as error:  # back ends raise what they like; whatever it is, there is no key
             raise ConfigError(f"the keyring does not give the key of the account vault: {error}") from error
-        return _checked(found, f"keyring {_SERVICE!r} / {_ENTRY!r}")
+        return _checked(lines, f"keyring {_SERVICE!r} / {_ENTRY!r}")
 
     def renew(self) -> None:
         """Another word, in front. See `VaultKeys`."""
@@ -115,9 +115,9 @@ class KeysInKeyring:
         """The first word stays. See `VaultKeys`."""
         self._write(self.secrets()[:1])
 
-    def _write(self, found: Sequence[str]) -> None:
+    def _write(self, lines: Sequence[str]) -> None:
         try:
-            self._keyring.set_password(_SERVICE, _ENTRY, " ".join(found))
+            self._keyring.set_password(_SERVICE, _ENTRY, " ".join(lines))
         except Exception as error:
             raise ConfigError(f"the keyring does not take the key of the account vault: {error}") from error
 
@@ -140,11 +140,11 @@ def _new_secret() -> str:
     return base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()
 
 
-def _checked(found: Sequence[str], where: str) -> Sequence[str]:
-    if not 1 <= len(found) <= _MOST or any(len(secret) < KEY_BYTES for secret in found):
+def _checked(lines: Sequence[str], where: str) -> Sequence[str]:
+    if not 1 <= len(lines) <= _MOST or any(len(secret) < KEY_BYTES for secret in lines):
         hint = "Remove it; everybody then has to sign in to the servers again."
         raise ConfigError("this is not the key of the account vault", file=where, hint=hint)
-    return found
+    return lines
 
 
 def is_private_directory(directory: Path) -> None:

@@ -103,6 +103,7 @@ ALONE: Sequence[Case] = [
 ELSEWHERE = {
     *("login/1", "logout/1", "approve/1", "deny/1", "log-events/1", "results-show/1", "results-rm/1"),
     *("secret-set/1", "secret-list/1", "secret-rm/1"),
+    *("users-list/1", "users-revoke/1", "connections-link/1", "connections-set/1", "connections-rotate/1"),
 }
 """Printed by tests below, one for each part of the bridge that they need."""
 

@@ -93,7 +93,7 @@ async def revoke_user(bridge: Bridge, request: Document) -> Document:
     """Disconnect a user from every server, and end what the user's calls wait for."""
     user = str(request.get("user") or "")
     servers = await bridge.user_accounts.all.revoke(user) if bridge.user_accounts.are_open else []
-    return {"pid": os.getpid(), "servers": servers, "calls": bridge.server.end_of_user(user)}
+    return {"pid": os.getpid(), "servers": servers, "calls": bridge.server.parking.end_of_user(user)}
 
 
 async def live_calls(bridge: Bridge) -> Document:

@@ -12,7 +12,7 @@ the token of its form, from a page of ours.
 import asyncio
 import hmac
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,10 @@ _NOT_YOURS = (
 )
 
 
+Identify = Callable[[str], Awaitable[str | None]]
+"""Whose token this is; None: nobody's."""
+
+
 class _Visitor(Struct, frozen=True):
     """Who looks at a page."""
 
@@ -70,8 +74,8 @@ class _Visitor(Struct, frozen=True):
 class Visitors:
     """Who is signed in to the pages, and how somebody gets in."""
 
-    def __init__(self, sign_ins: SignIns, identify: Callable[[str], str | None], *, is_open: bool) -> None:
-        """`identify`: whose token this is; None: nobody's. `is_open`: the bridge asks nobody who they are."""
+    def __init__(self, sign_ins: SignIns, identify: Identify, *, is_open: bool) -> None:
+        """`is_open`: the bridge asks nobody who they are."""
         self.sign_ins, self._identify, self._is_open = sign_ins, identify, is_open
 
     def visitor(self, request: Request) -> _Visitor | None:
@@ -82,20 +86,18 @@ class Visitors:
             return _Visitor(visit.by, form_token(cookie), visit)
         return _Visitor("", form_token(COOKIE)) if self._is_open else None
 
-    def enter(self, token: str) -> str | None:
+    async def enter(self, token: str) -> str | None:
         """The cookie for the holder of a token; None: it is nobody's."""
-        user = self._identify(token.strip()) if token.strip() else None
+        user = await self._identify(token.strip()) if token.strip() else None
         return self.sign_ins.open("read", user) if user is not None else None
 
-    def bearer(self, request: Request) -> str | None:
+    async def bearer(self, request: Request) -> str | None:
         """The user whose token is in the `Authorization` header."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        return self._identify(token.strip()) if scheme.lower() == "bearer" and token.strip() else None
+        return await self._identify(token.strip()) if scheme.lower() == "bearer" and token.strip() else None
 
 
-def make_connections(
-    bridge: Bridge, sign_ins: SignIns, identify: Callable[[str], str | None], *, is_secure: bool, is_open: bool
-) -> App:
+def make_connections(bridge: Bridge, sign_ins: SignIns, identify: Identify, *, is_secure: bool, is_open: bool) -> App:
     """The application for `/connections` and all below it. See `Visitors`; `is_secure`: browsers come over https."""
     pages = _Pages(bridge, Visitors(sign_ins, identify, is_open=is_open), is_secure=is_secure)
     return pages.app()
@@ -149,7 +151,7 @@ class _Pages:
             return self._refused(request)
         form = await _form(request)
         target = _own_path(form.get("next", ""))
-        cookie = self._visitors.enter(form.get("token", ""))
+        cookie = await self._visitors.enter(form.get("token", ""))
         if cookie is None:
             return self._page(
                 request, "enter.html", "Sign in", 403, problem="This token is not valid here.", next=target
@@ -158,7 +160,7 @@ class _Pages:
 
     async def link(self, request: Request) -> Response:
         """A one-time link for the holder of a token, who sends it as to every endpoint."""
-        user = self._visitors.bearer(request)
+        user = await self._visitors.bearer(request)
         if user is None:
             return JSONResponse({"error": "invalid_token"}, 401, {**_HEADERS, "www-authenticate": "Bearer"})
         code = self._visitors.sign_ins.make_code("read", user)
@@ -317,8 +319,12 @@ class _Pages:
         environment = Environment(
             loader=PackageLoader("mcpbridge.app.connections"), autoescape=True, undefined=StrictUndefined
         )
-        environment.filters["when"] = lambda since: time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(since))
+        environment.filters["when"] = _when
         return environment
+
+
+def _when(since: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(since))
 
 
 def _is_own(request: Request) -> bool:

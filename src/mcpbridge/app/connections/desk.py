@@ -29,8 +29,11 @@ class ConnectionsDesk:
     @property
     def origin(self) -> str:
         """Where browsers reach the bridge; empty: nowhere, or nobody said where."""
-        if (url := self._bridge.settings.accounts.url) is not None:
-            return url
+        settings = self._bridge.settings
+        if settings.accounts.url is not None:
+            return settings.accounts.url
+        if settings.auth.resource:
+            return origin_of(settings.auth.resource)
         return self._at.origin if self._at is not None and self._at.reach == "loopback" else ""
 
     def serve_at(self, at: "ListenAddress") -> None:
@@ -38,17 +41,24 @@ class ConnectionsDesk:
         self._at = at
         accounts = self._bridge.user_accounts
         accounts.origin = lambda: self.origin
+        if at.auth.resource_server is not None:
+            at.auth.resource_server.on_checked = accounts.present
 
     def app_at(self, at: "ListenAddress") -> "App":
         """The application for an HTTP front that is served at this address."""
         from mcpbridge.app.connections.app import make_connections
         from mcpbridge.downstream.http.exchange import Receive, Refused, Scope, Send
 
-        def identify(token: str) -> str | None:
+        async def identify(token: str) -> str | None:
+            authorization, server = b"Bearer " + token.encode(), at.auth.resource_server
             try:
-                return at.auth.principal(b"Bearer " + token.encode())
+                if server is None:
+                    return at.auth.principal(authorization)
+                path = self._bridge.settings.http.path
+                caller = server.caller(path, b"", authorization) or await server.check(path, authorization)
             except Refused:
                 return None
+            return caller.principal
 
         is_secure = self.origin.startswith("https://")
         is_open = at.auth.is_open

@@ -146,8 +146,8 @@ async def serve_over_http(
     mounts = {"/api": api, **({"/metrics": metrics} if bridge.settings.observe.metrics else {})}
     shown = {PREFIX: accounts, **({"/console": pages} if bridge.settings.console.enabled else {})}
     http = bridge.settings.http
-    if (url := bridge.settings.accounts.url) is not None:  # forms of our own pages come from there
-        http = http.model_copy(update={"allowed_origins": [*http.allowed_origins, origin_of(url)]})
+    if connections.origin.startswith("https:"):  # forms of our own pages come from there
+        http = http.model_copy(update={"allowed_origins": [*http.allowed_origins, origin_of(connections.origin)]})
     server = at.auth.resource_server
     if bridge.settings.auth.sign_in is None or server is None:
         await serve_http(bridge, http, at, on_ready=on_ready, mounts=mounts, pages=shown)

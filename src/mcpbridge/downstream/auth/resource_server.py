@@ -42,6 +42,10 @@ def _nobody(_: bytes | None) -> str | None:
     return None
 
 
+def _not_noted(_: Identity, __: bytes) -> None:
+    """Nobody exchanges tokens."""
+
+
 class ResourceServer:
     """Lets people in by the tokens of issuers."""
 
@@ -60,6 +64,8 @@ class ResourceServer:
         self.tokens = make_tokens(settings)
         self.holder: Callable[[bytes | None], str | None] = _nobody
         """Whose static token a header holds; None: nobody's. Set by who has them."""
+        self.on_checked: Callable[[Identity, bytes], object] = _not_noted
+        """Gets each token that was checked and lets somebody in, with who that is. Set by who exchanges tokens."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._resources.main} {self.tokens!r}>"
@@ -114,6 +120,7 @@ class ResourceServer:
             after = (b"retry-after", b"%d" % max(1, ceil(down.retry_after)))
             what = "The provider that issued the token cannot be asked at the moment"
             raise Refused(503, what, headers=(after,)) from None
+        self.on_checked(checked.identity, token)
         return self._caller(checked)
 
     async def close(self) -> None:

@@ -427,8 +427,8 @@ def _over_http(settings: ServerSettings) -> str:
     return f"http{url[2:]}" if url[:2].lower() == "ws" else url
 
 
-def _values_of(kept: bytes | None) -> dict[str, str]:
+def _values_of(encoded: bytes | None) -> dict[str, str]:
     try:
-        return msgspec.json.decode(kept, type=dict[str, str]) if kept else {}
+        return msgspec.json.decode(encoded, type=dict[str, str]) if encoded else {}
     except msgspec.DecodeError:
         return {}

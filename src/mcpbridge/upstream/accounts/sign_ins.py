@@ -93,9 +93,9 @@ class UserSignIn:
             await asyncio.shield(self.over)
         return self._provider.result()
 
-    async def _run(self, account: Account, knock: Knock, redirect: Redirect, shown: asyncio.Future[str]) -> None:
+    async def _run(self, account: Account, knock: Knock, redirect: Redirect, provider: asyncio.Future[str]) -> None:
         async def show(page: Page) -> bool:
-            shown.set_result(page.url)
+            provider.set_result(page.url)
             return True
 
         try:
@@ -110,7 +110,7 @@ class UserSignIn:
             log.info("account connected", upstream=self.server)
             self.finish()
         finally:
-            shown.cancel()
+            provider.cancel()
 
 
 class SignIns:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from typing import Any
 
 import anyio.to_thread
 import click
@@ -108,7 +109,8 @@ def revoke_user(*, user: str, config: str | None, as_json: bool) -> int:
 
     async def revoke(loaded: Loaded, redact: Redactor) -> int:
         request = {"do": "users.revoke", "user": user}
-        answers = await anyio.to_thread.run_sync(ask_all, runtime_directory(os.environ), request)
+        found = await anyio.to_thread.run_sync(ask_all, runtime_directory(os.environ), request)
+        answers: list[dict[str, Any]] = [dict(answer) for answer in found]
         servers = {str(name) for answer in answers for name in answer.get("servers") or ()}
         calls = sum(int(answer.get("calls") or 0) for answer in answers)
         async with _accounts_of(loaded, redact) as accounts:  # what no running bridge had to do with
