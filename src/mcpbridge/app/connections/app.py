@@ -236,7 +236,7 @@ class _Pages:
             trouble = trouble or self._bridge.redact(str(error))
         if trouble:
             return self._message(request, "Not connected", 400, problem=f"{trouble[:1].upper()}{trouble[1:]}.")
-        text = f"Your account at {sign_in.server} is connected. A call that waited for it goes on by itself."
+        text = f"Your account at {sign_in.server} is connected. A call that waited for it continues by itself."
         return self._message(request, "Connected", text=text)
 
     async def ask_variables(self, request: Request) -> Response:
@@ -271,9 +271,7 @@ class _Pages:
             return self._refused(request)
         was_there, was_revoked = await self._accounts.disconnect(server, visitor.user)
         if was_there and not was_revoked and not self._variables(server):
-            text = (
-                f"The bridge has forgotten your account at {server}. Its provider could not be told: revoke it there."
-            )
+            text = f"The bridge has forgotten your account at {server}. Its provider did not confirm: revoke it there."
             return self._message(request, "Disconnected", text=text)
         return RedirectResponse(PREFIX, 303, _HEADERS)
 

@@ -201,7 +201,7 @@ def set_variable(*, server: str, name: str, user: str, config: str | None, as_js
 def rotate(*, config: str | None, as_json: bool) -> int:
     """Encrypt all accounts of users with another key: a new one of the bridge's own, or the `accounts.key` of now.
 
-    Running bridges go on. Exit code 2: the key cannot be had.
+    Running bridges continue. Exit code 2: the key cannot be had.
 
     \u0008
     Examples:
