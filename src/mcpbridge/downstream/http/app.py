@@ -30,7 +30,7 @@ from mcpbridge.downstream.http.exchange import (
     is_json,
     refusal,
 )
-from mcpbridge.downstream.http.host_and_origin import HostCheck, Reach, preflight_headers
+from mcpbridge.downstream.http.host_and_origin import HostCheck, Reach, as_navigation, preflight_headers
 from mcpbridge.downstream.http.http1_exchange import Http1Exchange, peer_of
 from mcpbridge.downstream.http.reply import OpenReplies, declares_modern, decode_body
 from mcpbridge.downstream.http.routes import App, Mounts, Routes, serve
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from mcpbridge.downstream.http.websocket import WebSockets
 
 
-_NAVIGATED = "/connections"
-"""Pages that a browser is sent to from other sites: by a link of a client, and back by an identity provider."""
 _ALL_METHODS = ((b"allow", b"GET, POST, DELETE"),)
 _MODERN_METHODS = ((b"allow", b"POST"),)
 _GET_ONLY = ((b"allow", b"GET"),)
@@ -326,7 +324,7 @@ class HttpFront:
         headers, path = exchange.headers, exchange.path
         if self._public is not None and (app := self._public.find(path)) is not None:
             return self._in_public(exchange, app)
-        checked = _as_navigation(headers) if path.startswith(_NAVIGATED) and exchange.method == "GET" else headers
+        checked = as_navigation(headers, path) if exchange.method == "GET" else headers
         exchange.extra = self._host_check.check(checked, len(headers), exchange.raw_headers)
         if path != self._settings.path or exchange.method == "OPTIONS" or self._is_stopping:
             answer = self._beside(exchange)
@@ -485,13 +483,6 @@ async def _ending(exchange: Exchange, stream: Coroutine[Any, Any, None], until: 
         if isinstance(exchange, Http1Exchange) and not exchange.has_begun:
             raise Refused(401, "The access token expired") from None
         await exchange.end_stream()
-
-
-def _as_navigation(headers: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
-    """The headers without the site that a link to a whole page is on. What pages do besides is judged as ever."""
-    if headers.get(b"sec-fetch-mode") != b"navigate" or headers.get(b"sec-fetch-dest") != b"document":
-        return headers
-    return {name: value for name, value in headers.items() if name != b"sec-fetch-site"}
 
 
 async def _not_http(scope: Scope, receive: Receive, send: Send) -> None:

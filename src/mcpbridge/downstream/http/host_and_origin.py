@@ -44,6 +44,8 @@ _AUTHORITY = re.compile(r"(\[[0-9a-f.]*:[0-9a-f:.]*\]|[^\s/?#@:\[\]]+)(?::([1-9]
 _ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://(.+)")
 _DEFAULT_PORTS: Mapping[str, int] = {"http": 80, "https": 443}
 _OUR_SITES = frozenset({b"same-origin", b"none"})
+_NAVIGATED = "/connections"
+"""Pages that a browser is sent to from other sites: by a link of a client, and back by an identity provider."""
 _LONGEST_SHOWN = 100
 
 
@@ -167,6 +169,17 @@ class HostCheck:
 
     def _is_own_port(self, port: int) -> bool:
         return self._reach != "loopback" or self._port in (None, port)
+
+
+def as_navigation(headers: Mapping[bytes, bytes], path: str) -> Mapping[bytes, bytes]:
+    """The headers without the site, where a browser follows a link from another one to a whole page that is for that.
+
+    What pages of other sites ask for besides is judged as ever.
+    """
+    is_page = headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest") == b"document"
+    if not is_page or not path.startswith(_NAVIGATED):
+        return headers
+    return {name: value for name, value in headers.items() if name != b"sec-fetch-site"}
 
 
 def _text(value: bytes) -> str:
