@@ -17,6 +17,7 @@ from support.in_process_bridge import bridged
 from support.lane_steps import (
     QUESTION,
     RESULTS,
+    STAGES,
     STEPS,
     TEXT,
     Message,
@@ -25,6 +26,7 @@ from support.lane_steps import (
     outcome,
     server,
     stable,
+    together,
     turns,
     with_meta,
 )
@@ -44,13 +46,57 @@ def test_both_lanes_give_the_same(steps: list[str], versions: tuple[str, str], a
     assert express == full
 
 
-async def recorded(steps: Sequence[str], versions: tuple[str, str], folder: Path, *, is_express: bool) -> Message:
-    """The same of a user's own bridge, which records calls, and its records."""
+@given(
+    steps=st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=8),
+    stages=st.lists(st.sampled_from(sorted(STAGES)), min_size=1, max_size=4, unique=True),
+    asking=ASKING,
+)
+@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+def test_both_lanes_give_the_same_whatever_is_configured(steps: list[str], stages: list[str], asking: str) -> None:
+    """Limits count once and are given back once, refusals are the same, and what is tried again is sent as often."""
+    sections, server_settings = together(*stages)
+    versions = ("2025-06-18", "2025-11-25")
+    if "calls in a row" in stages:  # how many calls of a crowd begin before the first ends is left to the loop
+        steps = [step for step in steps if step in RESULTS]
+    express, full = (
+        asyncio.run(
+            outcome(steps, versions, is_express=is_express, asking=asking, settings=server_settings, **sections)
+        )
+        for is_express in (True, False)
+    )
+    assert express["answers"] == full["answers"]
+    assert express == full
+
+
+@pytest.mark.parametrize("stage", STAGES)
+async def test_a_tool_with_each_stage_takes_the_express_lane(stage: str) -> None:
+    """Promise of the bridge: each configured stage adds only its own cost."""
+    sections, server_settings = STAGES[stage]
+    async with bridged({"up": server()}, servers={"up": server_settings}, **sections) as bridge:
+        talk = Talk(bridge)
+        await talk.begin()
+        talk.say(talk.call(1, "later", "up__echo"))
+        assert bridge.server.express.count(talk.client) == 1
+        talk.say({"method": "notifications/cancelled", "params": {"requestId": 1}})
+        await turns()
+        await talk.end()
+
+
+async def recorded(
+    steps: Sequence[str],
+    versions: tuple[str, str],
+    folder: Path,
+    *,
+    is_express: bool,
+    enabled: bool | None = None,
+    settings: Message | None = None,
+) -> Message:
+    """The same of a user's own bridge, which records calls, and its records. `enabled`: of the call log."""
     files: dict[str, Any] = {
         "store": {"path": str(folder / "store.db")},
-        "call_log": {"path": str(folder / "calls.db")},
+        "call_log": {"path": str(folder / "calls.db"), **({} if enabled is None else {"enabled": enabled})},
     }
-    found = await outcome(steps, versions, is_express=is_express, mode="own", **files)
+    found = await outcome(steps, versions, is_express=is_express, mode="own", settings=settings, **files)
     file = folder / "calls.db"
     rows = [read_call(file, row["uid"]) for row in read_calls(file, Filter(), limit=1000)]
     return {**found, "records": sorted(json.dumps(record(row or {}), sort_keys=True) for row in rows)}
@@ -84,6 +130,22 @@ def test_both_lanes_record_the_same(steps: list[str], versions: tuple[str, str])
         full = asyncio.run(recorded(steps, versions, Path(other), is_express=False))
     assert express["records"] == full["records"]
     assert express == full
+
+
+@pytest.mark.parametrize("what", RESULTS)
+async def test_tools_that_only_read_are_logged_the_same_in_both_lanes(what: str, tmp_path: Path) -> None:
+    """Their calls have a row before they are sent if they last, and nobody waits for it."""
+    steps, versions = [what, "answer late", "later", "cancel", "plain"], ("2025-06-18", "2025-11-25")
+    reads = {"trusted": True, "tool": {"echo": {"read_only": True}}, "rate_limit": "100/s"}
+    found: list[Message] = []
+    for name in ("express", "full"):
+        (tmp_path / name).mkdir()
+        of_lane = await recorded(
+            steps, versions, tmp_path / name, is_express=name == "express", enabled=True, settings=reads
+        )
+        found.append(of_lane)
+    assert found[0] == found[1]
+    assert len(found[0]["records"]) >= 5
 
 
 @pytest.mark.parametrize("what", RESULTS)
@@ -375,13 +437,12 @@ async def test_calls_at_once_beyond_the_slots_wait_in_order() -> None:
 @pytest.mark.parametrize(
     ("sections", "capabilities"),
     [
-        ({"calls": {"rate_limit": "1000/s"}}, {}),
         ({"call_log": {"enabled": True}}, {}),
         ({}, {"elicitation": {}}),
         ({}, {"sampling": {}, "roots": {}}),
     ],
 )
-async def test_what_is_configured_or_can_be_asked_keeps_calls_in_the_full_lane(
+async def test_a_row_before_each_call_or_one_who_can_be_asked_keeps_calls_in_the_full_lane(
     sections: Message, capabilities: Message, tmp_path: Any
 ) -> None:
     up = server()

@@ -5,7 +5,7 @@ import itertools
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import anyio
 
@@ -92,8 +92,11 @@ class Talk:
 
     async def end(self) -> None:
         """Leave, soon after the last word."""
-        with anyio.move_on_after(0.05):
-            await self.conversation.finish(0.02)
+        ending = asyncio.create_task(self.conversation.finish(0.02))
+        await asyncio.wait([ending], timeout=0.05)
+        ending.cancel()
+        # No cancel scope around it: what it gathers is cancelled as well, and either may come out of it.
+        await asyncio.wait([ending])
         self.conversation.close()
 
     async def begin(self, version: str = "2025-06-18", capabilities: Message | None = None) -> None:
@@ -268,6 +271,59 @@ STEPS: Mapping[str, Step] = {
 }
 
 
+STAGES: Mapping[str, tuple[Message, Message]] = {
+    "rate limit": ({"calls": {"rate_limit": "7/day"}}, {"rate_limit": "9/day"}),
+    "rate limit of a tool": ({}, {"tool": {"echo": {"rate_limit": "4/day"}}}),
+    "calls of a conversation": ({"calls": {"max_calls": 6}}, {}),
+    "calls in a row": ({"calls": {"max_chain": 5, "chain_pause": "1 h"}}, {}),
+    "deadline": ({}, {"tool": {"echo": {"call_timeout": 40}}}),
+    "retry": (
+        {},
+        {
+            "trusted": True,
+            "tool": {"echo": {"read_only": True, "retry": {"tries": 3, "backoff": 0.001, "max_backoff": 0.001}}},
+        },
+    ),
+    "slots of a client": ({"calls": {"max_per_client": 30}}, {}),
+    "slots of a tool": ({}, {"tool": {"echo": {"max_concurrent": 30}}}),
+    "one change at a time": ({}, {"side_effects": "serial"}),
+    "denied to others": ({"permissions": [{"clients": ["somebody"], "permission": "deny"}]}, {}),
+    "denied": ({"permissions": [{"clients": ["talk"], "tools": ["up/other"], "permission": "deny"}]}, {}),
+    "denied by arguments": (
+        {"permissions": [{"tools": ["up/*"], "when": "has(args.what) && args.what == 'more'", "permission": "deny"}]},
+        {},
+    ),
+    "approved by arguments": (
+        {
+            "permissions": [
+                {"tools": ["up/*"], "when": "has(args.what) && args.what == 'never'", "permission": "require_approval"}
+            ]
+        },
+        {},
+    ),
+}
+"""What can be configured of calls: sections, and keys of the server. No call waits for a person, or long for a slot."""
+
+
+def together(*names: str) -> tuple[Message, Message]:
+    """The same for several at once."""
+    sections: Message = {}
+    server: Message = {}
+    for name in names:
+        for into, more in zip((sections, server), STAGES[name], strict=True):
+            for key, value in more.items():
+                into[key] = merged(into.get(key), value)
+    return sections, server
+
+
+def merged(known: Any, value: Any) -> Any:
+    """Both settings: tables with the keys of both, lists one behind the other."""
+    if isinstance(known, dict):
+        first, second = cast("Message", known), cast("Message", value)
+        return {**first, **{key: merged(first.get(key), more) for key, more in second.items()}}
+    return [*cast("list[object]", known), *value] if isinstance(known, list) else value
+
+
 FORM = ClientCapabilities.declared({"elicitation": {}}, "2025-11-25")
 
 
@@ -288,17 +344,20 @@ async def outcome(
     mode: RunMode = "embedded",
     client: Callable[[BridgeToScripts], Talk] = Talk,
     known: Mapping[str, Step] = STEPS,
+    settings: Message | None = None,
     **sections: Any,
 ) -> Message:
     """What a client, the server and the counts say after these steps.
 
     `asking`: the client can be asked, by a server over HTTP (`http`), or one that never did so far (`quiet`).
-    `known`: the steps by name.
+    `known`: the steps by name. `settings`: those of the server, besides its usual ones.
     """
     up = server(versions[1])
     up.kind = "streamable-http" if asking == "http" else "stdio"
     sections = {"results": {"threshold": 2000}, "store": {"kind": "memory"}, **sections}
-    async with bridged({"up": up}, servers={"up": {"call_timeout": 60}}, mode=mode, **sections) as bridge:
+    async with bridged(
+        {"up": up}, servers={"up": {"call_timeout": 60, **(settings or {})}}, mode=mode, **sections
+    ) as bridge:
         bridge.server.express.is_open = is_express
         bridge.catalog.settle()  # else the client may hear of the first list, or not
         talk = client(bridge)

@@ -107,7 +107,7 @@ class Conversation:
                     if express is not None:
                         if (
                             item.method == "tools/call"
-                            and not express.recorded.writes_first
+                            and (not express.recorded.writes_first or express.plans.timed.has_express)
                             and express.take(self._client, item, self)
                         ):
                             continue

@@ -94,10 +94,15 @@ class ExpressCall(SentCall, eq=False, kw_only=True):
                 self._continue_with(frame)
                 return
         seconds = perf_counter() - call.began
-        for end in self.plan.end:
+        plan = self.plan
+        for end in plan.end:
             if not end(call, result, seconds):
                 self._continue_with(frame)
                 return
+        for over in plan.over:
+            over(call)
+        for observe in plan.observe:
+            observe(call, result, seconds)
         self.requests.finish(self)
         if call.wants_progress and isinstance(self.update, CallUpdates):
             self.update.flush()
@@ -136,7 +141,7 @@ class ExpressLane:
         Calls that continue in a task are added. `sessions`: those of modern clients.
         """
         self._sessions = sessions
-        self.catalog, self._pool, self._plans, self._around = catalog, pool, plans, around
+        self.catalog, self._pool, self.plans, self._around = catalog, pool, plans, around
         self._running, self._waited_for = running, waited_for
         self._loop = asyncio.get_running_loop()
         self.calls: dict[Client, dict[bytes, ExpressCall]] = {}
@@ -144,7 +149,6 @@ class ExpressLane:
         self.is_open = True
         """Plain calls that begin from now on take it."""
         self.recorded = plans.recorded
-        """While `writes_first` there, every call takes the full lane."""
         self._has_profiles = False
 
     def configure(self, listing: Listing, deliver: Callable[..., Awaitable[Payload]], server_info: bytes) -> None:
@@ -196,7 +200,7 @@ class ExpressLane:
             or "extensions" in client.declared_capabilities
             or (is_modern and (client.capabilities or not upstream.is_shared))
             or CURRENT_CALL.get() is not None
-            or (plan := self._plans.express(ref, arguments)) is None
+            or (plan := self.plans.express(ref, arguments)) is None
         ):
             return False
         notify, redact = channel.notify, self._around.redact
@@ -246,8 +250,8 @@ class ExpressLane:
             if is_modern:
                 del self.calls[client]
             return False
-        if plan.recording is not None:
-            plan.recording.express_sent(call, sent.sent_at)
+        for part in plan.sent:
+            part(call, sent.sent_at)
         return True
 
     def _plain_meta(self, params: Body, *, is_modern: bool) -> Body | None:
@@ -299,8 +303,10 @@ class ExpressLane:
         # It was cancelled before its first step, so nobody took the call up.
         sent.call.sent = None
         sent.requests.withdraw(sent)
-        if (recording := sent.plan.recording) is not None:
-            recording.express_withdrawn(sent.call)
+        for over in sent.plan.over:
+            over(sent.call)
+        for withdrawn in sent.plan.withdrawn:
+            withdrawn(sent.call)
         self._waited_for.pop(task, None)
         if (running := self._running.get(sent.client)) is not None:
             running.pop(sent.id, None)

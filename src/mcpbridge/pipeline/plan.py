@@ -12,7 +12,7 @@ What a stage does lies in `stages/`, what the parts are made of in `engine/wirin
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Raw, Struct
 
@@ -28,7 +28,9 @@ from mcpbridge.pipeline.permissions.policy import Policy
 from mcpbridge.pipeline.stage import (
     ExpressBegin,
     ExpressEnd,
-    ExpressRecording,
+    ExpressOver,
+    ExpressSent,
+    ExpressWithdrawn,
     Stage,
     StageFactory,
     Trigger,
@@ -193,13 +195,23 @@ class ExpressPlan(Struct, frozen=True):
 
     chain: CallHandler
     begin: tuple[ExpressBegin, ...]
-    """Outermost first. One that says False, as of the next: the call is not plain."""
+    """Outermost first. One that says False, as of `end`: the call is not plain."""
+    sent: tuple[ExpressSent, ...]
+    """Outermost first; once all of these were called, the call is under way."""
     end: tuple[ExpressEnd, ...]
-    """Innermost first."""
+    """Innermost first, without the outermost."""
+    over: tuple[ExpressOver, ...]
+    """Innermost first, when all of `end` have said True; also of a call that was withdrawn."""
+    observe: tuple[ExpressEnd, ...]
+    """Last: the outermost stage, which counts and records. It never says False."""
+    withdrawn: tuple[ExpressWithdrawn, ...]
+    """Of a call that was withdrawn, after `over`."""
     name: Raw | None
     """The name that the server knows the tool by, encoded; None: clients know it by the same."""
-    recording: ExpressRecording | None
-    """Gets to know of each call that was sent; None: calls of this plan are not recorded."""
+    arguments: tuple[bytes, ...] = ()
+    """A call with one of these in its arguments is not plain."""
+    while_any: tuple[Collection[object], ...] = ()
+    """While one of these is not empty, none is."""
 
 
 class _Plan(Struct, frozen=True):
@@ -264,11 +276,12 @@ class Pipelines:
         """
         self._options_of = options_of
         self._plain = _Plans(deliver, stages, _plain_chain)
-        self._timed = _Plans(_timed_delivery(deliver), recorded_stages, _timed_chain)
+        self.timed = _Plans(_timed_delivery(deliver), recorded_stages, _timed_chain)
+        """Those of calls that are recorded."""
 
     def forget(self, server: str) -> None:
         """Compile the plans of this server's tools anew: their calls are treated in another way from now on."""
-        for plans in (self._plain, self._timed):
+        for plans in (self._plain, self.timed):
             for id_ in [id_ for id_ in plans.known if id_.startswith(f"{server}/")]:
                 del plans.known[id_]
 
@@ -277,21 +290,22 @@ class Pipelines:
 
         None: it cannot, or the tool was not called yet.
         """
-        plan = (self._timed if self.recorded.is_open else self._plain).known.get(tool.id)
+        plan = (self.timed if self.recorded.is_open else self._plain).known.get(tool.id)
         if plan is None or plan.definition is not tool.definition or plan.express is None:
             return None
-        for known in plan.while_any:
+        express = plan.express
+        for known in express.while_any:
             if known:
                 return None
-        for sign in plan.arguments:
+        for sign in express.arguments:
             if bytes(arguments).find(sign) >= 0:
                 return None
-        return plan.express
+        return express
 
     def __call__(self, call: Call) -> Awaitable[Body]:
         """Run a call through its plan."""
         tool = call.tool
-        plans = self._timed if self.recorded.is_open else self._plain
+        plans = self.timed if self.recorded.is_open else self._plain
         if tool is None:
             return plans.rest(call)
         plan = plans.known.get(tool.id)
@@ -320,6 +334,8 @@ class _Plans:
 
     def __init__(self, deliver: CallHandler, factories: Sequence[StageFactory], chain_: Chain) -> None:
         self.known: dict[str, _Plan] = {}
+        self.has_express = False
+        """Calls of some tool can be plain."""
         self._deliver, self._factories, self._chain = deliver, factories, chain_
         self.rest = chain_(self._stages_of(None, CallOptions()), deliver)
 
@@ -345,8 +361,9 @@ class _Plans:
             tuple(sign for trigger in triggers for sign in trigger.arguments),
             frozenset(trigger.meta for trigger in triggers if trigger.meta),
             tuple(trigger.while_any for trigger in triggers if trigger.while_any is not None),
-            None if tool.headers else _express(tool, always, plain),
+            None if tool.headers else _express(tool, always, triggers, plain),
         )
+        self.has_express = self.has_express or plan.express is not None
         if len(self.known) >= MOST_PLANS:
             self.known.clear()
         self.known[tool.id] = plan
@@ -357,28 +374,59 @@ class _Plans:
         return [(factory, stage) for factory, stage in stages if stage is not None]
 
 
-def _express(tool: Tool, stages: Sequence[tuple[StageFactory, Stage]], whole: CallHandler) -> ExpressPlan | None:
+def _express(
+    tool: Tool, stages: Sequence[tuple[StageFactory, Stage]], triggers: Sequence[Trigger], whole: CallHandler
+) -> ExpressPlan | None:
+    """`stages`: those that every call passes; `triggers`: those of the others.
+
+    None: some stage cannot do its part at once.
+    """
+    # None of the stages with a trigger does anything for a plain call.
+    all_triggers = [*triggers]
     begin: list[ExpressBegin] = []
+    sent: list[ExpressSent] = []
     end: list[ExpressEnd] = []
+    over: list[ExpressOver] = []
+    observe: list[ExpressEnd] = []
+    withdrawn: list[ExpressWithdrawn] = []
     passed: list[tuple[str, bool]] = []
-    recording: ExpressRecording | None = None
     for factory, stage in stages:
-        begins: ExpressBegin | None = getattr(stage, "express_begin", None)
-        ends: ExpressEnd | None = getattr(stage, "express_end", None)
-        if begins is None and ends is None:
+        of_trigger: Trigger | None = getattr(stage, "trigger", None)
+        parts = _parts_of(stage if of_trigger is None else None)
+        if of_trigger is not None:
+            all_triggers.append(of_trigger)
+        elif not any(parts.values()):
             return None
-        if begins is not None:
-            begin.append(begins)
-        if ends is not None:
-            end.insert(0, ends)
-        if hasattr(stage, "express_sent"):
-            recording = cast("ExpressRecording", stage)
-        elif (name := STAGE_NAMES.get(type(factory))) is not None:
-            passed.insert(0, (name, ends is not None))
-    if recording is not None:
-        end.insert(-1, partial(_note_times, tuple(passed)))  # who records is outermost, and gets to know them so
-    wire = None if tool.name == tool.wire else Raw(encode(tool.name))
-    return ExpressPlan(whole, tuple(begin), tuple(end), wire, recording)
+        begin += filter(None, [parts["begin"]])
+        sent += filter(None, [parts["sent"]])
+        outermost_last = observe if isinstance(factory, Observe) else end
+        outermost_last[:0] = filter(None, [parts["end"]])
+        over[:0] = filter(None, [parts["over"]])
+        withdrawn[:0] = filter(None, [parts["withdrawn"]])
+        if (name := STAGE_NAMES.get(type(factory))) is not None:
+            passed.insert(0, (name, parts["end"] is not None))
+    if withdrawn:  # calls are recorded
+        observe.insert(0, partial(_note_times, tuple(passed)))
+    return ExpressPlan(
+        whole,
+        tuple(begin),
+        tuple(sent),
+        tuple(end),
+        tuple(over),
+        tuple(observe),
+        tuple(withdrawn),
+        None if tool.name == tool.wire else Raw(encode(tool.name)),
+        tuple(sign for trigger in all_triggers for sign in trigger.arguments),
+        tuple(trigger.while_any for trigger in all_triggers if trigger.while_any is not None),
+    )
+
+
+def _parts_of(stage: Stage | None) -> dict[str, Any]:
+    """What a stage does on the express lane, by name; see `pipeline/stage.py`."""
+    return {part: getattr(stage, f"express_{part}", None) for part in _PARTS}
+
+
+_PARTS = ("begin", "sent", "end", "over", "withdrawn")
 
 
 def _plain_chain(stages: Sequence[tuple[StageFactory, Stage]], deliver: CallHandler) -> CallHandler:

@@ -29,16 +29,21 @@ ExpressEnd = Callable[[Call, Raw, float], bool]
 """The same with the result, as `express_end`: it came, is an object, and no error. Last the seconds that it took."""
 
 
-class ExpressRecording(Protocol):
-    """A stage that records calls, beside `express_end`: the call that begins on the express lane is recorded."""
+ExpressSent = Callable[[Call, float], None]
+"""The same once the call was sent, in the turn in which it began, as `express_sent`: here the stage counts the call,
+takes what it holds, and records it. It gets the call, and when it was sent (`time.perf_counter`).
 
-    def express_sent(self, call: Call, at: float) -> None:
-        """The call was sent, at this time of `time.perf_counter`."""
-        ...
+A call that continues in the full lane passes the stage as any other, with `Call.sent` set: what was done here is not
+done again.
+"""
 
-    def express_withdrawn(self, call: Call) -> None:
-        """It was cancelled, and did not continue in the full lane."""
-        ...
+ExpressOver = Callable[[Call], None]
+"""The same once the call is over, as `express_over`: here the stage gives back what it holds. Before the outermost
+stage gets the result; nothing is given back by a call that continues in the full lane.
+"""
+
+ExpressWithdrawn = Callable[[Call], None]
+"""The same, as `express_withdrawn`, for a call that was cancelled, and did not continue in the full lane."""
 
 
 class Trigger(Struct, frozen=True):

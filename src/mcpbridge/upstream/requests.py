@@ -215,7 +215,7 @@ class UpstreamRequests:
         params = call.params.data if call.meta is None else session.named_in_meta(sent, call)
         sent.session, sent.sent_at = session, perf_counter()
         try:
-            session.send(sent, params, self._timeouts, call.target)
+            session.send(sent, params, call.timeouts or self._timeouts, call.target)
         except BridgeError:
             return False  # `request` finds the same, and says so
         limiter.free -= 1

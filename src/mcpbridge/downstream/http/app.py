@@ -168,7 +168,7 @@ class HttpFront:
         False: nothing was done, and `handle` serves it.
         """
         lane = self._bridge.server.express
-        if lane is None or self._is_stopping or lane.recorded.writes_first:
+        if lane is None or self._is_stopping or (lane.recorded.writes_first and not lane.plans.timed.has_express):
             return False
         admission = exchange.admission
         if admission is None or (admission.until is not None and admission.until <= time()):

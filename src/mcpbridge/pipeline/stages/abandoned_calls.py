@@ -194,7 +194,7 @@ class _Again:
 
     def __call__(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
         """No coroutine of its own while nothing is late: every call would pay for it."""
-        if not self._abandoned.known.all:
+        if not self._abandoned.known.all or call.sent is not None:  # it was sent when nothing was late
             return proceed(call)
         abandoned = self._abandoned.find(call)
         return proceed(call) if abandoned is None else self._fetch(abandoned, call, proceed)

@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Protocol
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from mcpbridge.base.errors import ApprovalRefused, ApprovalUnavailable, CallRefused
@@ -95,24 +96,15 @@ class Approval:
         """See `StageFactory`."""
         if not self._needed(tool, options):
             return None
-        precheck = self._precheck(tool) if tool is not None else None
+        return _Approved(self, options.log_content, self._precheck(tool) if tool is not None else None)
 
-        asked = options.log_content
-
-        def pass_or_ask(call: Call, proceed: CallHandler) -> Awaitable[Body]:
-            if not call.approval:
-                return proceed(call)
-            if precheck is None:
-                return self._ask_first(call, proceed, asked)
-            return self._check_first(call, proceed, asked, precheck)
-
-        return pass_or_ask
-
-    async def _check_first(self, call: Call, proceed: CallHandler, asked: bool | None, precheck: Precheck) -> Body:
+    async def check_first(self, call: Call, proceed: CallHandler, asked: bool | None, precheck: Precheck) -> Body:
+        """The same, unless the call cannot be done."""
         refusal = await precheck(call)
-        return refusal if refusal is not None else await self._ask_first(call, proceed, asked)
+        return refusal if refusal is not None else await self.ask_first(call, proceed, asked)
 
-    async def _ask_first(self, call: Call, proceed: CallHandler, asked: bool | None) -> Body:
+    async def ask_first(self, call: Call, proceed: CallHandler, asked: bool | None) -> Body:
+        """Let the call pass once a person has agreed. `asked`: as for `keeps_content`."""
         request = request_of(
             call,
             self._policy(),
@@ -210,3 +202,24 @@ class Approval:
             refused.advice = f"Nothing was sent. {' '.join(ways)}"
             refused.facts = {APPROVAL: request.id}
         return refused
+
+
+class _Approved:
+    """Stage: asks about those calls of one tool that need it."""
+
+    __slots__ = ("_approval", "_asked", "_precheck")
+
+    def __init__(self, approval: Approval, asked: bool | None, precheck: Precheck | None) -> None:
+        self._approval, self._asked, self._precheck = approval, asked, precheck
+
+    def __call__(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
+        """No coroutine of its own where nobody is asked: every call would pay for it."""
+        if not call.approval:
+            return proceed(call)
+        if self._precheck is None:
+            return self._approval.ask_first(call, proceed, self._asked)
+        return self._approval.check_first(call, proceed, self._asked, self._precheck)
+
+    def express_begin(self, call: Call, arguments: Raw) -> bool:
+        """See `pipeline/stage.py`."""
+        return not call.approval

@@ -7,6 +7,8 @@ the chain is as long as the longest row of calls of which each began when the on
 import time
 from collections.abc import Callable
 
+from msgspec import Raw
+
 from mcpbridge.base.errors import BudgetSpent, Overloaded
 from mcpbridge.base.units import show_seconds
 from mcpbridge.core.call_options import CallOptions
@@ -50,6 +52,11 @@ class Chain:
         self._running += 1
         return self._length + 1
 
+    def has_room(self, now: float, *, most: int, pause: float) -> bool:
+        """Whether `begin` would give a place now. Nothing changes."""
+        is_new = bool(pause) and not self._running and now - self.last >= pause
+        return is_new or self._length < most
+
     def end(self, now: float, place: int) -> None:
         """The call with this place is over."""
         self._running -= 1
@@ -72,49 +79,106 @@ class CallBudget:
         self, calls: CallDefaults, clock: Callable[[], float] = time.monotonic, *, state: BudgetState | None = None
     ) -> None:
         """`clock` counts in seconds. `state`: what was before the settings changed."""
-        self._max_calls, self._max_chain, self._pause = calls.max_calls, calls.max_chain, calls.chain_pause
-        self._clock = clock
+        self._max_calls, self.max_chain, self._pause = calls.max_calls, calls.max_chain, calls.chain_pause
+        self.clock = clock
         state = state or BudgetState()
         self._counts, self._chains = state.counts, state.chains
+        self._stage = _Counted(self)
 
     def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """One for all tools, if anything is limited; only their calls count."""
-        return self._run if tool is not None and (self._max_calls or self._max_chain) else None
+        return self._stage if tool is not None and (self._max_calls or self.max_chain) else None
 
-    async def _run(self, call: Call, proceed: CallHandler) -> Body:
-        if call.continues:
-            return await proceed(call)
-        client = client_of(call)
-        counts = self._counts.of(client)
-        if self._max_calls and counts.calls >= self._max_calls:
+    def count_of(self, call: Call) -> CallCount:
+        """How many calls the conversation of this one has made."""
+        return self._counts.of(client_of(call))
+
+    def refuse_if_spent(self, count: CallCount) -> None:
+        """Raise BudgetSpent if a conversation has made as many calls as it may."""
+        if self._max_calls and count.calls >= self._max_calls:
             raise BudgetSpent(
                 f"This conversation has made as many calls as it may: {self._max_calls} (`calls.max_calls`)"
             )
-        chain, place = self._next(client, call) if self._max_chain else (None, 0)
-        counts.calls += 1
-        try:
-            return await proceed(call)
-        except Overloaded:
-            counts.calls -= 1  # it waited for its turn in vain; that is nothing it has made
-            raise
-        finally:
-            if chain is not None:
-                chain.end(self._clock(), place)
 
-    def _next(self, client: str, call: Call) -> tuple[Chain, int]:
-        """The run that a call belongs to, and its place there.
+    def has_room(self, count: CallCount, call: Call) -> bool:
+        """Whether a call may begin now; nothing is counted."""
+        if self._max_calls and count.calls >= self._max_calls:
+            return False
+        if not self.max_chain:
+            return True
+        run = run_of(call.meta)
+        pause = 0 if run else self._pause
+        return self._chains.of((client_of(call), run)).has_room(self.clock(), most=self.max_chain, pause=pause)
+
+    def place_of(self, call: Call) -> tuple[Chain | None, int]:
+        """The run that a call belongs to, and its place there, from 1; None: runs are not limited.
 
         Raises:
             BudgetSpent: as many have followed one another as may.
         """
-        run, now = run_of(call.meta), self._clock()
-        chain = self._chains.of((client, run))
-        place = chain.begin(now, most=self._max_chain, pause=0 if run else self._pause)
+        if not self.max_chain:
+            return None, 0
+        run, now = run_of(call.meta), self.clock()
+        chain = self._chains.of((client_of(call), run))
+        place = chain.begin(now, most=self.max_chain, pause=0 if run else self._pause)
         if place:
             return chain, place
         refused = BudgetSpent(
-            f"As many calls have followed one another in this run as may: {self._max_chain} (`calls.max_chain`)"
+            f"As many calls have followed one another in this run as may: {self.max_chain} (`calls.max_chain`)"
         )
         if not run:
             refused.advice += f" A new run begins after {show_seconds(self._pause)} without a call."
         raise refused
+
+
+class _Counted:
+    """Stage: counts the calls of all tools."""
+
+    __slots__ = ("_budget", "_count", "_places")
+
+    def __init__(self, budget: CallBudget) -> None:
+        self._budget = budget
+        self._count = CallCount()
+        """Of the client whose call is about to be sent on the express lane."""
+        self._places: dict[Call, tuple[Chain, int]] = {}
+        """Those of calls under way that the express lane sent, where runs are limited."""
+
+    async def __call__(self, call: Call, proceed: CallHandler) -> Body:
+        if call.continues:
+            return await proceed(call)
+        budget = self._budget
+        count = budget.count_of(call)
+        if call.sent is None:
+            budget.refuse_if_spent(count)
+            chain, place = budget.place_of(call)
+            count.calls += 1
+        else:  # `express_sent` counted it
+            chain, place = self._places.pop(call, (None, 0))
+        try:
+            return await proceed(call)
+        except Overloaded:
+            count.calls -= 1  # it waited for its turn in vain; that is nothing it has made
+            raise
+        finally:
+            if chain is not None:
+                chain.end(budget.clock(), place)
+
+    def express_begin(self, call: Call, arguments: Raw) -> bool:
+        """See `pipeline/stage.py`."""
+        budget = self._budget
+        count = self._count = budget.count_of(call)
+        return budget.has_room(count, call)
+
+    def express_sent(self, call: Call, at: float) -> None:
+        """See `pipeline/stage.py`."""
+        self._count.calls += 1
+        if self._budget.max_chain:
+            chain, place = self._budget.place_of(call)
+            if chain is not None:
+                self._places[call] = chain, place
+
+    def express_over(self, call: Call) -> None:
+        """See `pipeline/stage.py`."""
+        if (held := self._places.pop(call, None)) is not None:
+            chain, place = held
+            chain.end(self._budget.clock(), place)

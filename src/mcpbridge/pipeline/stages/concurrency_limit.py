@@ -79,6 +79,11 @@ class Slots:
         slot.users += 1
         return slot
 
+    def is_free(self, limit: Limit) -> bool:
+        """Whether a call would come in at once."""
+        slot = self._slots.get(limit.key)
+        return limit.slots > 0 if slot is None else slot.free > 0 and not slot.queue
+
     def leave(self, slot: LimitSlots) -> None:
         """A call that was inside is over: the one who waits longest comes in."""
         slot.leave()
@@ -173,6 +178,8 @@ class _LimitedTool:
         text = f"Tool '{tool.id}' (`max_concurrent`)"
         self._own = Limit(("tool", tool.id, slots), text, slots) if slots else None
         self._is_always = self._is_serial or bool(slots or limits.per_client)
+        self._entering: Sequence[Limit] = ()
+        """The limits of the call that is about to be sent on the express lane."""
         self.trigger = None if self._is_always else Trigger(meta=TURN)
 
     def __call__(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
@@ -183,6 +190,11 @@ class _LimitedTool:
 
     async def _run(self, call: Call, proceed: CallHandler) -> Body:
         limits = self._limits
+        if call.sent is not None:  # it came in by `express_sent`
+            try:
+                return await proceed(call)
+            finally:
+                self.express_over(call)
         inherited = _held_around(limits.slots.held, call) if call.within is not None else ()
         inside: list[LimitSlots] = []
         lending: SlotLending | None = None
@@ -203,6 +215,29 @@ class _LimitedTool:
                     call.client = lending.elicitor
             for slot in reversed(inside):
                 limits.slots.leave(slot)
+
+    def express_begin(self, call: Call, arguments: Raw) -> bool:
+        """See `pipeline/stage.py`: it need not wait. Plain calls name no turn, and are made within none."""
+        self._entering = [*self._limits_of(call)]
+        return all(map(self._limits.slots.is_free, self._entering))
+
+    def express_sent(self, call: Call, at: float) -> None:
+        """See `pipeline/stage.py`."""
+        slots = self._limits.slots
+        inside = slots.held[call] = [*map(slots.use, self._entering)]
+        for slot in inside:
+            slot.try_enter()
+        if call.client.capabilities:
+            call.client = SlotLending(call, inside)
+
+    def express_over(self, call: Call) -> None:
+        """See `pipeline/stage.py`."""
+        slots, client = self._limits.slots, call.client
+        if isinstance(client, SlotLending):
+            client.is_over = True
+            call.client = client.elicitor
+        for slot in reversed(slots.held.pop(call, ())):
+            slots.leave(slot)
 
     def _limits_of(self, call: Call) -> Iterator[Limit]:
         """In the order in which every call takes them."""

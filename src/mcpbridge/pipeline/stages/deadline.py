@@ -9,6 +9,8 @@ beginning. A tool with nothing of that has no stage.
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from msgspec import Raw
+
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.pipeline.stage import Stage
@@ -40,7 +42,16 @@ class _Timed:
 
     def __call__(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
         """No coroutine of its own: every call would pay for it."""
+        if call.sent is not None:  # its time counts already
+            return proceed(call)
         call.timeouts = self._timeouts
         if self._seconds:
             call.deadline = self._clock() + self._seconds
         return proceed(call)
+
+    def express_begin(self, call: Call, arguments: Raw) -> bool:
+        """See `pipeline/stage.py`."""
+        call.timeouts = self._timeouts
+        if self._seconds:
+            call.deadline = self._clock() + self._seconds
+        return True

@@ -6,11 +6,13 @@ tools that have rules with conditions on the arguments. A tool whose calls are a
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from mcpbridge.base.errors import NotPermitted
+from msgspec import Raw
+
+from mcpbridge.base.errors import BridgeError, NotPermitted
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.model import Asks, Call, CallHandler, Tool
-from mcpbridge.pipeline.permissions.policy import Decision, Policy
+from mcpbridge.pipeline.permissions.policy import Decision, Policy, ToolPolicy
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.pipeline.validation.json_text import refuse_doubles
 from mcpbridge.protocol.body import Body
@@ -31,18 +33,30 @@ class DenyByTool:
         """For tools that are denied to somebody."""
         if tool is None or not self._policy.may_hide:
             return None
-        policy, audience_of = self._policy.for_tool(tool, options), self._policy.audience
-        if policy.is_hidden is False:
-            return None
+        policy = self._policy.for_tool(tool, options)
+        return None if policy.is_hidden is False else _Denied(tool, policy, self._policy)
 
-        def guard(call: Call, proceed: CallHandler) -> Awaitable[Body]:
-            caller = call.caller
-            audience = audience_of(caller.name, caller.principal)
-            if policy.hides(audience):
-                raise _refused(call, tool, policy.decide(audience, _Asked(call)))
-            return proceed(call)
 
-        return guard
+class _Denied:
+    """Stage: refuses calls of one tool by who makes them."""
+
+    __slots__ = ("_all", "_policy", "_tool")
+
+    def __init__(self, tool: Tool, policy: ToolPolicy, all_: Policy) -> None:
+        self._tool, self._policy, self._all = tool, policy, all_
+
+    def __call__(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
+        """No coroutine of its own: every call would pay for it."""
+        caller = call.caller
+        audience = self._all.audience(caller.name, caller.principal)
+        if call.sent is None and self._policy.hides(audience):
+            raise _refused(call, self._tool, self._policy.decide(audience, _Asked(call)))
+        return proceed(call)
+
+    def express_begin(self, call: Call, arguments: Raw) -> bool:
+        """See `pipeline/stage.py`."""
+        caller = call.caller
+        return not self._policy.hides(self._all.audience(caller.name, caller.principal))
 
 
 class DecideByArguments:
@@ -56,34 +70,55 @@ class DecideByArguments:
         """For tools of which the arguments decide, or a person."""
         if tool is None:
             return None
-        policy, audience_of = self._policy.for_tool(tool, options), self._policy.audience
-        asks = self._asks(tool)
+        policy, asks = self._policy.for_tool(tool, options), self._asks(tool)
         if policy.is_hidden or (asks is None and (policy.is_open or not policy.needs_call)):
             return None
-        judges_arguments, of_policy = policy.judges_arguments, self._policy
+        return _Decided(tool, policy, self._policy, asks)
 
-        def permit(call: Call, proceed: CallHandler) -> Awaitable[Body]:
-            if judges_arguments:
-                refuse_doubles(tool.id, call.params.get("arguments"))
-            caller = call.caller
-            decision = policy.decide(audience_of(caller.name, caller.principal), _Asked(call))
-            if decision.permission == "deny":
-                raise _refused(call, tool, decision)
-            if decision.permission == "require_approval":
-                call.approval = decision.reason or "the policy asks for it"
-                call.note("rule", of_policy.words_of(tool, decision))
-            elif asks is not None and decision.rule is None:  # a rule that allows it is somebody's word
-                reason = asks(call)
-                if not isinstance(reason, str):
-                    return _permit_later(call, reason, proceed)
-                call.approval = reason
-                if reason:
-                    call.note("rule", TOOL_ASKS)
-            if call.approval:
-                call.note("permission", "require_approval")
+
+class _Decided:
+    """Stage: decides about the calls of one tool."""
+
+    __slots__ = ("_all", "_asks", "_judges_arguments", "_policy", "_tool")
+
+    def __init__(self, tool: Tool, policy: ToolPolicy, all_: Policy, asks: Asks | None) -> None:
+        self._tool, self._policy, self._all, self._asks = tool, policy, all_, asks
+        self._judges_arguments = policy.judges_arguments
+
+    def __call__(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
+        """No coroutine of its own where nobody has to look at it first."""
+        if call.sent is not None:  # it was permitted before it was sent
             return proceed(call)
+        decision, asks = self._decision(call), self._asks
+        if decision.permission == "deny":
+            raise _refused(call, self._tool, decision)
+        if decision.permission == "require_approval":
+            call.approval = decision.reason or "the policy asks for it"
+            call.note("rule", self._all.words_of(self._tool, decision))
+        elif asks is not None and decision.rule is None:  # a rule that allows it is somebody's word
+            reason = asks(call)
+            if not isinstance(reason, str):
+                return _permit_later(call, reason, proceed)
+            call.approval = reason
+            if reason:
+                call.note("rule", TOOL_ASKS)
+        if call.approval:
+            call.note("permission", "require_approval")
+        return proceed(call)
 
-        return permit
+    def express_begin(self, call: Call, arguments: Raw) -> bool:
+        """See `pipeline/stage.py`: only what may be without a further question."""
+        try:
+            decision = self._decision(call)
+        except BridgeError:  # said, and counted, where it is decided again
+            return False
+        return decision.permission == "allow" and (self._asks is None or decision.rule is not None)
+
+    def _decision(self, call: Call) -> Decision:
+        if self._judges_arguments:
+            refuse_doubles(self._tool.id, call.params.get("arguments"))
+        caller = call.caller
+        return self._policy.decide(self._all.audience(caller.name, caller.principal), _Asked(call))
 
 
 async def _permit_later(call: Call, reason: Awaitable[str], proceed: CallHandler) -> Body:

@@ -11,6 +11,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
+from msgspec import Raw
+
 from mcpbridge.base.errors import RateLimited
 from mcpbridge.base.token_bucket import Bucket
 from mcpbridge.base.units import Rate
@@ -73,7 +75,7 @@ class RateLimit:
         self._buckets = buckets or Buckets()
         self._rate = client
         self._clients = self._buckets.by_clients(client) if client is not None else None
-        self._servers, self._clock = servers, clock
+        self._servers, self.clock = servers, clock
 
     def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """Nothing where no rate is set. Without a tool, the server is known with the call only."""
@@ -81,28 +83,26 @@ class RateLimit:
             return self._uncalled if self._clients is not None or self._servers else None
         rates = (f"Tool '{tool.id}'", options.rate_limit), (f"Server '{tool.server}'", options.server_rate_limit)
         shared = [self._buckets.shared(what, rate) for what, rate in rates if rate is not None]
-        return partial(self._counted, shared) if shared or self._clients is not None else None
+        return _Rated(self, shared) if shared or self._clients is not None else None
 
     def _uncalled(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
         if call.method not in _COUNTED:
             return proceed(call)
         rate = self._servers.get(call.upstream)
         shared = [self._buckets.shared(f"Server '{call.upstream}'", rate)] if rate is not None else []
-        return self._counted(shared, call, proceed)
+        return _Rated(self, shared)(call, proceed)
 
-    def _counted(self, shared: list[_Shared], call: Call, proceed: CallHandler) -> Awaitable[Body]:
-        if not call.continues:
-            self._take(shared, call)
-        return proceed(call)
+    def of_client(self, call: Call) -> Bucket | None:
+        """The bucket of the client that calls; None: clients are not limited."""
+        return self._clients.of(payer_of(call)) if self._clients is not None else None
 
-    def _take(self, shared: list[_Shared], call: Call) -> None:
+    def take(self, shared: list[_Shared], call: Call) -> None:
         """A token of each.
 
         Raises:
             RateLimited: one has none; names the one that takes longest.
         """
-        now = self._clock()
-        own = self._clients.of(payer_of(call)) if self._clients is not None else None
+        now, own = self.clock(), self.of_client(call)
         longest, refused = 0.0, ("", self._rate)
         if own is not None and (wait := own.wait(now)):
             longest, refused = wait, ("This client", self._rate)
@@ -114,4 +114,38 @@ class RateLimit:
         if own is not None:
             own.take(now)
         for one in shared:
+            one.bucket.take(now)
+
+
+class _Rated:
+    """Stage: the rates of one tool's calls."""
+
+    __slots__ = ("_limit", "_own", "_shared")
+
+    def __init__(self, limit: RateLimit, shared: list[_Shared]) -> None:
+        self._limit, self._shared = limit, shared
+        self._own: Bucket | None = None
+        """The bucket of the client whose call is about to be sent on the express lane."""
+
+    def __call__(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
+        """No coroutine of its own: every call would pay for it."""
+        if not call.continues and call.sent is None:  # one that was sent has its tokens
+            self._limit.take(self._shared, call)
+        return proceed(call)
+
+    def express_begin(self, call: Call, arguments: Raw) -> bool:
+        """See `pipeline/stage.py`."""
+        now, own = self._limit.clock(), self._limit.of_client(call)
+        self._own = own
+        is_free = own is None or not own.wait(now)
+        for one in self._shared:
+            is_free = is_free and not one.bucket.wait(now)
+        return is_free
+
+    def express_sent(self, call: Call, at: float) -> None:
+        """See `pipeline/stage.py`."""
+        now, own = self._limit.clock(), self._own
+        if own is not None:
+            own.take(now)
+        for one in self._shared:
             one.bucket.take(now)

@@ -50,14 +50,16 @@ class RecordRunning:
         if self._log is None:
             return None
         may_change = tool is not None and options.effect != "read"
-        return _Recorded(self._log, may_change=may_change)
+        return _Recorded(self._log) if may_change else _RecordedRead(self._log)
 
 
 class _Recorded:
     """The stage of one tool."""
 
-    def __init__(self, log: RunningLog, *, may_change: bool) -> None:
-        self._log, self._may_change = log, may_change
+    may_change = True
+
+    def __init__(self, log: RunningLog) -> None:
+        self._log = log
 
     def __call__(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
         return proceed(call) if call.method.startswith("tasks/") else self._run(call, proceed)
@@ -65,7 +67,9 @@ class _Recorded:
     async def _run(self, call: Call, proceed: CallHandler) -> Body:
         log = self._log
         try:
-            if call.running:
+            if call.sent is not None:  # `express_sent` did that
+                pass
+            elif call.running:
                 log.resumed(call.running)
             else:
                 await self._begin(call)
@@ -77,7 +81,7 @@ class _Recorded:
     async def _begin(self, call: Call) -> None:
         keeps_content = call.recorded is not None and call.recorded.keeps_content
         record = record_of(call, at=time.time(), outcome="interrupted", keeps_content=keeps_content)
-        if not self._may_change:
+        if not self.may_change:
             call.running = self._log.begin(record)
             return
         written = asyncio.Event()
@@ -86,3 +90,20 @@ class _Recorded:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_PATIENCE):
                     await written.wait()
+
+
+class _RecordedRead(_Recorded):
+    """The same of a tool that only reads: nobody waits until the row is written."""
+
+    may_change = False
+
+    def express_sent(self, call: Call, at: float) -> None:
+        """See `pipeline/stage.py`."""
+        keeps_content = call.recorded is not None and call.recorded.keeps_content
+        record = record_of(call, at=time.time(), outcome="interrupted", keeps_content=keeps_content)
+        call.running = self._log.begin(record)
+
+    def express_over(self, call: Call) -> None:
+        """See `pipeline/stage.py`."""
+        if call.running:
+            self._log.ended(call.running)

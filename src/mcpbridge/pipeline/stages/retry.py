@@ -54,7 +54,11 @@ class RetryBudget:
 
     def called(self, now: float) -> None:
         """A call begins."""
-        self._part(now)[1] += 1
+        parts = self._parts
+        if not parts or parts[0][0] <= now - WINDOW or now - parts[-1][0] >= WINDOW / PARTS:
+            self._part(now)[1] += 1
+        else:  # the usual case, without a further call
+            parts[-1][1] += 1
 
     def may_retry(self, now: float) -> bool:
         """Whether one more retry is within the budget; it is counted then."""
@@ -111,7 +115,8 @@ class _Retried:
         self._clock = asyncio.get_running_loop().time
 
     async def __call__(self, call: Call, proceed: CallHandler) -> Body:
-        self._budget.called(self._clock())
+        if call.sent is None:  # else `express_sent` did that
+            self._budget.called(self._clock())
         deadline, tries, was_sent = call.deadline, 1, False
         while True:
             try:
@@ -132,6 +137,10 @@ class _Retried:
             call.deadline = deadline
             call.note("retries", tries)
             tries += 1
+
+    def express_sent(self, call: Call, at: float) -> None:
+        """See `pipeline/stage.py`: a call that fails is tried again in the full lane."""
+        self._budget.called(self._clock())
 
     def _of_all_tries(self, call: Call, error: BridgeError) -> BridgeError:
         if not self._only_reads:
