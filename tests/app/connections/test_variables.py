@@ -65,3 +65,25 @@ async def test_what_is_no_variable_of_the_server_is_not_set() -> None:
             await people["alice"].press("/connections/me/variables", **{"v.PATH": "/evil"})
             found = await people.bridge.user_accounts.all.connections("alice")
             assert [one.is_connected for one in found] == [False]
+
+
+async def test_what_one_user_has_is_not_the_other_ones() -> None:
+    """Issue 23: results from the cache, processes, and what the page shows."""
+    servers = {"me": {**SERVERS["me"], "cache": "1h", "tool": {"whoami": {"read_only": True}}}}
+    with anyio.fail_after(90):
+        async with team(servers) as people:
+            alice, bob = people["alice"], people["bob"]
+            for name, member in people.members.items():
+                await member.enter()
+                await member.press("/connections/me/variables", **{"v.USER_TOKEN": f"token-{name}"})
+            await listed(people)
+            for _ in range(2):
+                assert (await whoami(people, "alice"))[0] == "token-alice"
+                assert (await whoami(people, "bob"))[0] == "token-bob"
+            homes = {one.home for one in people.bridge.pool.everyone() if one.name == "me"}
+            assert homes == {None, ("alice", ""), ("bob", "")}
+            pages = [(await member.get("/connections")).text for member in (alice, bob)]
+            assert not any("token-" in page for page in pages)
+            await alice.press("/connections/me/disconnect")
+            assert (await alice.call("me__whoami"))["isError"]
+            assert (await whoami(people, "bob"))[0] == "token-bob"

@@ -1,0 +1,62 @@
+"""Whose account calls use: what goes with what is decided when the bridge starts (issue 23)."""
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from mcpbridge.base.errors import SignInNeeded
+from mcpbridge.config.schema import Settings
+from mcpbridge.core.elicitation import ClientCapabilities
+from mcpbridge.downstream.client import Client
+from mcpbridge.downstream.errors import to_answer
+
+URL = {"url": "https://x.example/mcp"}
+EXCHANGE = {"as": "exchange", "issuer": "https://as.example", "client_id": "bridge"}
+
+
+@pytest.mark.parametrize(
+    ("server", "message"),
+    [
+        ({**URL, "auth": {"as": "id-jag"}}, "needs the ID token of each user"),
+        ({**URL, "auth": EXCHANGE}, "names none"),
+        ({**URL, "auth": {"as": "exchange", "client_id": "a"}}, "needs `issuer` or `token_endpoint`"),
+        ({**URL, "auth": {"as": "user", "type": "none"}}, "goes with type"),
+        ({**URL, "auth": {"as": "user"}, "share": "shared"}, "does not go with"),
+        ({**URL, "auth": {"as": "user"}, "headers": {"Authorization": "Bearer x"}}, "would be everybody's"),
+        ({**URL, "auth": {"as": "user", "variables": ["A"]}}, "gets no environment"),
+        ({**URL, "auth": {"audience": "x"}}, "goes with `as"),
+        ({"command": "x", "auth": {"as": "user"}}, "variables"),
+        ({"command": "x", "auth": {"as": "user", "variables": ["LD_PRELOAD"]}}, "users may set"),
+    ],
+)
+def test_pairs_that_cannot_work_are_refused(server: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        Settings.model_validate({"servers": {"up": server}})
+
+
+def test_users_with_accounts_of_their_own_are_kept_apart() -> None:
+    issuers = {"resource": "https://b.example/mcp", "issuers": {"a": {"issuer": "https://as.example"}}}
+    for auth in ({"as": "user"}, EXCHANGE):
+        settings = Settings.model_validate({"servers": {"up": {**URL, "auth": auth}}, "auth": issuers})
+        assert settings.servers["up"].share == "user"
+    client = {"as": "client", "client_id": "a", "client_secret": "b"}
+    settings = Settings.model_validate({"servers": {"up": {**URL, "auth": client}}})
+    assert (settings.servers["up"].share, settings.servers["up"].auth.type) == ("shared", "client-credentials")
+
+
+@pytest.mark.parametrize(("version", "is_able", "code"), [("2025-11-25", True, -32042), ("2025-06-18", True, 0)])
+def test_a_client_that_could_not_be_asked_gets_the_page_with_the_error(version: str, is_able: bool, code: int) -> None:
+    """MCP 2025-11-25, Elicitation, URL Elicitation Required Error."""
+    client = Client(version=version, capabilities=ClientCapabilities(url=is_able))
+    page = "https://b.example/connections/up/start?ask=x"
+    needed = SignInNeeded("up", page=page)
+    answer = to_answer(needed, b"1", "tools/call", modern=False, client=client)
+    assert answer.code == code
+    assert page in bytes(answer.data).decode()  # type: ignore[arg-type] - bytes here
+    if code:
+        [entry] = json.loads(answer.data)["error"]["data"]["elicitations"]  # type: ignore[arg-type] - as above
+        assert (entry["mode"], entry["url"]) == ("url", page)
+    needed.was_asked = True
+    assert to_answer(needed, b"1", "tools/call", modern=False, client=client).code == 0
