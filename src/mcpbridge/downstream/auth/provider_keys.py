@@ -66,6 +66,10 @@ class ProviderKeys:
                 raise ProviderDown(self._failure, self._wait())
         return found
 
+    def know(self, keys: list[Key]) -> None:
+        """These are its keys, as fetched now."""
+        self._keys, self._failure, self._fetched_at = keys, "", self._clock()
+
     async def close(self) -> None:
         """Ask for nothing any more."""
         if self._fetching is not None:
@@ -111,7 +115,7 @@ class ProviderKeys:
             self._failure = down.reason
             log.warning("keys of an issuer cannot be fetched", issuer=issuer, reason=down.reason, known=len(self._keys))
         else:
-            self._keys, self._failure, self._fetched_at = keys, "", self._clock()
+            self.know(keys)
             log.info("keys of an issuer were fetched", issuer=issuer, keys=len(keys))
         finally:
             self._fetching = None

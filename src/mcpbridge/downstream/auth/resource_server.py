@@ -37,7 +37,7 @@ class Caller(NamedTuple):
     """Seconds since 1970, from which on the token is to be looked at again; None: it has no end."""
 
 
-def _nobody(_: bytes | None) -> str | None:
+def _nobody(_: bytes) -> str | None:
     """Without static tokens."""
     return None
 
@@ -62,8 +62,8 @@ class ResourceServer:
         self._settings, self._name = settings, name
         self._resources = Resources(settings.resource, path)
         self.tokens = make_tokens(settings)
-        self.holder: Callable[[bytes | None], str | None] = _nobody
-        """Whose static token a header holds; None: nobody's. Set by who has them."""
+        self.holder: Callable[[bytes], str | None] = _nobody
+        """Whose static token has this SHA-256; None: nobody's. Set by who has them."""
         self.on_checked: Callable[[Identity, bytes], object] = _not_noted
         """Gets each token that was checked and lets somebody in, with who that is. Set by who exchanges tokens."""
 
@@ -94,10 +94,11 @@ class ResourceServer:
         if query:
             self._refuse_token_in(query, path)
         token = self._token_of(authorization, path)
-        holder = self.holder(authorization)
+        digest = hashlib.sha256(token).digest()
+        holder = self.holder(digest)
         if holder is not None:
             return Caller(holder)
-        checked = self.tokens.remembered(hashlib.sha256(token).digest())
+        checked = self.tokens.remembered(digest)
         return self._caller(checked) if checked is not None and self._is_for(checked, path) else None
 
     async def check(self, path: str, authorization: bytes | None) -> Caller:

@@ -61,9 +61,9 @@ class Authenticator:
         """No token is configured: everyone is let in, as the local user."""
         return not self._known and self.resource_server is None
 
-    def holder(self, authorization: bytes | None) -> str | None:
-        """Whose static token this is; None: nobody's."""
-        return None if authorization is None else _holder(self._known, _digest_of(authorization))
+    def holder(self, digest: bytes) -> str | None:
+        """Whose static token has this SHA-256; None: nobody's."""
+        return _holder(self._known, digest)
 
     def principal(self, authorization: bytes | None) -> str:
         """The name of the token's holder; empty when no token is needed.
