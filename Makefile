@@ -47,7 +47,8 @@ WORKERS := $(shell $(PYTHON) -c "import os; print(min(4, (os.cpu_count() or 1) +
 # ends its process, which shows where it was; others do not begin anew. `.venv/bin/pytest tests/…` runs a few, in one.
 # What fails is run once more, alone, at the end: see "Flaky tests" in CONTRIBUTING.md.
 FLAKY := .cache/flaky-tests.txt
-unit: .venv/.ready example ## run the tests, several files at a time
+PROVIDER := $(if $(shell command -v npm),tests/identity_provider/node/node_modules/.ready)
+unit: .venv/.ready example $(PROVIDER) ## run the tests, several files at a time
 	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --max-worker-restart=0 --flaky-report=$(FLAKY)
 
 # The official conformance suite, through the bridge; see tests/conformance/README.md.
@@ -120,7 +121,7 @@ format: .venv/.ready ## put the code into its form
 	$(BIN)/ruff check --quiet --fix .
 
 clean: ## remove everything that make has set up
-	rm -rf .venv .venv-servers .venv-clients .venv-site .venv-release dist site .venv-sql .bench examples/node_modules tests/clients/node/node_modules tests/conformance/node/node_modules
+	rm -rf .venv .venv-servers .venv-clients .venv-site .venv-release dist site .venv-sql .bench examples/node_modules tests/clients/node/node_modules tests/conformance/node/node_modules tests/identity_provider/node/node_modules
 
 # An environment is made anew when what it is made from changes. The stamp comes last, so that an interrupted
 # installation does not count.
@@ -159,6 +160,12 @@ example: .venv-servers/.ready $(if $(shell command -v npm),examples/node_modules
 examples/node_modules/.ready: examples/package-lock.json
 	@echo "Installing the example's Node servers into examples/node_modules (once) ..." >&2
 	npm ci --prefix examples --silent --no-audit --no-fund
+	@touch $@
+
+# The provider that people sign in at, in the tests of that.
+tests/identity_provider/node/node_modules/.ready: tests/identity_provider/node/package-lock.json
+	@echo "Installing the identity provider of the tests into tests/identity_provider/node (once) ..." >&2
+	npm ci --prefix tests/identity_provider/node --silent --no-audit --no-fund
 	@touch $@
 
 tests/conformance/node/node_modules/.ready: tests/conformance/node/package-lock.json

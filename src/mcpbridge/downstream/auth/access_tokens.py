@@ -181,6 +181,8 @@ class AccessTokens:
             if str(claims.get("token_type", "bearer")).lower() not in ("bearer", "access_token"):
                 raise InvalidToken("no bearer token")
             claims.setdefault("iss", issuer.settings.issuer)
+            if "sub" not in claims and "username" not in claims and "client_id" in claims:
+                claims["sub"] = claims["client_id"]  # a program's own token, as RFC 9068, 2.2, names it
             return self._checked(claims, issuer, own.cache, needs_end=False)
         except InvalidToken:
             self._refused[digest] = self._now() + _REFUSED
