@@ -85,6 +85,19 @@ class NameIndex(Generic[_Ref]):
         other._hidden = self._hidden | wires  # noqa: SLF001 - it is one of us
         return other
 
+    def without(self, wires: frozenset[str]) -> "NameIndex[_Ref]":
+        """The same without these: their names mean what they would mean if nothing had them."""
+        other = copy(self)
+        other.by_wire = {wire: ref for wire, ref in self.by_wire.items() if wire not in wires}
+        kept = [
+            {name: [one for one in of if one not in wires] for name, of in names.items()} for names in self._aliases
+        ]
+        ids, dotted, bare = (
+            defaultdict[str, list[str]](list, {name: of for name, of in names.items() if of}) for names in kept
+        )
+        other._aliases = ids, dotted, bare  # noqa: SLF001 - it is one of us
+        return other
+
     def find(self, name: str) -> _Ref:
         """What `name` means.
 

@@ -11,16 +11,21 @@ the server's own names, made when it is first looked at. How a snapshot is built
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from mcpbridge.catalog.definitions.check import KINDS, Kind
 from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.catalog.snapshot_builder import SnapshotBuilder
 from mcpbridge.catalog.upstream_filter import Offer
-from mcpbridge.core.model import BRIDGE
+from mcpbridge.core.identity import Identity
+from mcpbridge.core.model import BRIDGE, Caller
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.pipeline.permissions.policy import ANYBODY, Audience, Policy, ToolPolicy
+
+if TYPE_CHECKING:  # few bridges have roles
+    from mcpbridge.pipeline.roles.roles import Roles
 
 SETTLE_SECONDS = 0.05
 """Seconds to gather changes before the next snapshot; then clients get one `list_changed` for all of them."""
@@ -29,6 +34,8 @@ MOST = 32
 """Audiences whose catalogs are kept, those of single servers included; the one not asked for longest goes first."""
 
 _Key = tuple[str, Audience]
+_KEPT = frozenset((-1,))
+"""See `pipeline/roles/roles.py`."""
 
 
 class _Cuts:
@@ -44,17 +51,38 @@ class _Cuts:
                 hidden.append(wire)
             elif policy_of_tool.is_hidden is None:
                 self._depending.append((wire, policy_of_tool))
-        self._always = frozenset(hidden)
-        self._snapshots: dict[frozenset[str], Snapshot] = {}
+        self._always, self._roles = frozenset(hidden), policy.roles
+        self._snapshots: dict[tuple[frozenset[str], Audience], Snapshot] = {}
 
     def of(self, audience: Audience) -> Snapshot:
+        """By what is hidden, and by roles: two with the same of both share one."""
         hidden = self._always.union(wire for wire, policy in self._depending if policy.hides(audience))
-        cut = self._snapshots.get(hidden)
+        roles = frozenset(number for number in audience if number < 0)
+        cut = self._snapshots.get((hidden, roles))
         if cut is None:
             if len(self._snapshots) >= MOST:
                 self._snapshots.clear()
-            cut = self._snapshots[hidden] = self.whole.hiding(hidden)
+            cut = self._snapshots[hidden, roles] = self._cut(hidden, roles, audience)
         return cut
+
+    def _cut(self, hidden: frozenset[str], roles: Audience, audience: Audience) -> Snapshot:
+        if not roles or self._roles is None:
+            return self.whole.hiding(hidden)
+        unknown = frozenset(wire for wire, policy in self._depending if policy.is_unknown(audience))
+        return self.whole.hiding(hidden).without(unknown, _Visible(self._roles, roles))
+
+
+class _Visible:
+    """What there is besides tools for those with these roles."""
+
+    def __init__(self, roles: "Roles", audience: Audience) -> None:
+        self._roles, self._audience = roles, audience
+
+    def prompt(self, server: str, names: Collection[str]) -> bool:
+        return self._roles.sees_prompt(self._audience, server, names)
+
+    def resource(self, server: str, uri: str) -> bool:
+        return self._roles.sees_resource(self._audience, server, uri)
 
 
 class Audiences:
@@ -177,6 +205,8 @@ class Catalog:
         self.settings = settings
         """Of the servers, as they are in effect; changes under way are not in `snapshot` (see `flush`)."""
         self._policy = policy
+        self.has_roles = policy is not None and policy.roles is not None
+        """Somebody may be kept to roles."""
         self._builder = builder or SnapshotBuilder()
         self._settle = settle
         self._offers: dict[str, Offer] = {}
@@ -238,15 +268,54 @@ class Catalog:
             self._builder = builder
             self._views.configure(builder)
         if policy is not None:
-            self._policy, self._audiences = policy, Audiences(policy)
+            self._policy, self._audiences, self.has_roles = policy, Audiences(policy), policy.roles is not None
         self._schedule()
 
-    def audience(self, client: str, principal: str) -> Audience:
-        """For whom to look (see `view`): which rules of the policy in effect are about this caller.
+    def audience(self, client: str, principal: str, identity: Identity | None = None) -> Audience:
+        """For whom to look (see `view`): which rules of the policy in effect are about this caller, and its roles.
 
-        It is not to be kept: an audience means nothing under another policy.
+        `identity`: what its token says; None: it has none. An audience is not to be kept: it means nothing under
+        another policy.
         """
-        return self._policy.audience(client, principal) if self._policy is not None else ANYBODY
+        return self._policy.audience(client, principal, identity) if self._policy is not None else ANYBODY
+
+    def seen_by(self, caller: Caller) -> Snapshot:
+        """The catalog of this caller's view, for what it calls: what its roles forbid is not in it.
+
+        What rules of `permissions` deny is unlisted, and named as it was: a call of it says who denied it.
+        """
+        if not self.has_roles:
+            return self.view(caller.view)
+        return self.view(caller.view, self.audience(caller.name, caller.principal, caller.identity))
+
+    def may_know(self, caller: Caller, server: str) -> bool:
+        """Whether there may be something of this server for this caller, listed by now or not."""
+        roles = self.roles
+        return roles is None or roles.may_see(roles.of(caller.principal, caller.identity), server)
+
+    @property
+    def roles(self) -> "Roles | None":
+        """Who may do what; None: nobody is kept to roles."""
+        return self._policy.roles if self._policy is not None else None
+
+    def sees_resource(self, caller: Caller, server: str, uri: str) -> bool:
+        """Whether the roles of this caller let it read this resource, as the server spells it."""
+        roles = self.roles
+        return roles is None or roles.sees_resource(roles.of(caller.principal, caller.identity), server, uri)
+
+    def sees_tool(self, caller: Caller, id_: str) -> bool:
+        """Whether the roles of this caller let it know of the tool with this id; of one that there is not, they do not.
+
+        For what is left of calls: results, tasks.
+        """
+        if not self.is_kept(caller):
+            return True
+        seen = self.view("", self.audience(caller.name, caller.principal, caller.identity))
+        return any(ref.id == id_ or f"{ref.server}/{ref.name}" == id_ for ref in seen.by_wire.values())
+
+    def is_kept(self, caller: Caller) -> bool:
+        """Whether this caller is kept to its roles."""
+        return self.has_roles and bool(self.audience(caller.name, caller.principal, caller.identity) & _KEPT)
 
     def flush(self, view: str = "", audience: Audience | None = None) -> Snapshot:
         """The snapshot (see `view`) with every change up to now in it; listeners are notified before this returns."""

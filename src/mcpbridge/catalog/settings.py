@@ -88,10 +88,15 @@ class ExposeSettings(ClientExposure, BaseModel):
     """Other settings for some clients, by globs on their name (`clientInfo.name`); case does not count. The first match
     decides."""
 
+    roles: dict[str, ClientExposure] = {}
+    """Other settings for those with a role, by its name (`roles`). They come before those for clients. Of several roles
+    of somebody the first in `roles` decides."""
+
     @property
     def mildest(self) -> Literal["off", "tidy"]:
         """The form from which all others are made: definitions are tidied once, if nobody wants them as sent."""
-        return "off" if "off" in (self.slim, *(own.slim for own in self.clients.values())) else "tidy"
+        levels = (self.slim, *(own.slim for own in (*self.clients.values(), *self.roles.values())))
+        return "off" if "off" in levels else "tidy"
 
     def of(self, client: str) -> ClientExposure | None:
         """The settings for the client of this name; None: it has none of its own."""

@@ -4,8 +4,9 @@
 each definition, and in which order. What a client asks for is then a look-up.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
+from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -104,6 +105,10 @@ class Snapshot(Struct, frozen=True):
     """Whose each URI is, and which results may hold some. Looked up through the methods here; not to be changed."""
     _listings: Mapping[Kind, Listing]
     _unlisted: Mapping[str, Entry]
+    seen_servers: frozenset[str] | None = None
+    """Of somebody who is kept to roles: the servers of which it sees anything; None: it is everybody's catalog."""
+    whole_servers: frozenset[str] = frozenset()
+    """Of these servers it sees everything."""
 
     def tool(self, name: str) -> ToolRef:
         """The tool of this wire name, `server/tool`, `server.tool`, or bare name if one server alone has it.
@@ -183,6 +188,72 @@ class Snapshot(Struct, frozen=True):
             _tool_names=names,
             _listings=listings,
         )
+
+    def shows(self, server: str) -> bool:
+        """Whether who sees this catalog may know that there is this server."""
+        return self.seen_servers is None or server in self.seen_servers
+
+    def shows_all_of(self, server: str) -> bool:
+        """Whether nothing of this server is kept from who sees this catalog."""
+        return self.seen_servers is None or server in self.whole_servers
+
+    def without(self, tools: frozenset[str], visible: "Visible") -> "Snapshot":
+        """The catalog of somebody for whom there are not these tools, nor anything but what is `visible`.
+
+        What is left out is unknown: its names mean what they would mean if nobody had them.
+        """
+        names = self._tool_names.without(tools)
+        unlisted = {wire: ref for wire, ref in self.unlisted.items() if wire not in tools}
+        prompts = {
+            wire: visible.prompt(ref.server, {ref.name, ref.id.removeprefix(f"{ref.server}/")})
+            for wire, ref in self.prompts.items()
+        }
+        resources = {uri: visible.resource(ref.server, ref.uri) for uri, ref in self.resources.items()}
+        templates = {text: visible.resource(ref.server, ref.template) for text, ref in self.templates.items()}
+        kept = self.tools.keys() - tools
+        listings: dict[Kind, Listing] = {
+            "tools": self._listings["tools"].only(wire in kept for wire in self.tools),
+            "prompts": self._listings["prompts"].only(prompts.values()),
+            "resources": self._listings["resources"].only(resources.values()),
+            "templates": self._listings["templates"].only(templates.values()),
+        }
+        everything: list[tuple[str, bool]] = [
+            *((ref.server, wire not in tools) for wire, ref in self.by_wire.items()),
+            *((ref.server, prompts[wire]) for wire, ref in self.prompts.items()),
+            *((ref.server, resources[uri]) for uri, ref in self.resources.items()),
+            *((ref.server, templates[text]) for text, ref in self.templates.items()),
+        ]
+        seen = frozenset(server for server, is_seen in everything if is_seen)
+        unknown_prompts = frozenset(wire for wire, is_seen in prompts.items() if not is_seen)
+        return replace(
+            self,
+            digest=digest_of(listings),
+            tools={wire: ref for wire, ref in self.tools.items() if wire not in tools},
+            prompts={wire: ref for wire, ref in self.prompts.items() if prompts[wire]},
+            resources={uri: ref for uri, ref in self.resources.items() if resources[uri]},
+            templates={text: ref for text, ref in self.templates.items() if templates[text]},
+            unlisted=unlisted,
+            dropped=(),
+            by_wire=names.by_wire,
+            _tool_names=names,
+            _prompt_names=self._prompt_names.without(unknown_prompts),
+            uris=self.uris.seen_by(visible.resource),
+            _listings=listings,
+            seen_servers=seen,
+            whole_servers=seen - {server for server, is_seen in everything if not is_seen},
+        )
+
+
+class Visible(Protocol):
+    """What there is for somebody besides tools."""
+
+    def prompt(self, server: str, names: Collection[str]) -> bool:
+        """Whether there is a prompt of this server that goes by these names."""
+        ...
+
+    def resource(self, server: str, uri: str) -> bool:
+        """Whether there is this resource or template, as the server spells it."""
+        ...
 
 
 def digest_of(listings: Mapping[Kind, Listing]) -> str:

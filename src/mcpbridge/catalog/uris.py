@@ -24,7 +24,8 @@ file is worse than an error. What results brought is remembered as long as the p
 
 import re
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from urllib.parse import unquote
 
 from msgspec import Struct
@@ -186,6 +187,7 @@ class UriIndex:
         is one server by itself, no listed URI of it is rewritten.
         """
         self._seen = seen or SeenUris()
+        self._sees: Callable[[str, str], bool] | None = None
         ordered = sorted(servers, key=lambda one: one.server)
         self._gates = {one.server: _Gate(one) for one in ordered}
         self._slugs = slugs(self._gates)
@@ -222,6 +224,19 @@ class UriIndex:
             self._by_scheme[scheme].add(server)
             self._by_authority[scheme, authority_of(uri)].add(server)
 
+    def seen_by(self, sees: Callable[[str, str], bool]) -> "UriIndex":
+        """The same for somebody for whom there is only what `sees` says of a server and its URI or template.
+
+        What it learns from results is learned for all.
+        """
+        other = copy(self)
+        other._sees = sees  # noqa: SLF001 - it is one of us
+        seen = {target: uri for target, uri in self.resources.items() if sees(*target)}
+        other._published = _first_owner(seen)  # noqa: SLF001 - the same
+        templates = {target: text for target, text in self.templates.items() if sees(*target)}
+        other._published_templates = _first_owner(templates)  # noqa: SLF001 - the same
+        return other
+
     def resolve(self, uri: str) -> _Target:
         """(server, the server's own URI) for a URI from a client.
 
@@ -232,7 +247,7 @@ class UriIndex:
         target = self._published.get(uri)
         if target is None:
             target = self._named(slug, original) if slug in self._servers else self._unlisted(uri)
-        if target is None:
+        if target is None or (self._sees is not None and not self._sees(*target)):
             raise UnknownName("resource", uri, candidates=lambda: likely_meant(uri, self._published))
         return target
 
@@ -327,6 +342,8 @@ class UriIndex:
     def _only(self, servers: Iterable[str], uri: str, how: str) -> _Target | None:
         """The one server among these that may be asked for the URI."""
         able = sorted(server for server in set(servers) if how == "listed" or self._gates[server].lets_read(uri, how))
+        if self._sees is not None:
+            able = [server for server in able if self._sees(server, uri)]
         if len(able) > 1 and not is_web(uri):
             forms = [rewritten_firmly(self._slugs[server], uri) for server in able[:_CANDIDATES]]
             # That several could be asked for it, as for anything, does not make it known.

@@ -26,6 +26,7 @@ from mcpbridge.pipeline.approvals.settings import ApprovalSettings
 from mcpbridge.pipeline.hooks.settings import HookSettings
 from mcpbridge.pipeline.observability.settings import ObserveSettings
 from mcpbridge.pipeline.permissions.settings import PermissionRule
+from mcpbridge.pipeline.roles.settings import RoleSettings
 from mcpbridge.pipeline.settings import CacheSettings
 from mcpbridge.pipeline.trifecta.settings import TrustSettings
 from mcpbridge.protocol.settings import LimitSettings
@@ -80,6 +81,10 @@ class Settings(BaseModel):
 
     permissions: list[PermissionRule] = []
     """Who may call what: the first rule that matches a call decides, and if none does, the `permission` of its tool."""
+
+    roles: list[RoleSettings] = []
+    """Who may do what. Where there are roles, whoever is authenticated sees and calls only what a role of theirs opens.
+    The local user sees everything, unless a role names the empty principal."""
 
     bridge: BridgeSettings = BridgeSettings()
     """How the bridge presents itself."""
@@ -183,10 +188,26 @@ class Settings(BaseModel):
     def _profiles_exist(self) -> Self:
         named = [("expose", self.expose.profile)]
         named += [(f"expose.clients.{client}", own.profile) for client, own in self.expose.clients.items()]
+        named += [(f"expose.roles.{role}", own.profile) for role, own in self.expose.roles.items()]
+        named += [(f"roles.{number}", role.profile) for number, role in enumerate(self.roles)]
         for where, profile in named:
             if profile is not None and profile not in self.profiles:
                 known = ", ".join(self.profiles) or "none"
                 raise ValueError(
                     f"`{where}.profile` names the profile '{profile}', which does not exist; known: {known}"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _roles_exist(self) -> Self:
+        names = [role.name for role in self.roles]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two roles of `roles` have the name '{name}'")
+        for role in self.expose.roles:
+            if role not in names:
+                raise ValueError(
+                    f"`expose.roles.{role}` is about the role '{role}', which does not exist; known: "
+                    f"{', '.join(names) or 'none'}"
                 )
         return self

@@ -9,6 +9,7 @@ from msgspec import Raw, Struct
 from mcpbridge.core.call_options import Hints
 from mcpbridge.core.context import NOWHERE, BridgeContext, CallContext, Session, context_of
 from mcpbridge.core.elicitation import NOBODY, Elicitor
+from mcpbridge.core.identity import Identity
 from mcpbridge.core.recording import Recording
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.deadlines import Timeouts
@@ -62,6 +63,11 @@ class Caller(Protocol):
         ...
 
     @property
+    def identity(self) -> Identity | None:
+        """What the token of whoever was authenticated says; None: there is none, or it says nothing."""
+        ...
+
+    @property
     def name(self) -> str:
         """`clientInfo.name`, as the client declared it: anybody may declare anything."""
         ...
@@ -91,6 +97,7 @@ class _Local:
     """The program that the bridge runs in."""
 
     principal = name = version = view = profile_name = ""
+    identity: Identity | None = None
 
     def __init__(self) -> None:
         self.session = Session()

@@ -73,15 +73,18 @@ class NameLookup:
         startup: Startup,
         missing: Callable[[str], BridgeError | None] = lambda name: None,
     ) -> None:
-        """`missing`: why a tool of this name, which no server has, is not there now; None: nobody knows of it."""
+        """`missing`: why a tool of this name, which no server has, is not there now; None: nobody knows of it.
+
+        Who is kept to roles hears nothing of that, nor of servers that are none of its own.
+        """
         self._catalog, self._pool, self._more, self._missing = catalog, pool, startup.more, missing
 
     async def find(
-        self, view: str, name: str, look: Callable[[Snapshot], _FoundT], *, seen_by: Caller | None = None
+        self, view: str, name: str, look: Callable[[Snapshot], _FoundT], *, caller: Caller, suggests: bool = False
     ) -> _FoundT:
         """What `look` finds in a view; while servers are starting it may be a server's that has not listed yet.
 
-        `seen_by`: who is suggested tools where there is none of that name; None: no tools are looked for.
+        `caller`: for whom. `suggests`: it is suggested tools where there is none of that name.
 
         Raises:
             UpstreamUnavailable: by its prefix the name belongs to a server that is not to be had; says why.
@@ -89,17 +92,20 @@ class NameLookup:
             Overloaded: too many wait for the start already.
         """
         try:
-            return await self._find(view, name, look, seen_by)
+            return await self._find(view, name, look, caller if suggests or self._catalog.has_roles else None)
         except UnknownName:
-            if (why := self._missing(name)) is not None:
+            if (why := self._missing(name)) is not None and not self._catalog.is_kept(caller):
                 raise why from None
             raise
 
     async def _find(self, view: str, name: str, look: Callable[[Snapshot], _FoundT], seen_by: Caller | None) -> _FoundT:
+        """`seen_by`: whose catalog is looked at; None: the whole."""
         try:
             return look(self._catalog.view(view, self._audience(seen_by)))
         except UnknownName:
             upstream = self._unlisted(view) if view else self._named_in(name)
+            if upstream is not None and seen_by is not None and not self._catalog.may_know(seen_by, upstream.name):
+                raise
         if upstream is not None:
             await upstream.requests.ready()  # its own start alone is waited for
         else:
@@ -116,7 +122,9 @@ class NameLookup:
             is_over = not await self._more()
 
     def _audience(self, caller: Caller | None) -> Audience | None:
-        return self._catalog.audience(caller.name, caller.principal) if caller is not None else None
+        if caller is None:
+            return None
+        return self._catalog.audience(caller.name, caller.principal, caller.identity)
 
     def _named_in(self, name: str) -> Upstream | None:
         """The server whose prefix the name has, if it has not listed anything so far."""

@@ -16,11 +16,9 @@ from msgspec import Struct
 
 from mcpbridge.base.errors import BadRequest, BridgeError, CallCancelled
 from mcpbridge.base.log import get_logger
-from mcpbridge.catalog.definitions.check import KINDS
 from mcpbridge.catalog.listing.profiles import Scope
 from mcpbridge.catalog.listing.tool_lists import Exposed
 from mcpbridge.catalog.refresh import Catalog
-from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.core.context import NOWHERE, BridgeContext, Session
 from mcpbridge.core.model import OWN, Call
 from mcpbridge.downstream.client import Answer, Client, Notify
@@ -30,6 +28,7 @@ from mcpbridge.downstream.errors import to_answer
 from mcpbridge.downstream.express_lane import ExpressCall, ExpressLane
 from mcpbridge.downstream.handler import EMPTY, Handler, NameLookup, Startup, text
 from mcpbridge.downstream.notifications.from_upstreams import UpstreamNotifications
+from mcpbridge.downstream.notifications.list_changes import ListChanges
 from mcpbridge.downstream.notifications.listeners import Listeners
 from mcpbridge.downstream.notifications.subscriptions import Subscriptions
 from mcpbridge.downstream.notifications.task_status import TaskStatusStreams
@@ -104,7 +103,7 @@ class Server:
         self._sealer = Sealer(service.asking.state_key or "")
         self._loop = asyncio.get_running_loop()
         self.parking = Parking(plan, self._sealer, seconds=service.asking.timeout)
-        ids = TaskIds(self._sealer)
+        ids = TaskIds(self._sealer, catalog.sees_tool)
         self._session_tasks = LegacyTasks(catalog, pool, plan, ids)
         self._server_info = encode({"name": service.identity.name, "version": service.identity.version})
         self._running: dict[Client, dict[bytes, asyncio.Task[Any]]] = {}
@@ -129,12 +128,10 @@ class Server:
         self._watching = Subscriptions(
             self._finding, pool, self.listeners, TaskStatusStreams(pool, ids, self._tasks), self._scope_of
         )
-        self._is_switching = False
+        self._lists = ListChanges(catalog, self.listeners, self.parking, lambda: self._listing)
         self.express = ExpressLane(catalog, pool, plan, around, self._running, self._timeouts.calls, self.sessions)
         """Plain calls, which need no task."""
         self._serve(service)
-        catalog.on_change(self._changed)
-        catalog.on_view_change(self._view_changed)
 
     @contextmanager
     def switching(self, service: Service) -> Generator[None]:
@@ -143,18 +140,9 @@ class Server:
         The catalog is to be changed within: afterwards those who listen are notified, once, if their lists are others
         now.
         """
-        before = {listener: self._seen_by(client) for listener, client in self.listeners.everyone()}
-        self._is_switching = True
-        try:
+        with self._lists.switching():
             self._serve(service)
             yield
-        finally:
-            self._is_switching = False
-        for listener, client in self.listeners.everyone():
-            if listener in before:
-                after = self._seen_by(client)
-                changed = [kind for kind, digest in before[listener].items() if after[kind] != digest]
-                self.listeners.tell(listener, {"resources" if kind == "templates" else kind for kind in changed})
 
     def servers_changed(self) -> None:
         """There are other servers: send them what is wanted of all."""
@@ -197,7 +185,7 @@ class Server:
         self.express.configure(listing, delivery.deliver, self._server_info)
         both = calls.handlers
         opening = Handshake(
-            service.identity, pool, self._server_info, asking_seconds=asking.timeout, exposing=listing.exposing
+            service.identity, catalog, pool, self._server_info, listing.exposing, seconds=asking.timeout
         )
         self._opening = opening
         self._legacy: dict[str, Handler] = {
@@ -217,7 +205,7 @@ class Server:
             **opening.modern,
             "tools/list": list_tools,
         }
-        self._unknown = UnknownMethods(pool, delivery, self._legacy.keys(), self._modern.keys())
+        self._unknown = UnknownMethods(catalog, pool, delivery, self._legacy.keys(), self._modern.keys())
 
     def answers_now(self, client: Client) -> Iterator[tuple[str, str, bytes]]:
         """What such a client would be answered now to the requests with which clients begin; changes nothing.
@@ -309,6 +297,8 @@ class Server:
             client.channel = cancel_as
         elif client.modern:
             client.sessions = self.sessions
+        if client.identity is not None and self._catalog.has_roles and not client.modern:
+            self._lists.came_with(client, client.identity)
         running = self._running.get(owner)
         if running is None:
             running = self._running[owner] = {}
@@ -379,6 +369,10 @@ class Server:
         self.express.continue_all()
         return self._timeouts.calls.values()
 
+    def roles_changed(self, principal: str) -> None:
+        """Somebody has other roles from now on, with the same token: notify them, and end what is theirs no more."""
+        self._lists.roles_changed(principal)
+
     def stop_call(self, call: Call) -> bool:
         """Cancel a call that is being answered: its client gets an error that says that a person did so.
 
@@ -414,35 +408,8 @@ class Server:
         """Open sessions and listen streams."""
         return len(self.listeners.clients) + len(self.listeners.listens)
 
-    def _changed(self, snapshot: Snapshot, kinds: frozenset[str]) -> None:
-        self._view_changed("", kinds)
-
-    def _view_changed(self, view: str, kinds: frozenset[str]) -> None:
-        if self._is_switching:
-            return  # who sees another list is found out at the end
-        lists = {"resources" if kind == "templates" else kind for kind in kinds}
-        if "tools" in kinds:
-            self._exposing.refresh(view)
-        for kind in sorted(lists) if self._catalog.is_looked_at or self.listeners.have_lists else ():
-            self.listeners.list_changed(kind, view, partial(self._sees_change, kind, view))
-
-    def _sees_change(self, kind: str, view: str, client: Client) -> bool:
-        """Only of tools some see others."""
-        if kind != "tools":
-            return True
-        audience = self._catalog.audience(client.name, client.principal)
-        if kind not in self._catalog.changed(view, audience):
-            return False
-        exposure = self._listing.exposure_of(client)
-        return bool(client.activated) or self._exposing.changed(view, audience, exposure)
-
     def _scope_of(self, client: Client) -> Scope | None:
         return self._listing.scope_of(client)
-
-    def _seen_by(self, client: Client) -> dict[str, str]:
-        """What this client is listed, by kind, in a few characters each."""
-        exposed = self._listing.listed(client)
-        return {kind: exposed.listing(kind).digest for kind in KINDS}
 
     def _session_began(self, session: Session, by: object) -> None:
         if isinstance(by, Client):

@@ -283,6 +283,12 @@ class ResourceServerSettings(BaseModel):
     scopes_supported: list[str] = []
     """Scopes that the metadata of the bridge names. Default: `scopes`."""
 
+    tool_scopes: dict[str, list[str]] = {}
+    """Scopes that calls of tools need, by globs on tools (`github/*`): all scopes of all globs that match. `{server}`,
+    `{tool}` and `{access}` (`read` or `write`) in a scope stand for those of the tool, such as
+    `"*" = ["{server}:{access}"]`. A call with a token that lacks some is answered 403 with all that it needs. Tokens of
+    `http.tokens` need none."""
+
     leeway: Seconds = Field(default=60, ge=0, le=300)
     """Seconds by which the clocks of a provider and of this machine may differ."""
 
@@ -295,6 +301,11 @@ class ResourceServerSettings(BaseModel):
     @classmethod
     def _are_words(cls, value: list[str]) -> list[str]:
         return _one_word_each(value)
+
+    @field_validator("tool_scopes")
+    @classmethod
+    def _have_words(cls, value: dict[str, list[str]]) -> dict[str, list[str]]:
+        return {glob: _one_word_each(scopes) for glob, scopes in value.items()}
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:

@@ -31,6 +31,8 @@ AUDITED = frozenset(
 SIGNED_IN, UNKNOWN_TOOL, REPLACED = "sign_in", "call.unknown_tool", "audit.replaced"
 LOCK_WRITTEN, LOCK_APPROVED = "lock.written", "lock.approved"
 """Somebody agreed to all that servers show, or to something of one server."""
+ROLE_TAKEN = "role.taken"
+"""Somebody took a role of `break_glass` for a time."""
 
 
 class AuditTrail:

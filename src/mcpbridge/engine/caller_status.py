@@ -35,7 +35,7 @@ async def caller_status(
     """What the tool of this name says to who calls it, by what is in effect `now`."""
     caller = call.caller
     if name == "brief":
-        snapshot = catalog.view(caller.view, catalog.audience(caller.name, caller.principal))
+        snapshot = catalog.view(caller.view, catalog.audience(caller.name, caller.principal, caller.identity))
         return brief(now.tool_search.visible_to(caller), snapshot, pool, now.settings)
     stored = len(await kept_results.summaries(principal=caller.principal, limit=_MOST_RESULTS))
     made = budgets.counts.of(client_of(call)).calls

@@ -8,6 +8,7 @@ sees half of each. What outlives a generation (the store, the catalog, upstreams
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -39,6 +40,10 @@ from mcpbridge.storage.settings import RunMode, call_log_path, recorded
 from mcpbridge.tools.builtin.factory import BuiltinContext
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.startup_wait import StartupWait
+
+if TYPE_CHECKING:  # few bridges have roles
+    from mcpbridge.pipeline.roles.roles import Roles
+    from mcpbridge.pipeline.roles.scopes import ToolScopes
 
 _DEFAULT_INSTRUCTIONS = "This server offers the tools, prompts and resources of several servers."
 _HOW_NAMES_BEGIN: dict[Prefix, str] = {
@@ -126,6 +131,31 @@ def identity_of(settings: Settings) -> Identity:
     )
 
 
+def roles_of(settings: Settings, shared: SharedState) -> "Roles | None":
+    """Who may do what; None where nobody is kept to roles."""
+    if not settings.roles:
+        return None
+    from mcpbridge.pipeline.roles.access import touches_machine
+    from mcpbridge.pipeline.roles.roles import Roles
+    from mcpbridge.tools.factory import kind_of
+
+    commands = frozenset(name for name, tool in settings.tools.items() if kind_of(tool) == "command")
+    return Roles(
+        settings.roles,
+        touches_machine=lambda tool: touches_machine(tool, commands),
+        break_glass=shared.calls.break_glass,
+    )
+
+
+def scopes_of(settings: Settings) -> "ToolScopes | None":
+    """Which scopes tokens need for calls; None: none are needed."""
+    if not settings.auth.tool_scopes:
+        return None
+    from mcpbridge.pipeline.roles.scopes import ToolScopes
+
+    return ToolScopes(settings.auth.tool_scopes)
+
+
 def build(
     settings: Settings,
     shared: SharedState,
@@ -154,7 +184,9 @@ def build(
     builtins = shared.builtins.build(settings, own_tools, shared.builtin_context(settings), lease)
     sources = {**offering, **builtins.sources}
     options = ToolOptions(sources, settings.calls, settings.results, is_own_function=backends.is_own_function)
-    policy = Policy(settings.permissions, sources, settings.calls, options.of)
+    policy = Policy(
+        settings.permissions, sources, settings.calls, options.of, roles_of(settings, shared), scopes_of(settings)
+    )
     asks = shared.backends.asking(backends, builtins.asks)
     on_call_end = tool_search.call_ended if tool_search.feedback is not None else None
     serve = {**builtins.serve, **backends.serve}
@@ -181,6 +213,7 @@ def build(
         choose=tool_search.choose,
         signature=tool_search.signature_of,
         is_open=lambda tool: policy.of(tool).is_open,
+        is_unknown=policy.is_unknown,
         extra=shared.backends.extra,
     )
     return Generation(
@@ -228,6 +261,9 @@ def selectors_of(settings: Settings, functions: Sequence[Hook] = ()) -> Iterator
     """What the settings say of tools by name."""
     for number, rule in enumerate(settings.permissions, 1):
         yield Selector(f"rule {number} of `permissions`", rule.tools, rule.servers or ("*",))
+    for role in settings.roles:
+        if role.tools:
+            yield Selector(f"role '{role.name}' of `roles`", role.tools, role.servers or ("*",))
     for profile, own in settings.profiles.items():
         if own.tools:
             yield Selector(f"profile '{profile}' of `profiles`", own.tools, own.servers or ("*",))

@@ -67,7 +67,7 @@ class ToolMethods(Engine):
         tenant = self._tenant_of(user, tenant)
         session = self._program.session(user, run, tenant) if run and extra.are_any else None
         client = self._program.client(user, session)
-        audience = self.catalog.audience(client.name, client.principal)
+        audience = self.catalog.audience(client.name, client.principal, client.identity)
         snapshot = self.catalog.view("", audience)
         refs = {**(await extra.refs(client)), **snapshot.tools}
         only = [only] if isinstance(only, str) else only

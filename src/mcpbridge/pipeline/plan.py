@@ -131,8 +131,10 @@ def call_stages(parts: StageParts, *, is_recorded: bool = False) -> list[StageFa
         parts.held,  # nobody is asked about a call of a tool that is held; it sees what the tool gets
         DecideByArguments(parts.policy, parts.asks),  # rules with conditions on the arguments
         parts.trifecta,  # what else the session has done decides last, and only ever for more care
-        CallBudget(calls, state=parts.budgets),  # nobody is asked about a call that may not run yet
-        RateLimit(calls.rate_limit, parts.rates, buckets=parts.buckets),  # the same
+        CallBudget(
+            calls, state=parts.budgets, max_calls_of=parts.policy.max_calls_of
+        ),  # nobody is asked about a call that may not run yet
+        RateLimit(calls.rate_limit, parts.rates, buckets=parts.buckets, rate_of=parts.policy.rate_of),  # the same
         parts.approval,  # below this a person has agreed, if one had to
         parts.abandoned,  # a client that gives up from here on does not lose the result
         parts.cache,  # a hit needs the same permission; above retries: it keeps only what came of them

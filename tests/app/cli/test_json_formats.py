@@ -97,13 +97,14 @@ ALONE: Sequence[Case] = [
     ("service-status/1", ["service", "status", "--name", "of-a-test", "--json"], 0),
     ("service-uninstall/1", ["service", "uninstall", "--name", "of-a-test", "--json"], 0),
     ("token-new/1", ["token", "new", "--admin", "--json"], 0),
+    ("auth-explain/1", ["auth", "explain", "--user", "ci", "one/echo", "--json"], 0),
     ("error/1", ["status", "--json", "--no-such-option"], 2),
     ("error/1", ["init", "--json"], 2),
 ]
 ELSEWHERE = {
     *("login/1", "logout/1", "approve/1", "deny/1", "log-events/1", "results-show/1", "results-rm/1"),
-    *("secret-set/1", "secret-list/1", "secret-rm/1"),
     *("users-list/1", "users-revoke/1", "connections-link/1", "connections-set/1", "connections-rotate/1"),
+    *("secret-set/1", "secret-list/1", "secret-rm/1", "auth-break-glass/1"),
 }
 """Printed by tests below, one for each part of the bridge that they need."""
 
@@ -220,6 +221,25 @@ async def test_a_stored_secret(place: Place, here: Run, monkeypatch: pytest.Monk
         [document] = documents(("--json",), done.out, done.err)
         assert (done.code, document["format"]) == (0, f"secret-{name}/1"), done.err
         check(document)
+
+
+async def test_a_role_that_is_taken(place: Place) -> None:
+    role = {"name": "oncall", "principals": "ci", "tools": "*", "break_glass": True}
+    config = str(place.config({"one": python_server("plain")}, roles=[role]))
+    words = ("auth", "break-glass", "oncall", "--user", "ci", "--reason", "it is down", "--config", config)
+    refused = await place.run(*words)
+    assert refused.code == 4, "a bridge that ends with the command gives nothing"
+    assert (await place.run("up", "--config", config)).code == 0
+    try:
+        document = await printed(place, "auth-break-glass/1", *words)
+        assert document["role"] == "oncall"
+        explained = await printed(
+            place, "auth-explain/1", "auth", "explain", "--user", "ci", "one/echo", "--config", config
+        )
+        assert explained["opened_by"] == ["oncall"]
+        assert (await place.run(*words, "--for", "3h")).code == 2
+    finally:
+        await place.run("down", "--config", config)
 
 
 async def printed(place: Place, name: str, *words: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from mcpbridge.pipeline.permissions.conditions import (
         ("args.a ===\n 1", "at character"),
         ("", "at character"),
         ("arg.amount > 1", "unknown variable `arg` (did you mean `args`?)"),
-        ("amount > 1", "unknown variable `amount`; known: args, client, context, tool"),
+        ("amount > 1", "unknown variable `amount`; known: args, claims, client, context, tool"),
         ("args.to.startswith('x')", "unknown function `startswith` (did you mean `startsWith`?)"),
         ("tool.nme == 'x'", "`tool` has no `nme` (did you mean `name`?)"),
         ("client.roles == 'x'", "`client` has no `roles`; known: name, principal"),

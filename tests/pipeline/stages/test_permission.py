@@ -25,6 +25,7 @@ class Somebody:
     """A caller."""
 
     version = "2025-11-25"
+    identity = None
 
     def __init__(self, name: str = "", principal: str = "") -> None:
         self.name, self.principal = name, principal

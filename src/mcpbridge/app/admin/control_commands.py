@@ -127,7 +127,19 @@ def _tool_answers(bridge: Bridge, redact: Redactor) -> Answers:
 
         return answer
 
-    asked = ("approve", "list", "lock", "lock_written", "originals", "query", "scan", "search", "tokens", "tool")
+    asked = (
+        "approve",
+        "break_glass",
+        "explain",
+        "list",
+        "lock",
+        "lock_written",
+        "originals",
+        "query",
+        "scan",
+        "search",
+    )
+    asked += ("tokens", "tool")
     return {do: answering(do) for do in asked}
 
 

@@ -433,6 +433,27 @@ async def _tool(bridge: Bridge, request: Document) -> Document:
     return owners_absent(bridge, name)
 
 
+async def _explain(bridge: Bridge, request: Document) -> Document:
+    """Whether `user`, with a token that says `claims`, may call `tool` with `arguments`; and what decides."""
+    from mcpbridge.library.access import explain_access
+
+    name, claims, arguments = _text(request, "tool"), request.get("claims"), request.get("arguments") or {}
+    await _tool(bridge, {"name": name})
+    said: Any = claims if isinstance(claims, dict) else None
+    given: Any = arguments if isinstance(arguments, dict) else {}
+    return {"notes": [], **explain_access(bridge, _text(request, "user"), name, claims=said, arguments=given)}
+
+
+async def _break_glass(bridge: Bridge, request: Document) -> Document:
+    """`user` takes the role `role` for `seconds`, for this `reason`."""
+    from mcpbridge.library.access import take_role
+
+    user, role, reason = (_text(request, key) for key in ("user", "role", "reason"))
+    seconds: Any = request.get("seconds")
+    grant = take_role(bridge, user, role, reason, float(seconds) if isinstance(seconds, int | float) else 0.0, "cli")
+    return {"notes": [], "user": user, "role": role, "reason": grant.reason, "until": grant.until}
+
+
 def schema_of(bridge: Bridge, name: str) -> dict[str, Any] | None:
     """The input schema of the tool that this name means; None: it means none, or several."""
     try:
@@ -453,6 +474,8 @@ def is_ambiguous(bridge: Bridge, name: str) -> bool:
 
 
 _ANSWERS: Mapping[str, Callable[[Bridge, Document], Awaitable[Document]]] = {
+    "break_glass": _break_glass,
+    "explain": _explain,
     "list": _list,
     "originals": _originals,
     "query": _query,

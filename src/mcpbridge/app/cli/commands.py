@@ -56,6 +56,7 @@ JOBS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "deny": ("calls.approvals", "Refuse a call."),
         "trust": ("config.trust", "Trust a configuration of a working directory."),
         "untrust": ("config.trust", "Stop trusting a configuration."),
+        "auth": ("access.auth", "Find out who may do what, and take a role for an emergency."),
         "secret": ("access.secret", "Store the secrets that the configuration refers to."),
         "token": ("access.token", "Make a bearer token for HTTP clients."),
         "users": ("access.users", "Show who has accounts at servers, and take them away."),

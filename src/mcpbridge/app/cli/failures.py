@@ -120,6 +120,7 @@ _SECTIONS = [
     "permissions",
     "questions",
     "results",
+    "roles",
     "router",
     "sandbox",
     "search",

@@ -5,7 +5,7 @@ Capabilities): on who asks, the endpoint's profile, the settings, and what there
 called by its name all the same.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Literal, Protocol
 
@@ -66,14 +66,20 @@ def exposure_of(
     profile: str = "",
     *,
     is_one_server: bool = False,
+    roles: Sequence[str] = (),
+    role_profile: str = "",
 ) -> Exposure:
     """The exposure of the client of this name at the endpoint of this profile (empty: the merged one).
 
-    What is said for the client comes first, then the profile, then the defaults. With `auto` a client without a name,
-    which is a program, sees all, and so does one that came to the endpoint of a single server: it asked for that one.
+    What is said for its roles (their names, in order) comes first, then for the client, the profile, the defaults.
+    `role_profile`: the profile that its roles give it, unless it asked for another. With `auto` a client without a
+    name, which is a program, sees all, and so does one that came to the endpoint of a single server: it asked for it.
     """
     own = settings.of(client) or ClientExposure()
-    profile = "" if is_one_server else profile or own.profile or settings.profile or ""
+    by_role = next((settings.roles[role] for role in roles if role in settings.roles), None)
+    if by_role is not None:
+        own = own.model_copy(update={key: value for key, value in by_role if value is not None})
+    profile = "" if is_one_server else profile or role_profile or own.profile or settings.profile or ""
     scope = scopes.get(profile)
     traits = traits_of(client) if client else UNKNOWN
     profile_mode = scope.settings.mode if scope is not None else None

@@ -24,7 +24,7 @@ from mcpbridge.catalog.slim.slim import Signature, slimmed
 from mcpbridge.catalog.slim.text import cap_description
 from mcpbridge.catalog.snapshot import Snapshot, ToolRef
 from mcpbridge.catalog.tool_names import fingerprint
-from mcpbridge.core.model import BRIDGE
+from mcpbridge.core.model import BRIDGE, Caller
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.pipeline.permissions.policy import Audience
 from mcpbridge.protocol.body import Body
@@ -259,7 +259,7 @@ class Exposing:
         """The profiles by name."""
         self._gone = {name: Scope(name, NOTHING, {}) for name in gone if name not in self.scopes}
         self._map_of, self._shorter = map_of, Shorter(settings.mildest, signature)
-        self._exposures: dict[tuple[str, str, str], Exposure] = {}
+        self._exposures: dict[tuple[object, ...], Exposure] = {}
         self._cache: OrderedDict[_Key, Exposed] = OrderedDict()
         self._changed: dict[_Key, bool] = {}
 
@@ -268,13 +268,35 @@ class Exposing:
         """Names of the profiles that clients may have come to, also of those that are there no more."""
         return {**self._gone, **self.scopes}.keys()
 
-    def of(self, client: str, view: str = "", profile: str = "") -> Exposure:
-        """What the client of this name is listed at an endpoint: of one server (`view`), of a profile, or of all."""
-        key = client, view, profile
+    def of_client(self, caller: Caller) -> Exposure:
+        """What this client is listed at the endpoint that it came to."""
+        roles = self._catalog.roles
+        if roles is None:
+            return self.of(caller.name, caller.view, caller.profile_name)
+        audience = roles.of(caller.principal, caller.identity)
+        names = tuple(role.name for role in roles.held(audience))
+        return self.of(caller.name, caller.view, caller.profile_name, names, roles.profile(audience))
+
+    def of(
+        self, client: str, view: str = "", profile: str = "", roles: tuple[str, ...] = (), role_profile: str = ""
+    ) -> Exposure:
+        """What the client of this name is listed at an endpoint: of one server (`view`), of a profile, or of all.
+
+        `roles`, `role_profile`: see `exposure_of`.
+        """
+        key = client, view, profile, roles, role_profile
         known = self._exposures.get(key)
         if known is None:
             scopes = {**self._gone, **self.scopes}
-            known = exposure_of(self._settings, client, scopes, profile, is_one_server=bool(view))
+            known = exposure_of(
+                self._settings,
+                client,
+                scopes,
+                profile,
+                is_one_server=bool(view),
+                roles=roles,
+                role_profile=role_profile,
+            )
             if len(self._exposures) >= _MOST_CLIENTS:
                 self._exposures.clear()
             if len(client) <= _LONGEST_NAME:

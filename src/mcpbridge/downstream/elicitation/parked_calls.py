@@ -11,6 +11,7 @@ only for the same request of the same principal, and it expires.
 
 import asyncio
 import secrets
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -207,6 +208,12 @@ class Parking:
         for one in parked:
             self._expire(one)
         return len(parked)
+
+    def end_where(self, is_over: Callable[[Client, Call], bool]) -> None:
+        """End the parked calls that are over for their clients."""
+        for parked in self._parked:
+            if is_over(parked.client, parked.call):
+                self._expire(parked)
 
     def end_all(self) -> None:
         """The bridge stops: nobody will come back."""

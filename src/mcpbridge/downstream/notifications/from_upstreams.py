@@ -51,7 +51,7 @@ class UpstreamNotifications:
         only while there is no other client whose it could be.
         """
         if len(self._listeners.clients) == 1 and self._is_theirs():
-            self._listeners.logged(upstream.name, params)
+            self._listeners.logged(upstream.name, params, lambda client: self._catalog.may_know(client, upstream.name))
 
     def elicitation_completed(self, upstream: Upstream, params: Raw) -> None:
         """A page that an upstream had a client open has done its work: that client is notified (2025-11-25)."""

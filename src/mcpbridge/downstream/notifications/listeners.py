@@ -73,6 +73,11 @@ class Listen(Struct, eq=False):
         stamp: Fields = {**_meta_of(fields), SUBSCRIPTION_ID: Raw(self.id)}
         self.notify(encode_notification(method, encode_fields({**fields, "_meta": Raw(encode_fields(stamp))})))
 
+    def end(self) -> None:
+        """End the stream in good order."""
+        if not self.ended.done():
+            self.ended.set_result(None)
+
     @property
     def result(self) -> bytes:
         """What ends the stream in good order."""
@@ -167,10 +172,10 @@ class Listeners:
             if is_subscribed and (listen.client is None or concerns(listen.client)):
                 listen.send(method, fields)
 
-    def logged(self, upstream: str, params: Raw) -> None:
+    def logged(self, upstream: str, params: Raw, may_know: Callable[[Client], bool] = lambda _: True) -> None:
         """A log message of a server: to every session that asked for its level and may know of the server."""
         for client in list(self.clients):
-            if client.view not in ("", upstream):
+            if client.view not in ("", upstream) or not may_know(client):
                 continue
             if client.log_level and (message := log_notification(upstream, params, client.log_level, self._redact)):
                 client.push(message)
@@ -185,8 +190,7 @@ class Listeners:
         """End every listen stream in good order, also those that come after this."""
         self._are_over = True
         for listen in self.listens:
-            if not listen.ended.done():
-                listen.ended.set_result(None)
+            listen.end()
 
 
 def _meta_of(fields: Fields) -> Fields:

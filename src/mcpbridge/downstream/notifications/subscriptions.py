@@ -129,7 +129,7 @@ class Subscriptions:
             CallRefused: nobody has the resource, or its server announces no changes.
             UpstreamError: there is no instance of it for this client.
         """
-        server, own = await self._finding.find(client.view, uri, lambda snapshot: snapshot.resource(uri))
+        server, own = await self._finding.find(client.view, uri, lambda snapshot: snapshot.resource(uri), caller=client)
         scope = self._scope_of(client)
         if scope is not None and not scope.has_server(server):
             raise UnknownName("resource", uri)

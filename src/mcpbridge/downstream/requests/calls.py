@@ -93,7 +93,10 @@ class Calls:
         )
         catalog = self._catalog
         try:
-            resolved = look(catalog.view(client.view) if client.view else catalog.snapshot)
+            if catalog.has_roles:
+                resolved = look(catalog.seen_by(client))
+            else:
+                resolved = look(catalog.view(client.view) if client.view else catalog.snapshot)
         except UnknownName as unknown:
             return self._find_and_call(client, unknown.name, look, params, frame, notify)
         return self._call(client, resolved, params, frame, notify)
@@ -107,8 +110,9 @@ class Calls:
         """
         extra = self._listing.extra
         try:
-            if extra.are_any and (ref := await extra.find(client, name)):
-                resolved = look(self._catalog.view(client.view), session_tools={name: ref})
+            ref = await extra.find(client, name) if extra.are_any else None
+            if ref is not None and not self._listing.is_unknown(ref, client):
+                resolved = look(self._catalog.seen_by(client), session_tools={name: ref})
             else:
                 resolved = await self._find(client, name, look, suggests=True)
         except UnknownName:
@@ -171,7 +175,7 @@ class Calls:
     ) -> _FoundT:
         """As `NameLookup.find`; who is kept to a profile is told no names that may be others'."""
         try:
-            return await self._finding.find(client.view, name, look, seen_by=client if suggests else None)
+            return await self._finding.find(client.view, name, look, caller=client, suggests=suggests)
         except UnknownName as error:
             self._refuse_held(client, name)
             if self._scope_of is None or self._scope_of(client) is None:
@@ -180,7 +184,7 @@ class Calls:
 
     def _refuse_held(self, client: Client, name: str) -> None:
         """Raises NotPermitted for a tool that is held: who called it can see that it is there, and what accepts it."""
-        if self._scope_of is not None and self._scope_of(client) is not None:
+        if (self._scope_of is not None and self._scope_of(client) is not None) or self._catalog.is_kept(client):
             return
         for lost in self._catalog.view(client.view).dropped:
             is_held = lost.kind == "tools" and lost.reason.startswith((HELD, UNAPPROVED))
@@ -216,7 +220,7 @@ class Calls:
                 return await self._results.read(client, uri)
             except UnknownName:  # a server may be a bridge itself, with links of its own
                 owner = self._catalog.view(client.view).seen_in(uri)
-                if not owner:
+                if not owner or not self._catalog.sees_resource(client, owner, uri):
                     raise
             target = owner, uri
         else:

@@ -14,6 +14,8 @@ from msgspec import Raw
 from mcpbridge.base.hidden_text import without_hidden
 from mcpbridge.base.log import get_logger
 from mcpbridge.catalog.listing.tool_lists import Exposing
+from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities
 from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.elicitation.ask import ClientRequests, LegacyElicitor
@@ -150,14 +152,21 @@ class Handshake:
     """Handlers of the requests that open."""
 
     def __init__(
-        self, identity: Identity, pool: Pool, server_info: bytes, *, asking_seconds: float, exposing: Exposing
+        self,
+        identity: Identity,
+        catalog: Catalog,
+        pool: Pool,
+        server_info: bytes,
+        exposing: Exposing,
+        *,
+        seconds: float,
     ) -> None:
-        """`server_info`: name and version, encoded. `asking_seconds`: how long a client may take for an answer.
+        """`server_info`: name and version, encoded. `exposing`: who is listed what.
 
-        `exposing`: who is listed what.
+        `seconds`: how long a client may take for an answer.
         """
-        self._exposing = exposing
-        self._identity, self._pool, self._server_info, self._seconds = identity, pool, server_info, asking_seconds
+        self._exposing, self._catalog = exposing, catalog
+        self._identity, self._pool, self._server_info, self._seconds = identity, pool, server_info, seconds
         self._introduction = Introduction(
             pool, identity.instructions, identity.instructions_budget, identity.extensions
         )
@@ -230,18 +239,28 @@ class Handshake:
 
     def _visible_servers(self, client: Client) -> Callable[[str], bool]:
         """Which servers this client sees something of."""
+        shows = self._shown_to(client, lambda snapshot: snapshot.shows)
         if client.view:
-            return client.view.__eq__
-        scope = self._exposing.of(client.name, client.view, client.profile_name).scope
-        return scope.may_have_server if scope is not None else lambda _: True
+            return lambda server: server == client.view and shows(server)
+        scope = self._exposing.of_client(client).scope
+        return shows if scope is None else lambda server: scope.may_have_server(server) and shows(server)
+
+    def _shown_to(self, client: Client, by: Callable[[Snapshot], Callable[[str], bool]]) -> Callable[[str], bool]:
+        """Which servers the roles of this client let it know of, `by` the catalog that it sees."""
+        return by(self._catalog.seen_by(client)) if self._catalog.has_roles else lambda _: True
 
     def _instructions(self, client: Client) -> str:
+        # What a server says of itself may be about any of its tools.
+        shows_all = self._shown_to(client, lambda snapshot: snapshot.shows_all_of)
         if client.view:
-            return self._introduction.of_server(client.view)
-        exposure = self._exposing.of(client.name, client.view, client.profile_name)
+            return self._introduction.of_server(client.view) if shows_all(client.view) else ""
+        exposure = self._exposing.of_client(client)
         more = [exposure.scope.settings.description] if exposure.scope is not None else []
         more += [_ABOUT_SEARCH] if exposure.mode != "all" else []
-        return self._introduction.instructions(self._visible_servers(client), " ".join(filter(None, more)))
+        shows = self._visible_servers(client)
+        return self._introduction.instructions(
+            lambda server: shows(server) and shows_all(server), " ".join(filter(None, more))
+        )
 
 
 _ABOUT_SEARCH = (

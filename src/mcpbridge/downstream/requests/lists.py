@@ -6,6 +6,8 @@ A list depends on who asks, the endpoint and the catalog, and on what the client
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
+from typing import Protocol
 
 from mcpbridge.catalog.definitions.check import KINDS, Kind
 from mcpbridge.catalog.listing.exposure import Exposure
@@ -16,6 +18,7 @@ from mcpbridge.catalog.listing.tool_lists import Exposed, Exposing
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import ToolRef
 from mcpbridge.core.elicitation import NOBODY, Elicitor
+from mcpbridge.core.model import Caller, Tool
 from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.elicitation.ask import LegacyElicitor
 from mcpbridge.downstream.handler import Handler, text
@@ -35,6 +38,14 @@ The last is whoever can be asked meanwhile.
 """
 
 
+class IsUnknown(Protocol):
+    """Says of a tool whether the roles of a caller forbid it."""
+
+    def __call__(self, tool: Tool, caller: Caller) -> bool:
+        """Whether there is no such tool for this caller."""
+        ...
+
+
 class Listing:
     """Handlers of the list methods."""
 
@@ -48,15 +59,16 @@ class Listing:
         choose: Choose,
         signature: Callable[[ToolRef], str],
         is_open: Callable[[ToolRef], bool],
+        is_unknown: "IsUnknown",
         extra: SessionTools,
     ) -> None:
         """`settled` waits while servers start. `signature` says in a line how a tool is called.
 
         `extra`: what single sessions have besides.
 
-        `is_open`: every call of a tool is allowed, whoever makes it.
+        `is_open`: every call of a tool is allowed, whoever makes it. `is_unknown`: the roles of a caller forbid it.
         """
-        self.is_open, self.extra = is_open, extra
+        self.is_open, self.is_unknown, self.extra = is_open, is_unknown, extra
         self._catalog, self._pool, self._settled = catalog, pool, settled
         self.exposing = exposing
         """Who is listed what."""
@@ -69,7 +81,7 @@ class Listing:
 
     def exposure_of(self, client: Client) -> Exposure:
         """What decides which tools this client is listed."""
-        return self.exposing.of(client.name, client.view, client.profile_name)
+        return self.exposing.of_client(client)
 
     def scope_of(self, client: Client) -> Scope | None:
         """The profile that this client is kept to; None: it sees all."""
@@ -113,7 +125,8 @@ class Listing:
     async def _with_extra(self, client: Client, tools: Pages) -> Pages:
         if not self.extra.are_any:
             return tools
-        return await self.extra.listing(client, tools, self._catalog.view(client.view).tools)
+        hides = partial(self.is_unknown, caller=client) if self._catalog.has_roles else None
+        return await self.extra.listing(client, tools, self._catalog.view(client.view).tools, hides)
 
     def _list(self, kind: Kind) -> Handler:
         async def answer_list(client: Client, frame: Frame, notify: Notify) -> bytes:
@@ -138,4 +151,4 @@ class Listing:
 
     def _audience(self, client: Client) -> Audience:
         """Found out anew after every wait: the policy may be another one by then."""
-        return self._catalog.audience(client.name, client.principal)
+        return self._catalog.audience(client.name, client.principal, client.identity)

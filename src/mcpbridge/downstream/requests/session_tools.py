@@ -66,13 +66,15 @@ class _SessionTools:
         self.snapshot: Snapshot = builder.build((Offer(TOOLS, tools),), {})
         self._lists: tuple[Listing, Listing] | None = None
 
-    def beside(self, listing: Listing, catalog_tools: Mapping[str, ToolRef]) -> Listing:
-        """The list with these in it."""
-        if self._lists is None or self._lists[0] is not listing:
+    def beside(
+        self, listing: Listing, catalog_tools: Mapping[str, ToolRef], hides: Callable[[ToolRef], bool] | None = None
+    ) -> Listing:
+        """The list with these in it, without those that `hides` names."""
+        if self._lists is None or self._lists[0] is not listing or hides is not None:
             own = [
                 entry
                 for ref, entry in zip(self.snapshot.tools.values(), self.snapshot.entries("tools"), strict=True)
-                if ref.wire not in catalog_tools
+                if ref.wire not in catalog_tools and not (hides is not None and hides(ref))
             ]
             self._lists = listing, listing.of(sorted([*listing.entries, *own], key=lambda entry: entry.key))
         return self._lists[1]
@@ -134,10 +136,19 @@ class SessionTools:
             if session in ("", known.id):
                 self._held.pop(known).end()
 
-    async def listing(self, caller: Caller, listing: Listing, catalog_tools: Mapping[str, ToolRef]) -> Listing:
-        """The list that this client gets; `catalog_tools`: the catalog's tools by wire name."""
+    async def listing(
+        self,
+        caller: Caller,
+        listing: Listing,
+        catalog_tools: Mapping[str, ToolRef],
+        hides: Callable[[ToolRef], bool] | None = None,
+    ) -> Listing:
+        """The list that this client gets; `catalog_tools`: the catalog's tools by wire name.
+
+        `hides`: extra tools that there are not for this client; None: none.
+        """
         extra = await self._of(caller)
-        return extra.beside(listing, catalog_tools) if extra is not None else listing
+        return extra.beside(listing, catalog_tools, hides) if extra is not None else listing
 
     async def find(self, caller: Caller, name: str) -> ToolRef | None:
         """The extra tool of this name; None: this client has none."""

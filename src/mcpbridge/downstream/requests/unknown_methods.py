@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from mcpbridge.base.errors import BadRequest
+from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.core.elicitation import QUESTIONS
 from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.requests.delivery import Delivery
@@ -25,9 +26,11 @@ _OURS = ("notifications/", "tasks/", "subscriptions/", "server/", "rpc.")
 class UnknownMethods:
     """Passes on what the bridge has no handler for."""
 
-    def __init__(self, pool: Pool, delivery: Delivery, legacy: Collection[str], modern: Collection[str]) -> None:
+    def __init__(
+        self, catalog: Catalog, pool: Pool, delivery: Delivery, legacy: Collection[str], modern: Collection[str]
+    ) -> None:
         """`legacy`, `modern`: the methods that the bridge serves in each era. One of the other era is refused."""
-        self._pool, self._delivery = pool, delivery
+        self._catalog, self._pool, self._delivery = catalog, pool, delivery
         self._legacy, self._modern = legacy, modern
         self._known = frozenset((*legacy, *modern)) | QUESTIONS
 
@@ -56,7 +59,9 @@ class UnknownMethods:
         if method in self._known or method.startswith(_OURS) or not client.version:
             return ""
         names = list(self._pool.upstreams)
-        return client.view or (names[0] if len(names) == 1 else "")
+        server = client.view or (names[0] if len(names) == 1 else "")
+        # Such a request may be about anything of the server, so it is for those from whom nothing of it is kept.
+        return server if server and self._catalog.seen_by(client).shows_all_of(server) else ""
 
     async def pass_on(self, server: str, client: Client, frame: Frame, notify: Notify) -> Payload | None:
         """The server's result; None when it is not asked.

@@ -92,7 +92,8 @@ class LegacyTasks:
         from mcpbridge.pipeline.task_polling import read_task
 
         state = read_task(call.upstream, task)
-        record = self._keep(client, call.upstream, state.id, state.seconds_to_live)
+        tool = call.tool.id if call.tool is not None else ""
+        record = self._keep(client, call.upstream, state.id, state.seconds_to_live, tool)
         record.instance = call.instance if isinstance(call.instance, Upstream) else None
         if isinstance(call.update, CallUpdates):
             call.update.go_to(record.send)  # the stream of the call ends with this answer
@@ -205,8 +206,8 @@ class LegacyTasks:
 
     # -- what is known
 
-    def _keep(self, client: Client, server: str, id_: str, seconds_to_live: float | None) -> _Task:
-        public_id = self._ids.seal(client, server, id_, seconds_to_live)
+    def _keep(self, client: Client, server: str, id_: str, seconds_to_live: float | None, tool: str) -> _Task:
+        public_id = self._ids.seal(client, server, id_, seconds_to_live, tool)
         return self._known(client, server, id_, public_id, LONGEST if seconds_to_live is None else seconds_to_live)
 
     def _known(self, client: Client, server: str, id_: str, public_id: str, seconds: float) -> _Task:
@@ -215,7 +216,8 @@ class LegacyTasks:
         return record
 
     def _of(self, client: Client) -> list[_Task]:
-        return [task for task in self._tasks.of(_owner(client)) if client.view in ("", task.server)]
+        own = [task for task in self._tasks.of(_owner(client)) if client.view in ("", task.server)]
+        return [task for task in own if self._ids.knows(client, task.id)] if self._catalog.has_roles else own
 
     def _follow(self, record: _Task, call: Call, seconds: float | None) -> None:
         """From now on what its server says of the task is this client's."""

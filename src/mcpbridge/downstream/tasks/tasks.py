@@ -10,7 +10,7 @@ the bridge need not remember it.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -48,28 +48,39 @@ _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"(?:\s*:)?')
 class TaskIds:
     """Seals and opens. The same text is good for as long as the task lives, any number of times."""
 
-    def __init__(self, sealer: Sealer) -> None:
-        self._sealer = sealer
+    def __init__(self, sealer: Sealer, sees: Callable[[Client, str], bool] = lambda client, tool: True) -> None:
+        """`sees`: whether a client may still know of the tool with this id."""
+        self._sealer, self._sees = sealer, sees
 
-    def seal(self, client: Client, server: str, id_: str, seconds_to_live: float | None) -> str:
-        """What this client gets in place of a server's own id."""
+    def seal(self, client: Client, server: str, id_: str, seconds_to_live: float | None, tool: str = "") -> str:
+        """What this client gets in place of a server's own id; `tool`: the id of the tool whose task it is."""
         seconds = UNLIMITED if seconds_to_live is None else seconds_to_live + MARGIN
-        return self._sealer.seal({"server": server, "task": id_}, _bind(client), seconds=seconds)
+        claims = {"server": server, "task": id_, "tool": tool}
+        return self._sealer.seal(claims, _bind(client), seconds=seconds)
 
     def open(self, client: Client, public_id: str) -> tuple[str, str]:
         """Server, and its own id.
 
         Raises:
-            BadRequest: forged, expired, another principal's, or of a server that this endpoint does not show.
+            BadRequest: forged, expired, another principal's, of a server that this endpoint does not show, or of a
+                tool that the client's roles forbid by now.
         """
         try:
             claims = self._sealer.open(public_id, _bind(client))
             server, id_ = str(claims["server"]), str(claims["task"])
         except (BadRequest, KeyError):
             raise unknown_task(public_id) from None
-        if client.view not in ("", server):
+        if client.view not in ("", server) or not self._sees(client, str(claims.get("tool", ""))):
             raise unknown_task(public_id)
         return server, id_
+
+    def knows(self, client: Client, public_id: str) -> bool:
+        """Whether `open` opens it."""
+        try:
+            self.open(client, public_id)
+        except BadRequest:
+            return False
+        return True
 
 
 def unknown_task(public_id: str) -> BadRequest:
@@ -195,7 +206,8 @@ class Tasks:
             from mcpbridge.pipeline.task_polling import read_task
 
             state = read_task(call.upstream, result)
-            result.put("taskId", self._ids.seal(client, call.upstream, state.id, state.seconds_to_live))
+            tool = call.tool.id if call.tool is not None else ""
+            result.put("taskId", self._ids.seal(client, call.upstream, state.id, state.seconds_to_live, tool))
         return result
 
     async def look(self, client: Client, server: str, id_: str, public_id: str, params: Body | None = None) -> Body:

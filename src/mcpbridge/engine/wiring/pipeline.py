@@ -58,6 +58,7 @@ from mcpbridge.upstream.settings import ServerSettings
 if TYPE_CHECKING:
     from mcpbridge.pipeline.observability.tracing import Peer, Tracing
     from mcpbridge.pipeline.observability.tracing_setup import OpenTelemetry
+    from mcpbridge.pipeline.roles.break_glass import BreakGlass
 
 
 MOST_KNOWN = 50_000
@@ -188,12 +189,22 @@ class CallState:
         self.session_labels = SessionLabels()
         """What each session has touched."""
         self.changes = Changes()
+        self._break_glass: BreakGlass | None = None
         self.budgets, self.buckets = BudgetState(), Buckets()
         self.session_counts = CountsBySession()
         """What each session called; noted while a tool tells of it."""
         self.slots = Slots(queued=settings.calls.max_queued)
         self.plans = Pipelines(Deliver(context.pool), (), lambda tool: CallOptions(), context.recorder)
         """What happens to each call."""
+
+    @property
+    def break_glass(self) -> "BreakGlass":
+        """Who has taken a role for a time."""
+        if self._break_glass is None:
+            from mcpbridge.pipeline.roles.break_glass import BreakGlass  # few bridges have roles
+
+            self._break_glass = BreakGlass()
+        return self._break_glass
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Owns what stages do in the background."""

@@ -131,7 +131,8 @@ class LargeResults:
 
     def _recall_name(self, call: Call) -> str:
         """What who calls knows `recall` as; empty where it is not listed."""
-        catalog = self._catalog.view("", self._catalog.audience(call.caller.name, call.caller.principal))
+        caller = call.caller
+        catalog = self._catalog.view("", self._catalog.audience(caller.name, caller.principal, caller.identity))
         try:
             wire = catalog.tool(_RECALL).wire
         except UnknownName:

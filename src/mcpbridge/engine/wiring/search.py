@@ -147,8 +147,8 @@ class ToolSearch:
 
     def visible_to(self, caller: Caller) -> VisibleTools:
         """What this client may find: what the policy and its profile let it."""
-        audience = self._catalog.audience(caller.name, caller.principal)
-        scope = self.exposing.of(caller.name, caller.view, caller.profile_name).scope
+        audience = self._catalog.audience(caller.name, caller.principal, caller.identity)
+        scope = self.exposing.of_client(caller).scope
         snapshot = self._catalog.view(caller.view, audience)
         key = caller.view, audience, scope
         known = self._visible.get(key)
@@ -169,7 +169,9 @@ class ToolSearch:
     async def choose(self, query: str, client: Caller, exposure: Exposure, elicitor: Elicitor) -> Sequence[str] | None:
         """Ids of the tools for a request, of those that this client may find; None: all of them."""
         visible, settings = self.visible_to(client), self._settings.router
-        snapshot = self._catalog.view(client.view, self._catalog.audience(client.name, client.principal))
+        snapshot = self._catalog.view(
+            client.view, self._catalog.audience(client.name, client.principal, client.identity)
+        )
         from mcpbridge.catalog.search.find import find
 
         try:

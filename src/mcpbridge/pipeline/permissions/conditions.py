@@ -40,6 +40,7 @@ _MEMBERS: Mapping[str, frozenset[str] | None] = {
     "tool": frozenset({"id", "name", "server", "risk", "read_only", "side_effects", "destructive", "idempotent"}),
     "client": frozenset({"name", "principal"}),
     "context": frozenset({"run", "session", "user", "tenant", "metadata"}),
+    "claims": None,
 }
 """The variables, and what they have; None where that depends on the call."""
 _TYPES = frozenset(
@@ -97,8 +98,8 @@ class Condition:
         Raises:
             Undecidable: something that it names is missing or of another type, or there is too much to look at.
         """
-        if "args" in values or "context" in values:
-            self._check_size([values.get("args"), values.get("context")])
+        if "args" in values or "context" in values or "claims" in values:
+            self._check_size([values.get("args"), values.get("context"), values.get("claims")])
         try:
             result: object = self._program.execute(values)
         except KeyError as error:

@@ -3,24 +3,33 @@
 Rules are tried in order and the first that matches decides; if none does, the `permission` that is set for the tool,
 its server or all calls. For each tool only the rules are kept that can match it, so most tools have none left and cost
 nothing. Which rules are about a caller is its `Audience`, found once for each caller, not once for each tool.
+
+Where there are roles, they decide first: what no role of a caller opens, or one of them denies, does not exist for it.
 """
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from msgspec import Struct
 
+from mcpbridge.base.units import Rate
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.call_settings import CallDefaults, CallSettings, Permission
-from mcpbridge.core.model import Tool
+from mcpbridge.core.identity import Identity
+from mcpbridge.core.model import Caller, Tool
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.pipeline.permissions.conditions import Condition, Undecidable, condition_of
 from mcpbridge.pipeline.permissions.settings import PermissionRule, ToolGlobs, globs
 from mcpbridge.protocol.body import Body
+
+if TYPE_CHECKING:  # few bridges have roles
+    from mcpbridge.pipeline.roles.access import ToolAccess
+    from mcpbridge.pipeline.roles.roles import Roles
+    from mcpbridge.pipeline.roles.scopes import ToolScopes
 
 
 class Outcome(Struct, frozen=True):
@@ -52,18 +61,22 @@ class Rule:
         self._servers = globs(settings.servers) if settings.servers else None
         self._clients = globs(settings.clients) if settings.clients else None
         self._principals = globs(settings.principals) if settings.principals else None
+        self._roles = globs(settings.roles) if settings.roles else None
         self._risks = frozenset(settings.risk)
         self._condition = None if settings.when is None else condition_of(settings.when)
 
     @property
     def names_callers(self) -> bool:
         """Whether it depends on who calls."""
-        return self._clients is not None or self._principals is not None
+        return self._clients is not None or self._principals is not None or self._roles is not None
 
-    def is_about(self, client: str, principal: str) -> bool:
-        """Whether this is one of its callers."""
-        by_client = self._clients is None or self._clients.fullmatch(client) is not None
-        return by_client and (self._principals is None or self._principals.fullmatch(principal) is not None)
+    def is_about(self, client: str, principal: str, roles: Sequence[str] = ()) -> bool:
+        """Whether this is one of its callers. `roles`: names of those that the caller has."""
+        return (
+            (self._clients is None or self._clients.fullmatch(client) is not None)
+            and (self._principals is None or self._principals.fullmatch(principal) is not None)
+            and (self._roles is None or any(map(self._roles.fullmatch, roles)))
+        )
 
     def covers(self, tool: Tool, options: CallOptions) -> bool:
         """Whether it can match a call of this tool at all."""
@@ -90,12 +103,13 @@ class Rule:
 
 
 Audience = frozenset[int]
-"""The numbers of the rules that name callers and are about this one."""
+"""The numbers of the rules that name callers and are about this one, and below zero its roles (`roles/roles.py`)."""
 
 ANYBODY: Audience = frozenset()
 """A caller that no rule is about in particular."""
 
 _MOST_CALLERS, _LONGEST_CALLER, _MOST_PLAIN = 1024, 256, 1024
+_NO_SCOPES: frozenset[str] = frozenset()
 _DECIDES = ("permission", "risk", "read_only", "destructive", "idempotent")
 
 
@@ -105,6 +119,11 @@ class Asked(Protocol):
     @property
     def client(self) -> Mapping[str, object]:
         """`name` and `principal`."""
+        ...
+
+    @property
+    def claims(self) -> Mapping[str, object]:
+        """What the token of who calls says; empty without one. Raises Undecidable: they are too much to look at."""
         ...
 
     @property
@@ -126,28 +145,43 @@ class Decision(msgspec.Struct, frozen=True):
     """What the rule gives as its reason, and why its condition cannot be evaluated; may be empty."""
     rule: int | None = None
     """Its place in `permissions`, from 0; None: no rule decided."""
+    by_role: bool = False
+    """A role denies it, no role opens it, or a role asks for a person's agreement."""
 
 
 class ToolPolicy:
     """What the rules say of the calls of one tool."""
 
-    def __init__(self, outcomes: Sequence[Outcome], about: Mapping[str, object]) -> None:
-        """`outcomes` in order, the last one final. `about`: the variable `tool` of conditions."""
-        self._outcomes, self._about = tuple(outcomes), about
+    def __init__(
+        self,
+        outcomes: Sequence[Outcome],
+        about: Mapping[str, object],
+        access: "ToolAccess | None" = None,
+        scopes: frozenset[str] = frozenset(),
+    ) -> None:
+        """`outcomes` in order, the last one final. `about`: the variable `tool` of conditions.
+
+        `access`: which roles matter; None: there are no roles. `scopes`: those that a token needs.
+        """
+        self.scopes = scopes
+        self._outcomes, self._about, self.access = tuple(outcomes), about, access
         permissions = {outcome.permission for outcome in outcomes}
-        self.is_open = permissions == {"allow"}
-        """Every call is allowed."""
+        self.is_open = permissions == {"allow"} and (access is None or not access.asks)
+        """Every call is allowed that the roles of its caller let through."""
         self.is_hidden: bool | None = None
         """Every call is denied, so it is not listed; None where that depends on who calls."""
         if "deny" not in permissions:
             self.is_hidden = False
         elif not any(outcome.names_callers for outcome in outcomes):
-            self.is_hidden = self.hides(ANYBODY)
-        self.needs_call = any(
+            self.is_hidden = self._denies(ANYBODY)
+        if access is not None and not self.is_hidden:
+            self.is_hidden = None
+        asks = access is not None and bool(access.asks)
+        self.needs_call = asks or any(
             outcome.condition is not None or outcome.permission == "require_approval" for outcome in outcomes
         )
         """Who calls is not all that decides, or a person may have to."""
-        self.judges_arguments = any(
+        self.judges_arguments = asks or any(
             outcome.permission == "require_approval"
             or (outcome.condition is not None and "args" in outcome.condition.reads)
             for outcome in outcomes
@@ -158,16 +192,25 @@ class ToolPolicy:
     def only_decision(self) -> Decision | None:
         """What becomes of every call; None where that depends on who calls, or on the arguments."""
         first = self._outcomes[0]
+        if self.access is not None:
+            return None
         return Decision(first.permission, _reason(first, first.problem), first.rule) if first.is_final else None
 
     def hides(self, audience: Audience) -> bool:
         """Whether every call of this audience is denied, whatever its arguments are."""
         if self.is_hidden is not None:
             return self.is_hidden
-        return self._denies(audience)
+        return self.is_unknown(audience) or self._denies(audience)
+
+    def is_unknown(self, audience: Audience) -> bool:
+        """Whether the tool does not exist for this audience: none of its roles opens it, or one denies it."""
+        return self.access is not None and self.access.forbids(audience)
 
     def decide(self, audience: Audience, asked: Asked) -> Decision:
         """What becomes of a call of this audience."""
+        access = self.access
+        if access is not None and access.forbids(audience):
+            return Decision("deny", by_role=True)
         for outcome in self._outcomes:
             if outcome.names_callers and outcome.rule not in audience:
                 continue
@@ -180,6 +223,8 @@ class ToolPolicy:
                     problem = str(error)
                     if outcome.permission == "allow":
                         continue
+            if access is not None and outcome.permission == "allow" and access.asks_for(audience):
+                return Decision("require_approval", "the role asks for it", outcome.rule, by_role=True)
             return Decision(outcome.permission, _reason(outcome, problem), outcome.rule)
         raise AssertionError("the last outcome is final")
 
@@ -210,6 +255,8 @@ class ToolPolicy:
             values["client"] = asked.client
         if "context" in reads:
             values["context"] = asked.context
+        if "claims" in reads:
+            values["claims"] = asked.claims
         return values
 
 
@@ -222,33 +269,47 @@ class Policy:
         servers: Mapping[str, OfferSettings],
         calls: CallDefaults,
         options_of: Callable[[Tool], CallOptions],
+        roles: "Roles | None" = None,
+        scopes: "ToolScopes | None" = None,
     ) -> None:
-        """`servers` and `calls` have a permission of their own; `options_of`: what is resolved of them for a tool."""
+        """`servers` and `calls` have a permission of their own; `options_of`: what is resolved of them for a tool.
+
+        `roles`: None where nobody is kept to any. `scopes`: those that tokens need; None: none are.
+        """
+        self.scopes = scopes
+        self.roles = roles
+        """Who may do what; None: there are no roles."""
         self._rules = [Rule(number, rule) for number, rule in enumerate(rules)]
         self._servers, self._calls, self._options_of = servers, calls, options_of
         self._tools: dict[str, tuple[str, CallOptions, ToolPolicy]] = {}
-        self._plain: dict[tuple[int | Permission, ...], ToolPolicy] = {}
+        self._plain: dict[tuple[object, ...], ToolPolicy] = {}
         """Without conditions nothing depends on the tool but which rules cover it: most tools share one of these."""
         self._naming = [rule for rule in self._rules if rule.names_callers]
-        self._audiences: dict[tuple[str, str], Audience] = {}
+        self._audiences: dict[tuple[str, str, Audience], Audience] = {}
         levels: list[CallSettings] = [calls, *servers.values()]
         levels += [tool for server in servers.values() for tool in server.tool.values()]
-        self.may_hide = any(rule.permission == "deny" for rule in (*rules, *levels))
+        self.may_hide = roles is not None or any(rule.permission == "deny" for rule in (*rules, *levels))
         """Some tool may be denied to somebody."""
-        self.names_callers = bool(self._naming)
+        self.names_callers = bool(self._naming) or roles is not None
         """What a client sees may depend on who it is."""
 
-    def audience(self, client: str, principal: str) -> Audience:
-        """Which rules are about this caller: `clientInfo.name` and who was authenticated."""
+    def audience(self, client: str, principal: str, identity: Identity | None = None) -> Audience:
+        """Which rules are about this caller, and its roles: `clientInfo.name`, and who was authenticated.
+
+        `identity`: what its token says; None: it has none.
+        """
+        held = self.roles.of(principal, identity) if self.roles is not None else ANYBODY
         if not self._naming:
-            return ANYBODY
-        audience = self._audiences.get((client, principal))
+            return held
+        key = client, principal, held
+        audience = self._audiences.get(key)
         if audience is None:
-            audience = frozenset(rule.number for rule in self._naming if rule.is_about(client, principal))
+            names = [role.name for role in self.roles.held(held)] if self.roles is not None else ()
+            audience = held.union(rule.number for rule in self._naming if rule.is_about(client, principal, names))
             if len(self._audiences) >= _MOST_CALLERS:
                 self._audiences.clear()
             if len(client) <= _LONGEST_CALLER:
-                self._audiences[client, principal] = audience
+                self._audiences[key] = audience
         return audience
 
     def of(self, tool: Tool) -> ToolPolicy:
@@ -261,8 +322,31 @@ class Policy:
         self._tools[tool.id] = tool.name, options, policy
         return policy
 
+    @property
+    def rate_of(self) -> "Callable[[Caller], Rate | None] | None":
+        """What rate the roles of a caller give it; None: no role gives any."""
+        roles = self.roles
+        if roles is None or all(role.settings.rate_limit is None for role in roles.all):
+            return None
+        return lambda caller: roles.rate_limit(roles.of(caller.principal, caller.identity))
+
+    @property
+    def max_calls_of(self) -> "Callable[[Caller], int | None] | None":
+        """How many calls of a conversation the roles of a caller give it; None: no role gives any."""
+        roles = self.roles
+        if roles is None or all(role.settings.max_calls is None for role in roles.all):
+            return None
+        return lambda caller: roles.max_calls(roles.of(caller.principal, caller.identity))
+
+    def is_unknown(self, tool: Tool, caller: Caller) -> bool:
+        """Whether there is no such tool for this caller, as its roles forbid it."""
+        audience = self.audience(caller.name, caller.principal, caller.identity)
+        return self.roles is not None and self.of(tool).is_unknown(audience)
+
     def words_of(self, tool: Tool, decision: Decision) -> str:
         """Which setting has decided, in words for people."""
+        if decision.by_role:
+            return "the roles of the caller (`roles`)"
         if decision.rule is not None:
             return f"rule {decision.rule + 1} of `permissions`"
         server = self._servers.get(tool.server)
@@ -280,15 +364,24 @@ class Policy:
                 if rule.condition is None and not rule.names_callers:
                     break
         is_plain = all(self._rules[number].condition is None for number in rules)
-        key = (*rules, options.permission)
+        access = self.roles.access(tool, options) if self.roles is not None else None
+        scopes = self.scopes.needed(tool, options) if self.scopes is not None else _NO_SCOPES
+        key = (*rules, options.permission, access, scopes)
         policy = self._plain.get(key) if is_plain else None
         if policy is None:
-            policy = self._put_together(rules, tool, options)
+            policy = self._put_together(rules, tool, options, access, scopes)
             if is_plain and len(self._plain) < _MOST_PLAIN:
                 self._plain[key] = policy
         return policy
 
-    def _put_together(self, rules: Sequence[int], tool: Tool, options: CallOptions) -> ToolPolicy:
+    def _put_together(
+        self,
+        rules: Sequence[int],
+        tool: Tool,
+        options: CallOptions,
+        access: "ToolAccess | None",
+        scopes: frozenset[str],
+    ) -> ToolPolicy:
         about = {
             "id": tool.id,
             "name": tool.name,
@@ -305,8 +398,8 @@ class Policy:
             if outcome is not None:
                 outcomes.append(outcome)
                 if outcome.is_final:
-                    return ToolPolicy(outcomes, about)
-        return ToolPolicy([*outcomes, Outcome(options.permission)], about)
+                    return ToolPolicy(outcomes, about, access, scopes)
+        return ToolPolicy([*outcomes, Outcome(options.permission)], about, access, scopes)
 
     @cached_property
     def version(self) -> str:
@@ -314,6 +407,7 @@ class Policy:
         calls = self._calls
         decides = {
             "rules": [rule.settings.model_dump() for rule in self._rules],
+            "roles": [role.settings.model_dump() for role in self.roles.all] if self.roles is not None else [],
             "names": [calls.write_names, calls.destructive_names, calls.read_names],
             "calls": _deciding(calls),
             "servers": {

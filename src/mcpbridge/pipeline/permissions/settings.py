@@ -16,7 +16,7 @@ from mcpbridge.core.call_settings import Permission, Risk
 from mcpbridge.core.model import Tool
 from mcpbridge.pipeline.permissions.conditions import LONGEST, Faulty, condition_of
 
-_LISTS = ("tools", "servers", "risk", "clients", "principals")
+_LISTS = ("tools", "servers", "risk", "clients", "principals", "roles")
 
 
 def or_one(schema: dict[str, Any]) -> None:
@@ -73,11 +73,15 @@ class PermissionRule(BaseModel):
     principals: list[str] = Field(default=[], json_schema_extra=or_one)
     """Globs on names in `http.tokens`. One must match. A client on standard input has the empty name."""
 
+    roles: list[str] = Field(default=[], json_schema_extra=or_one)
+    """Globs on the roles of whoever calls (`name` in `roles`). One must match."""
+
     when: str | None = Field(default=None, max_length=LONGEST)
     """A condition on the call in the Common Expression Language, such as `args.amount > 100`. It can use `args`,
-    `tool`, `client` and `context`. The client itself supplies `context`, so a condition on it does not keep out a
-    hostile client. Only `client.principal` is proven, and `context.tenant` if the client's token has a `tenant`. If the
-    condition cannot be evaluated, `deny` and `require_approval` match and `allow` does not."""
+    `tool`, `client`, `context` and `claims`. The client itself supplies `context`, so a condition on it does not keep
+    out a hostile client. Only `client.principal` and `claims` are proven, and `context.tenant` if the client's token
+    has a `tenant`. `claims` is what the token of a person says; of others it is empty. If the condition cannot be
+    evaluated, `deny` and `require_approval` match and `allow` does not."""
 
     @model_validator(mode="before")
     @classmethod

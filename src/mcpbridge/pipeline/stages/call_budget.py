@@ -14,7 +14,7 @@ from mcpbridge.base.units import show_seconds
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.call_settings import CallDefaults
 from mcpbridge.core.context import run_of
-from mcpbridge.core.model import Call, CallHandler, Tool
+from mcpbridge.core.model import Call, Caller, CallHandler, Tool
 from mcpbridge.pipeline.per_client import Recent, client_of
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
@@ -76,9 +76,18 @@ class CallBudget:
     """Makes the stages: what all conversations have spent."""
 
     def __init__(
-        self, calls: CallDefaults, clock: Callable[[], float] = time.monotonic, *, state: BudgetState | None = None
+        self,
+        calls: CallDefaults,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        state: BudgetState | None = None,
+        max_calls_of: Callable[[Caller], int | None] | None = None,
     ) -> None:
-        """`clock` counts in seconds. `state`: what was before the settings changed."""
+        """`clock` counts in seconds. `state`: what was before the settings changed.
+
+        `max_calls_of`: what the roles of a caller give it in place of `max_calls`; None: no role gives any.
+        """
+        self._max_calls_of = max_calls_of
         self._max_calls, self.max_chain, self._pause = calls.max_calls, calls.max_chain, calls.chain_pause
         self.clock = clock
         state = state or BudgetState()
@@ -87,22 +96,25 @@ class CallBudget:
 
     def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """One for all tools, if anything is limited; only their calls count."""
-        return self._stage if tool is not None and (self._max_calls or self.max_chain) else None
+        is_limited = self._max_calls or self.max_chain or self._max_calls_of is not None
+        return self._stage if tool is not None and is_limited else None
 
     def count_of(self, call: Call) -> CallCount:
         """How many calls the conversation of this one has made."""
         return self._counts.of(client_of(call))
 
-    def refuse_if_spent(self, count: CallCount) -> None:
+    def refuse_if_spent(self, count: CallCount, call: Call) -> None:
         """Raise BudgetSpent if a conversation has made as many calls as it may."""
-        if self._max_calls and count.calls >= self._max_calls:
-            raise BudgetSpent(
-                f"This conversation has made as many calls as it may: {self._max_calls} (`calls.max_calls`)"
-            )
+        given = self._max_calls_of(call.caller) if self._max_calls_of is not None else None
+        most, setting = (self._max_calls, "calls.max_calls") if given is None else (given, "roles.max_calls")
+        if most and count.calls >= most:
+            raise BudgetSpent(f"This conversation has made as many calls as it may: {most} (`{setting}`)")
 
     def has_room(self, count: CallCount, call: Call) -> bool:
         """Whether a call may begin now; nothing is counted."""
-        if self._max_calls and count.calls >= self._max_calls:
+        given = self._max_calls_of(call.caller) if self._max_calls_of is not None else None
+        most = self._max_calls if given is None else given
+        if most and count.calls >= most:
             return False
         if not self.max_chain:
             return True
@@ -149,7 +161,7 @@ class _Counted:
         budget = self._budget
         count = budget.count_of(call)
         if call.sent is None:
-            budget.refuse_if_spent(count)
+            budget.refuse_if_spent(count, call)
             chain, place = budget.place_of(call)
             count.calls += 1
         else:  # `express_sent` counted it

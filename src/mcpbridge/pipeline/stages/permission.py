@@ -8,10 +8,11 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from msgspec import Raw
 
-from mcpbridge.base.errors import BridgeError, NotPermitted
+from mcpbridge.base.errors import BridgeError, CallRefused, InsufficientScope, NotPermitted, UnknownName
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.call_options import CallOptions
-from mcpbridge.core.model import Asks, Call, CallHandler, Tool
+from mcpbridge.core.model import Asks, Call, Caller, CallHandler, Tool
+from mcpbridge.pipeline.permissions.conditions import Undecidable
 from mcpbridge.pipeline.permissions.policy import Decision, Policy, ToolPolicy
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.pipeline.validation.json_text import refuse_doubles
@@ -30,11 +31,11 @@ class DenyByTool:
         self._policy = policy
 
     def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
-        """For tools that are denied to somebody."""
-        if tool is None or not self._policy.may_hide:
+        """For tools that are denied to somebody, or need scopes."""
+        if tool is None or not (self._policy.may_hide or self._policy.scopes is not None):
             return None
         policy = self._policy.for_tool(tool, options)
-        return None if policy.is_hidden is False else _Denied(tool, policy, self._policy)
+        return None if policy.is_hidden is False and not policy.scopes else _Denied(tool, policy, self._policy)
 
 
 class _Denied:
@@ -48,15 +49,24 @@ class _Denied:
     def __call__(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
         """No coroutine of its own: every call would pay for it."""
         caller = call.caller
-        audience = self._all.audience(caller.name, caller.principal)
+        audience = self._all.audience(caller.name, caller.principal, caller.identity)
         if call.sent is None and self._policy.hides(audience):
             raise _refused(call, self._tool, self._policy.decide(audience, _Asked(call)))
+        if call.sent is None and (scopes := self._policy.scopes) and self._lacks(scopes, caller):
+            log.info("call needs scopes", tool=self._tool.id, principal=caller.principal, scopes=sorted(scopes))
+            call.note("permission", "deny")
+            raise InsufficientScope(scopes)
         return proceed(call)
+
+    def _lacks(self, scopes: frozenset[str], caller: Caller) -> bool:
+        return caller.identity is not None and not scopes <= caller.identity.scopes
 
     def express_begin(self, call: Call, arguments: Raw) -> bool:
         """See `pipeline/stage.py`."""
         caller = call.caller
-        return not self._policy.hides(self._all.audience(caller.name, caller.principal))
+        if self._policy.scopes and self._lacks(self._policy.scopes, caller):
+            return False
+        return not self._policy.hides(self._all.audience(caller.name, caller.principal, caller.identity))
 
 
 class DecideByArguments:
@@ -118,7 +128,7 @@ class _Decided:
         if self._judges_arguments:
             refuse_doubles(self._tool.id, call.params.get("arguments"))
         caller = call.caller
-        return self._policy.decide(self._all.audience(caller.name, caller.principal), _Asked(call))
+        return self._policy.decide(self._all.audience(caller.name, caller.principal, caller.identity), _Asked(call))
 
 
 async def _permit_later(call: Call, reason: Awaitable[str], proceed: CallHandler) -> Body:
@@ -142,7 +152,8 @@ def deciding_rule(policy: Policy, tool: Tool, options: CallOptions) -> Callable[
 
     def rule_of(call: Call) -> str:
         caller = call.caller
-        return policy.words_of(tool, of_tool.decide(audience_of(caller.name, caller.principal), _Asked(call)))
+        audience = audience_of(caller.name, caller.principal, caller.identity)
+        return policy.words_of(tool, of_tool.decide(audience, _Asked(call)))
 
     return rule_of
 
@@ -161,6 +172,18 @@ class _Asked:
         return {"name": caller.name, "principal": caller.principal}
 
     @property
+    def claims(self) -> Mapping[str, object]:
+        identity = self._call.caller.identity
+        if identity is None:
+            return {}
+        from mcpbridge.pipeline.roles.claims import Unreadable, for_conditions
+
+        try:
+            return for_conditions(identity)
+        except Unreadable as error:
+            raise Undecidable(str(error)) from error
+
+    @property
     def arguments(self) -> Body:
         return self._call.params.inner("arguments") or Body()
 
@@ -176,9 +199,12 @@ class _Asked:
         }
 
 
-def _refused(call: Call, tool: Tool, decision: Decision) -> NotPermitted:
+def _refused(call: Call, tool: Tool, decision: Decision) -> CallRefused:
+    """What the client gets. A tool that its roles forbid does not exist for it."""
     caller = call.caller
     rule = None if decision.rule is None else decision.rule + 1
     log.info("call denied", tool=tool.id, client=caller.name[:100], principal=caller.principal, rule=rule)
     call.note("permission", decision.permission)
+    if decision.by_role:
+        return UnknownName("tool", tool.wire)
     return NotPermitted(f"{tool.id} is denied by the policy{f': {decision.reason}' if decision.reason else ''}")

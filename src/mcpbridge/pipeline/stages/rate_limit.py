@@ -17,11 +17,12 @@ from mcpbridge.base.errors import RateLimited
 from mcpbridge.base.token_bucket import Bucket
 from mcpbridge.base.units import Rate
 from mcpbridge.core.call_options import CallOptions
-from mcpbridge.core.model import Call, CallHandler, Tool
+from mcpbridge.core.model import Call, Caller, CallHandler, Tool
 from mcpbridge.pipeline.per_client import Recent, payer_of
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
 
+_MOST_RATES = 100
 _COUNTED = frozenset({"tools/call", "prompts/get", "resources/read"})
 
 
@@ -41,6 +42,16 @@ class Buckets:
         self._rate: Rate | None = None
         self._clients: Recent[Bucket] | None = None
         self._shared: dict[tuple[str, Rate], _Shared] = {}
+        self._by_roles: dict[Rate, Recent[Bucket]] = {}
+
+    def by_role(self, rate: Rate) -> Recent[Bucket]:
+        """A bucket for each client of those whose roles give them this rate."""
+        known = self._by_roles.get(rate)
+        if known is None:
+            if len(self._by_roles) >= _MOST_RATES:
+                self._by_roles.clear()
+            known = self._by_roles[rate] = Recent(partial(Bucket, rate))
+        return known
 
     def by_clients(self, rate: Rate) -> Recent[Bucket]:
         """A bucket for each client; those of the last rate that was asked for are known."""
@@ -67,11 +78,14 @@ class RateLimit:
         clock: Callable[[], float] = time.monotonic,
         *,
         buckets: "Buckets | None" = None,
+        rate_of: Callable[[Caller], Rate | None] | None = None,
     ) -> None:
         """`client`: what each client may; `servers`: how often each server may be called, where that is limited.
 
-        `buckets`: those before the settings changed; a rate that stays the same is counted on.
+        `buckets`: those before the settings changed; a rate that stays the same is counted on. `rate_of`: what the
+        roles of a caller give it in place of `client`; None: no role gives any.
         """
+        self._rate_of = rate_of
         self._buckets = buckets or Buckets()
         self._rate = client
         self._clients = self._buckets.by_clients(client) if client is not None else None
@@ -80,10 +94,14 @@ class RateLimit:
     def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """Nothing where no rate is set. Without a tool, the server is known with the call only."""
         if tool is None:
-            return self._uncalled if self._clients is not None or self._servers else None
+            return self._uncalled if self._counts_clients or self._servers else None
         rates = (f"Tool '{tool.id}'", options.rate_limit), (f"Server '{tool.server}'", options.server_rate_limit)
         shared = [self._buckets.shared(what, rate) for what, rate in rates if rate is not None]
-        return _Rated(self, shared) if shared or self._clients is not None else None
+        return _Rated(self, shared) if shared or self._counts_clients else None
+
+    @property
+    def _counts_clients(self) -> bool:
+        return self._clients is not None or self._rate_of is not None
 
     def _uncalled(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
         if call.method not in _COUNTED:
@@ -94,6 +112,8 @@ class RateLimit:
 
     def of_client(self, call: Call) -> Bucket | None:
         """The bucket of the client that calls; None: clients are not limited."""
+        if self._rate_of is not None and (rate := self._rate_of(call.caller)) is not None:
+            return self._buckets.by_role(rate).of(payer_of(call))
         return self._clients.of(payer_of(call)) if self._clients is not None else None
 
     def take(self, shared: list[_Shared], call: Call) -> None:
@@ -105,7 +125,8 @@ class RateLimit:
         now, own = self.clock(), self.of_client(call)
         longest, refused = 0.0, ("", self._rate)
         if own is not None and (wait := own.wait(now)):
-            longest, refused = wait, ("This client", self._rate)
+            given = self._rate_of(call.caller) if self._rate_of is not None else None
+            longest, refused = wait, ("This client", given or self._rate)
         for one in shared:
             if (wait := one.bucket.wait(now)) > longest:
                 longest, refused = wait, (one.what, one.rate)

@@ -80,6 +80,8 @@ FORMATS: Mapping[str, type] = {
     "cache-clear/1": calls.CacheCleared,
     # -- for programs
     "token-new/1": setup.Token,
+    "auth-explain/1": setup.AccessExplained,
+    "auth-break-glass/1": setup.RoleTaken,
     "error/1": shared.Error,
 }
 """By format, the fields besides `format` itself."""

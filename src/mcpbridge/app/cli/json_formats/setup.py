@@ -266,6 +266,46 @@ class DeletedSecret(TypedDict):
     """Always true."""
 
 
+class AccessExplained(TypedDict):
+    """Whether somebody may call a tool, and what decides."""
+
+    tool: str
+    """The tool's id."""
+    user: str
+    """The principal; empty: the local user."""
+    decision: str
+    """`allow`, `require_approval`, `deny` (by a rule), `unknown` (roles forbid it), or `insufficient_scope`."""
+    rule: str
+    """Which role, rule or setting decided."""
+    reason: str
+    """What the rule gives as its reason; may be empty."""
+    roles: list[str]
+    """The roles of this user."""
+    opened_by: list[str]
+    """Those of them that open the tool."""
+    denied_by: list[str]
+    """Those that deny it."""
+    scopes: list[str]
+    """The scopes that calls need."""
+    missing_scopes: list[str]
+    """Those of them that the token lacks."""
+    would_open: list[str]
+    """Roles that would open the tool, where none of the user's does."""
+
+
+class RoleTaken(TypedDict):
+    """A role that somebody has for a time."""
+
+    user: str
+    """The principal."""
+    role: str
+    """The name of the role."""
+    reason: str
+    """The reason, which is in the audit log."""
+    until: float
+    """When it ends; seconds since 1970."""
+
+
 class Token(TypedDict):
     """A new bearer token."""
 
