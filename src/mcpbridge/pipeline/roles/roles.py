@@ -51,7 +51,7 @@ class Role:
             self._selectors.append(_bound(_by_condition, condition_of(settings.when)))
 
     def is_for(self, principal: str, identity: Identity | None, groups_claim: str = "groups") -> bool | None:
-        """Whether this caller is one of those whom it is for; None: that cannot be told of these claims."""
+        """Whether this caller is one of those whom it is for; None: these claims do not say."""
         if not principal:
             return self.is_for_local and not self._selectors
         if self._principals is not None and (len(principal) > LONGEST or self._principals.fullmatch(principal) is None):
