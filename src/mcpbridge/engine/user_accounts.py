@@ -84,6 +84,11 @@ class EngineAccounts:
         """The accounts for a command, beside whatever bridges run."""
         return _open_accounts(lambda: settings, around)
 
+    @property
+    def want_tokens(self) -> bool:
+        """Some server takes tokens that were exchanged (`auth.as = "exchange"`)."""
+        return any(server.auth.account == "exchange" for server in self._settings().servers.values())
+
     def present(self, identity: Identity, token: bytes) -> None:
         """Somebody came in with this token: it may be exchanged for one of a server with `auth.as = "exchange"`."""
         servers = [name for name, one in self._settings().servers.items() if one.auth.account == "exchange"]

@@ -154,5 +154,5 @@ async def serve_over_http(
         return
     from mcpbridge.app.sign_in.app import signing_in
 
-    async with signing_in(bridge.settings, bridge.store, server) as public:
+    async with signing_in(bridge.settings, bridge.store, server, bridge.user_accounts) as public:
         await serve_http(bridge, http, at, on_ready=on_ready, mounts=mounts, pages=shown, public=public)

@@ -24,7 +24,7 @@ from mcpbridge.app.sign_in.authorization_server import PREFIX, Asked, Authorizat
 from mcpbridge.app.sign_in.clients import LONGEST_DOCUMENT
 from mcpbridge.app.sign_in.errors import OAuthRefused
 from mcpbridge.app.sign_in.redirect_uris import shown_target
-from mcpbridge.app.sign_in.signed_in_tokens import SignedInTokens
+from mcpbridge.app.sign_in.signed_in_tokens import Exchanges, SignedInTokens
 from mcpbridge.base.log import get_logger
 from mcpbridge.config.schema import Settings
 from mcpbridge.downstream.auth.provider_http import ProviderDown
@@ -58,9 +58,12 @@ Parameters = dict[str, list[str]]
 
 @asynccontextmanager
 async def signing_in(
-    settings: Settings, store: Store, resource_server: ResourceServer
+    settings: Settings, store: Store, resource_server: ResourceServer, exchanges: Exchanges
 ) -> AsyncGenerator[Mapping[str, Callable[[], App]]]:
-    """Sign people in for the life of a front; gives what makes the applications, by the path that theirs begin with."""
+    """Sign people in for the life of a front; gives what makes the applications, by the path that theirs begin with.
+
+    `exchanges`: who exchanges tokens of people for those of servers.
+    """
     assert settings.auth.sign_in is not None
     server = AuthorizationServer(
         settings.auth,
@@ -70,7 +73,8 @@ async def signing_in(
         path=settings.http.path,
         on_end=resource_server.tokens.forget,
     )
-    resource_server.tokens.own = SignedInTokens(server.grants)
+    own = SignedInTokens(server.grants, server.provider_tokens, exchanges)
+    resource_server.tokens.own, resource_server.on_checked = own, own.present
     app = make_sign_in(server)
     try:
         yield {PREFIX: lambda: app, WELL_KNOWN: lambda: app}

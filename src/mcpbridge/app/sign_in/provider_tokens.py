@@ -54,8 +54,8 @@ class ProviderTokenStore:
             await self.keep(signed_in)
             return signed_in.person
 
-    async def subject_token(self, person: Person, *, wants_id_token: bool) -> str:
-        """A token of the provider's for this person that is still valid: what a token exchange starts from (RFC 8693).
+    async def subject_token(self, person: Person) -> ProviderTokens:
+        """The provider's tokens for this person, still valid: what a token exchange starts from (RFC 8693).
 
         Raises:
             ProviderRefused, ProviderDown: as `renewed`.
@@ -69,7 +69,7 @@ class ProviderTokenStore:
                 signed_in = await self._provider.renew(person, tokens)
                 await self.keep(signed_in)
                 tokens = signed_in.tokens
-        return tokens.id_token if wants_id_token else tokens.access
+        return tokens
 
     async def forget(self, principal: str) -> None:
         """Keep nothing of this person any more."""
