@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.schema import Settings
@@ -39,6 +39,19 @@ def read_keys(accounts: AccountsSettings) -> tuple[str | None, list[str]]:
 
 CONNECTED, DISCONNECTED = "account.connected", "account.disconnected"
 
+
+class SignIns(Protocol):
+    """Who is signed in at the bridge itself; see `AuthorizationServer`, which knows."""
+
+    async def people(self) -> Mapping[str, int]:
+        """Programs that they are signed in with, by principal."""
+        ...
+
+    async def end_all(self, principal: str) -> int:
+        """End all sign-ins of this person; returns how many there were."""
+        ...
+
+
 Note = Callable[[str, Mapping[str, object]], object]
 """Gets the kind of an event, and its facts."""
 
@@ -58,6 +71,8 @@ class EngineAccounts:
         """`forget_results`: what was kept of a server answers nobody any more. `note`: writes the audit trail."""
         self._settings, self._around, self._pool = settings, around, pool
         self._forget_results, self._note = forget_results, note
+        self.sign_ins: SignIns | None = None
+        """Where the bridge signs people in itself; set by its front."""
         self.origin: Callable[[], str] = lambda: ""
         """Where browsers reach the bridge, `https://HOST`; empty: nowhere."""
 

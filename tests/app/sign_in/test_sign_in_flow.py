@@ -13,6 +13,8 @@ import pytest
 from mcpbridge.app.sign_in.app import make_sign_in
 from mcpbridge.app.sign_in.authorization_server import AuthorizationServer
 from mcpbridge.app.sign_in.identity_provider import challenge_of
+from mcpbridge.app.sign_in.signed_in_tokens import SignedInTokens
+from mcpbridge.core.identity import Identity
 from mcpbridge.downstream.auth.sign_in_settings import SignInSettings
 from mcpbridge.downstream.settings import ResourceServerSettings
 from mcpbridge.storage.memory_store import MemoryStore
@@ -467,3 +469,33 @@ async def test_a_provider_that_is_down_lets_nobody_in_and_nothing_is_lost() -> N
         assert answer_in(sent.headers["location"])["error"] == "temporarily_unavailable"
         assert (await place.answer(page)).status_code in (200, 503), "where the page is, may be known still"
         await place.server.close()
+
+
+class Exchanged:
+    """Takes the tokens that would be exchanged."""
+
+    want_tokens = True
+
+    def __init__(self) -> None:
+        self.presented: list[tuple[str, bytes]] = []
+
+    def present(self, identity: Identity, token: bytes) -> None:
+        self.presented.append((identity.principal, token))
+
+
+async def test_what_is_exchanged_is_the_providers_token_and_never_the_bridges(place: Place) -> None:
+    """Nobody else knows the bridge's own tokens: sent to another server they would be of no use, and given away."""
+    _, tokens = await place.signed_in("grace")
+    exchanged = Exchanged()
+    own = SignedInTokens(place.server.grants, place.server.provider_tokens, exchanged)
+    checked = await own.check(tokens["access_token"].encode())
+    assert checked is not None
+    own.present(checked.identity, tokens["access_token"].encode())
+    [(principal, token)] = exchanged.presented
+    assert principal == f"{place.provider.issuer}#grace"
+    assert not token.startswith(b"mcpb_")
+    async with httpx2.AsyncClient() as http:
+        known = await http.get(
+            f"{place.provider.issuer}/userinfo", headers={"authorization": f"Bearer {token.decode()}"}
+        )
+    assert known.json()["sub"] == "grace"

@@ -1,5 +1,6 @@
 """Real clients sign somebody in: the whole bridge as a process, a real provider, and the OAuth clients of the SDKs."""
 
+import json
 import re
 import socket
 from collections.abc import AsyncGenerator, Iterator
@@ -125,3 +126,27 @@ async def test_the_sdk_signs_a_person_in_and_calls_a_tool(place: Place, provider
             assert refused.status_code == 401
             described = await http.get(f"{origin}/.well-known/oauth-protected-resource/mcp")
             assert described.json()["authorization_servers"] == [origin]
+
+
+async def test_who_is_signed_in_is_listed_and_can_be_put_out(place: Place, provider: MockProvider) -> None:
+    principal = f"{provider.issuer}#bob"
+    async with bridge(place, provider) as origin:
+        storage = Storage()
+        async with signed_in(origin, Person(provider, "bob"), storage) as client:
+            await client.list_tools()
+            config = str(place.folder / "servers.toml")
+            listed = json.loads((await place.run("users", "list", "--config", config, "--json")).out)
+            assert listed["users"] == [{"user": principal, "accounts": [], "sign_ins": 1}]
+            revoked = json.loads((await place.run("users", "revoke", principal, "--config", config, "--json")).out)
+            assert revoked["sign_ins"] == 1
+            assert storage.tokens is not None
+            async with httpx2.AsyncClient() as http:
+                headers = {"authorization": f"Bearer {storage.tokens.access_token}"}
+                refused = await http.post(f"{origin}/mcp", json={}, headers=headers)
+                assert refused.status_code == 401
+                form = {
+                    "grant_type": "refresh_token",
+                    "client_id": storage.client.client_id if storage.client else "",
+                    "refresh_token": storage.tokens.refresh_token,
+                }
+                assert (await http.post(f"{origin}/oauth/token", data=form)).json()["error"] == "invalid_grant"

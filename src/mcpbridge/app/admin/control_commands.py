@@ -1,8 +1,7 @@
 """What every running bridge answers on its control socket, by the `do` of the request.
 
-`status`, `stats`, `calls`, `reload`, `command`, `cache`, `clear_cache`, `users.revoke`, `approvals`, `decide`, and what
-`tool_documents.py` has.
-A daemon answers a few more (`daemon/daemon.py`). How requests come and
+`status`, `stats`, `calls`, `reload`, `command`, `cache`, `clear_cache`, `users.list`, `users.revoke`, `approvals`,
+`decide`, and what `tool_documents.py` has. A daemon answers a few more (`daemon/daemon.py`). How requests come and
 answers go is the business of `control_socket.py`.
 """
 
@@ -84,16 +83,25 @@ def control_answers(
         "command": command,
         "cache": cache,
         "clear_cache": clear_cache,
+        "users.list": partial(list_sign_ins, bridge),
         "users.revoke": partial(revoke_user, bridge),
     }
     return {**own, **_tool_answers(bridge, redact), **approval_answers(bridge.approvals), **more}
 
 
+async def list_sign_ins(bridge: Bridge, _: Document) -> Document:
+    """Who is signed in at this bridge, and with how many programs (`[auth.sign_in]`)."""
+    sign_ins = bridge.user_accounts.sign_ins
+    return {"pid": os.getpid(), "people": {} if sign_ins is None else await sign_ins.people()}
+
+
 async def revoke_user(bridge: Bridge, request: Document) -> Document:
-    """Disconnect a user from every server, and end what the user's calls wait for."""
-    user = str(request.get("user") or "")
-    servers = await bridge.user_accounts.all.revoke(user) if bridge.user_accounts.are_open else []
-    return {"pid": os.getpid(), "servers": servers, "calls": bridge.server.parking.end_of_user(user)}
+    """Disconnect a user from every server, end sign-ins of the user, and what the user's calls wait for."""
+    user, accounts = str(request.get("user") or ""), bridge.user_accounts
+    ended = await accounts.sign_ins.end_all(user) if accounts.sign_ins is not None else 0
+    servers = await accounts.all.revoke(user) if accounts.are_open else []
+    calls = bridge.server.parking.end_of_user(user)
+    return {"pid": os.getpid(), "servers": servers, "calls": calls, "sign_ins": ended}
 
 
 async def live_calls(bridge: Bridge) -> Document:

@@ -24,12 +24,13 @@ from mcpbridge.app.sign_in.authorization_server import PREFIX, Asked, Authorizat
 from mcpbridge.app.sign_in.clients import LONGEST_DOCUMENT
 from mcpbridge.app.sign_in.errors import OAuthRefused
 from mcpbridge.app.sign_in.redirect_uris import shown_target
-from mcpbridge.app.sign_in.signed_in_tokens import Exchanges, SignedInTokens
+from mcpbridge.app.sign_in.signed_in_tokens import SignedInTokens
 from mcpbridge.base.log import get_logger
 from mcpbridge.config.schema import Settings
 from mcpbridge.downstream.auth.provider_http import ProviderDown
 from mcpbridge.downstream.auth.resource_server import ResourceServer
 from mcpbridge.downstream.http.routes import App
+from mcpbridge.engine.user_accounts import EngineAccounts
 from mcpbridge.storage.store import Store
 from mcpbridge.storage.token_store import SealedFiles
 
@@ -58,11 +59,11 @@ Parameters = dict[str, list[str]]
 
 @asynccontextmanager
 async def signing_in(
-    settings: Settings, store: Store, resource_server: ResourceServer, exchanges: Exchanges
+    settings: Settings, store: Store, resource_server: ResourceServer, accounts: EngineAccounts
 ) -> AsyncGenerator[Mapping[str, Callable[[], App]]]:
     """Sign people in for the life of a front; gives what makes the applications, by the path that theirs begin with.
 
-    `exchanges`: who exchanges tokens of people for those of servers.
+    `accounts`: who exchanges tokens of people for those of servers, and asks who is signed in.
     """
     assert settings.auth.sign_in is not None
     server = AuthorizationServer(
@@ -73,12 +74,14 @@ async def signing_in(
         path=settings.http.path,
         on_end=resource_server.tokens.forget,
     )
-    own = SignedInTokens(server.grants, server.provider_tokens, exchanges)
+    own = SignedInTokens(server.grants, server.provider_tokens, accounts)
     resource_server.tokens.own, resource_server.on_checked = own, own.present
+    accounts.sign_ins = server
     app = make_sign_in(server)
     try:
         yield {PREFIX: lambda: app, WELL_KNOWN: lambda: app}
     finally:
+        accounts.sign_ins = None
         await server.close()
 
 

@@ -260,6 +260,10 @@ class AuthorizationServer:
             log.info("a client ended its sign-in", client=client.id)
             self._on_end(ended[1])
 
+    async def people(self) -> dict[str, int]:
+        """Everybody who is signed in: programs by principal."""
+        return await self.grants.people()
+
     async def end_all(self, principal: str) -> int:
         """End everything of one person; returns how many grants that were."""
         grants = await self.grants.grants_of(principal)

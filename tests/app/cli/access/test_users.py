@@ -28,7 +28,13 @@ async def test_values_of_users_are_kept_listed_encrypted_anew_and_taken_away_wit
     rotated = await place.run("connections", "rotate", *options)
     assert json.loads(rotated.out) == {"format": "connections-rotate/1", "encrypted": 2, "lost": 0}
     revoked = await place.run("users", "revoke", "alice", *options)
-    assert json.loads(revoked.out) == {"format": "users-revoke/1", "user": "alice", "servers": ["me"], "calls": 0}
+    assert json.loads(revoked.out) == {
+        "format": "users-revoke/1",
+        "user": "alice",
+        "servers": ["me"],
+        "calls": 0,
+        "sign_ins": 0,
+    }
     again = await place.run("users", "revoke", "alice", *options)
     assert again.code == 2
     left = await place.run("users", "list", "--config", config)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import anyio.to_thread
 import click
@@ -59,7 +59,7 @@ def users_command() -> None:
 @as_json_option
 @header_option
 def list_users(*, config: str | None, as_json: bool) -> int:
-    """List the users who have accounts at servers, and since when.
+    """List the users who have accounts at servers, and since when, and who is signed in at a running bridge.
 
     \u0008
     Examples:
@@ -69,6 +69,12 @@ def list_users(*, config: str | None, as_json: bool) -> int:
     async def show(loaded: Loaded, redact: Redactor) -> int:
         async with _accounts_of(loaded, redact) as accounts:
             users = await anyio.to_thread.run_sync(accounts.users)
+        answers = await anyio.to_thread.run_sync(ask_all, runtime_directory(os.environ), {"do": "users.list"})
+        people: dict[str, int] = {}
+        for answer in answers:
+            for user, count in cast("dict[str, int]", answer.get("people") or {}).items():
+                people[user] = people.get(user, 0) + count
+        users = {**{user: [] for user in people}, **users}
         found = [
             {
                 "user": user,
@@ -76,6 +82,7 @@ def list_users(*, config: str | None, as_json: bool) -> int:
                     {"server": row.server, "kind": row.kind, "issuer": row.issuer, "since": _time(row.since)}
                     for row in rows
                 ],
+                "sign_ins": people.get(user, 0),
             }
             for user, rows in sorted(users.items())
         ]
@@ -84,9 +91,12 @@ def list_users(*, config: str | None, as_json: bool) -> int:
         elif users:
             rows = [row for _, rows in sorted(users.items()) for row in rows]
             table = [[visible(row.principal) or _LOCAL, row.server, row.kind, _time(row.since)] for row in rows]
+            table += [
+                [visible(user), "(this bridge)", f"{count} signed in", ""] for user, count in sorted(people.items())
+            ]
             print_table(["User", "Server", "Kind", "Since"], table)
         else:
-            print_text("no user has an account at a server")
+            print_text("no user has an account at a server, or is signed in")
         return OK
 
     return run(show, config, as_json=as_json)
@@ -99,8 +109,8 @@ def list_users(*, config: str | None, as_json: bool) -> int:
 def revoke_user(*, user: str, config: str | None, as_json: bool) -> int:
     """Disconnect USER from every server: tokens are revoked at their providers, and what runs with them ends.
 
-    USER is what `mcpbridge users list` shows. It does not take the user's token for the bridge away: remove that from
-    the configuration. Exit code 2: this user has no accounts.
+    USER is what `mcpbridge users list` shows. Where people sign in at the bridge, all sign-ins of this user end, too. A
+    token of `http.tokens` has to be removed from the configuration. Exit code 2: this user has no accounts.
 
     \u0008
     Examples:
@@ -115,7 +125,8 @@ def revoke_user(*, user: str, config: str | None, as_json: bool) -> int:
         calls = sum(int(answer.get("calls") or 0) for answer in answers)
         async with _accounts_of(loaded, redact) as accounts:  # what no running bridge had to do with
             servers |= set(await accounts.revoke(user))
-        if not servers and not calls:
+        sign_ins = sum(int(answer.get("sign_ins") or 0) for answer in answers)
+        if not servers and not calls and not sign_ins:
             fail(
                 USAGE, visible(f"no user {user[:80]!r} has an account"), "`mcpbridge users list` shows those who have."
             )
@@ -123,9 +134,12 @@ def revoke_user(*, user: str, config: str | None, as_json: bool) -> int:
             loaded.settings.audit, "account.revoked", {"principal": user, "detail": ", ".join(sorted(servers))}, redact
         )
         if as_json:
-            print_json("users-revoke/1", {"user": user, "servers": sorted(servers), "calls": calls})
+            print_json(
+                "users-revoke/1", {"user": user, "servers": sorted(servers), "calls": calls, "sign_ins": sign_ins}
+            )
         else:
-            print_text(visible(f"disconnected {user} from {', '.join(sorted(servers)) or 'nothing'}"))
+            ended = f", and ended {sign_ins} of their sign-ins here" if sign_ins else ""
+            print_text(visible(f"disconnected {user} from {', '.join(sorted(servers)) or 'nothing'}{ended}"))
         return OK
 
     return run(revoke, config, as_json=as_json)

@@ -194,13 +194,15 @@ class UserAccounts(TypedDict):
     """The name of the token, or ISSUER#SUBJECT; empty: the local user."""
     accounts: list[UserAccount]
     """Each of them, by server."""
+    sign_ins: int
+    """Programs that the user is signed in with at a running bridge (`[auth.sign_in]`)."""
 
 
 class UserList(TypedDict):
     """What `users list` prints."""
 
     users: list[UserAccounts]
-    """Everybody who has an account at a server, by name."""
+    """Everybody who has an account at a server, or is signed in, by name."""
 
 
 class RevokedUser(TypedDict):
@@ -212,6 +214,8 @@ class RevokedUser(TypedDict):
     """The servers where there was an account, by name."""
     calls: int
     """Calls that waited for the user, and do so no more."""
+    sign_ins: int
+    """Programs that the user was signed in with (`[auth.sign_in]`), and is no more."""
 
 
 class ConnectionsLink(TypedDict):
