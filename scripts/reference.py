@@ -301,7 +301,7 @@ def _take_other_spellings(defs: dict[str, Any]) -> None:
 def _describe(part: dict[str, Any], model: type[BaseModel]) -> None:
     for name in SET_WHILE_LOADING & part["properties"].keys():
         del part["properties"][name]
-    named = {field.alias: name for name, field in model.model_fields.items() if field.alias}
+    named = {str(field.alias): name for name, field in model.model_fields.items() if field.alias}
     for name, about in part["properties"].items():
         about.pop("title", None)
         kinds = [kind for kind in about.get("anyOf", []) if kind != {"type": "null"}]

@@ -437,10 +437,10 @@ async def _explain(bridge: Bridge, request: Document) -> Document:
     """Whether `user`, with a token that says `claims`, may call `tool` with `arguments`; and what decides."""
     from mcpbridge.library.access import explain_access
 
-    name, claims, arguments = _text(request, "tool"), request.get("claims"), request.get("arguments") or {}
+    name, claims, arguments = _text(request, "tool"), request.get("claims"), request.get("arguments")
     await _tool(bridge, {"name": name})
-    said: Any = claims if isinstance(claims, dict) else None
-    given: Any = arguments if isinstance(arguments, dict) else {}
+    said = cast("dict[str, Any]", claims) if isinstance(claims, dict) else None
+    given = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
     return {"notes": [], **explain_access(bridge, _text(request, "user"), name, claims=said, arguments=given)}
 
 
