@@ -301,7 +301,7 @@ def _take_other_spellings(defs: dict[str, Any]) -> None:
 def _describe(part: dict[str, Any], model: type[BaseModel]) -> None:
     for name in SET_WHILE_LOADING & part["properties"].keys():
         del part["properties"][name]
-    named = {str(field.alias): name for name, field in model.model_fields.items() if field.alias}
+    named: dict[str, str] = {str(field.alias): name for name, field in model.model_fields.items() if field.alias}
     for name, about in part["properties"].items():
         about.pop("title", None)
         kinds = [kind for kind in about.get("anyOf", []) if kind != {"type": "null"}]
@@ -310,7 +310,7 @@ def _describe(part: dict[str, Any], model: type[BaseModel]) -> None:
             about.update(kinds[0])
         if about.get("default", ...) is None or isinstance(about.get("default"), dict):
             del about["default"]
-        about["description"] = docstrings(model)[named.get(name, name)]
+        about["description"] = docstrings(model)[named[name] if name in named else name]
         _or_variable(about)
     for name, field in model.model_fields.items():
         for other in other_names(name, field):
