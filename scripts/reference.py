@@ -310,7 +310,7 @@ def _describe(part: dict[str, Any], model: type[BaseModel]) -> None:
             about.update(kinds[0])
         if about.get("default", ...) is None or isinstance(about.get("default"), dict):
             del about["default"]
-        about["description"] = docstrings(model)[named[name] if name in named else name]
+        about["description"] = docstrings(model)[named.get(name) or name]
         _or_variable(about)
     for name, field in model.model_fields.items():
         for other in other_names(name, field):
