@@ -177,11 +177,15 @@ class Settings(BaseModel):
     def _tokens_can_be_exchanged(self) -> Self:
         """A bridge that gets no tokens of a provider has none to exchange."""
         for name, server in self.servers.items():
-            if server.auth.account == "exchange" and not self.auth.issuers and not server.disabled:
+            if server.auth.account != "exchange" or server.disabled:
+                continue
+            if not self.auth.is_on:
                 raise ValueError(
                     f'`servers.{name}.auth.as = "exchange"` exchanges the tokens of a provider that people come with, '
-                    "and `[auth.issuers.NAME]` names none"
+                    "and neither `[auth.issuers.NAME]` nor `[auth.sign_in]` names one"
                 )
+            if self.auth.sign_in is not None and self.auth.sign_in.provider == "github" and not self.auth.issuers:
+                raise ValueError(f'`servers.{name}.auth.as = "exchange"` cannot work: GitHub exchanges no tokens')
         return self
 
     @model_validator(mode="after")

@@ -33,6 +33,7 @@ from mcpbridge.engine.wiring.search import SearchContext, ToolSearch
 from mcpbridge.engine.wiring.tools import Backends, BackendSet, ProgramTool
 from mcpbridge.pipeline.hooks.call import Hook
 from mcpbridge.pipeline.permissions.policy import Policy
+from mcpbridge.pipeline.roles.settings import RoleSettings
 from mcpbridge.pipeline.trifecta.tool_labels import ToolLabels
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.protocol.meta import SERVER_INFO
@@ -132,16 +133,26 @@ def identity_of(settings: Settings) -> Identity:
 
 
 def roles_of(settings: Settings, shared: SharedState) -> "Roles | None":
-    """Who may do what; None where nobody is kept to roles."""
-    if not settings.roles:
+    """Who may do what; None where nobody is kept to roles.
+
+    Where people sign in and no role is written, they may use everything but the bridge's own tools that work on its
+    machine: whoever can sign in at the provider must not get files and programs of the machine unasked.
+    """
+    if not settings.roles and not settings.auth.is_on:
         return None
-    from mcpbridge.pipeline.roles.access import touches_machine
-    from mcpbridge.pipeline.roles.roles import Roles
     from mcpbridge.tools.factory import kind_of
 
     commands = frozenset(name for name, tool in settings.tools.items() if kind_of(tool) == "command")
+    roles = settings.roles
+    if not roles:
+        if not (commands or settings.builtin.enable or settings.code.enabled):
+            return None
+        roles = [RoleSettings(name="everybody", principals=["*"], servers=["*"])]
+    from mcpbridge.pipeline.roles.access import touches_machine
+    from mcpbridge.pipeline.roles.roles import Roles
+
     return Roles(
-        settings.roles,
+        roles,
         touches_machine=lambda tool: touches_machine(tool, commands),
         break_glass=shared.calls.break_glass,
     )

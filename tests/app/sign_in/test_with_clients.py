@@ -14,12 +14,19 @@ from mcp import Client as SdkClient
 from mcp.client.auth import OAuthClientProvider
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from mcp.shared.exceptions import MCPError
 from pydantic import AnyUrl
 
 from support.harness import Place, python_server
 from support.identity_providers import MockProvider, answer_in, mock_provider
 
 BACK = "http://127.0.0.1:1/callback"
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "probe", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+CALL = {"name": "up__journal", "arguments": {}, "_meta": META}
 
 
 @pytest.fixture(scope="module")
@@ -85,13 +92,17 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def bridge(place: Place, provider: MockProvider, **auth: Any) -> AsyncGenerator[str]:
+async def bridge(
+    place: Place, provider: MockProvider, *, sections: dict[str, Any] | None = None, **auth: Any
+) -> AsyncGenerator[str]:
     """The address of a bridge that signs people in at this provider."""
     port = free_port()
     origin = f"http://127.0.0.1:{port}"
     sign_in = {"issuer": provider.issuer, "client_id": "bridge", "client_secret": "s3cret"}
     config = place.config(
-        {"up": python_server("plain")}, auth={"resource": f"{origin}/mcp", "sign_in": sign_in, **auth}
+        {"up": python_server("plain"), "other": python_server("plain")},
+        auth={"resource": f"{origin}/mcp", "sign_in": sign_in, **auth},
+        **(sections or {}),
     )
     async with place.started("serve", "--config", str(config), "--http", f"127.0.0.1:{port}") as command:
         await command.logged(r"http://127\.0\.0\.1:[1-9]\d*")
@@ -150,3 +161,68 @@ async def test_who_is_signed_in_is_listed_and_can_be_put_out(place: Place, provi
                     "refresh_token": storage.tokens.refresh_token,
                 }
                 assert (await http.post(f"{origin}/oauth/token", data=form)).json()["error"] == "invalid_grant"
+
+
+async def names_of(origin: str, person: Person) -> set[str]:
+    """The tools that somebody is listed; of each server the first."""
+    async with signed_in(origin, person, Storage()) as client:
+        return {
+            tool.name for tool in (await client.list_tools()).tools if tool.name.endswith(("__journal", "file-read"))
+        }
+
+
+async def test_each_person_sees_what_their_groups_open(place: Place, provider: MockProvider) -> None:
+    await provider.claims("ann", groups=["eng-core"])
+    await provider.claims("ben", groups=["support"])
+    await provider.claims("eve", groups=[])
+    roles = [
+        {"name": "engineering", "groups": "eng-*", "servers": "*"},
+        {"name": "support", "groups": "support", "tools": "other/journal"},
+    ]
+    async with bridge(place, provider, sections={"roles": roles}) as origin:
+        assert await names_of(origin, Person(provider, "ann")) == {"up__journal", "other__journal"}
+        assert await names_of(origin, Person(provider, "ben")) == {"other__journal"}
+        assert await names_of(origin, Person(provider, "eve")) == set()
+        async with signed_in(origin, Person(provider, "ben"), Storage()) as client:
+            assert (await client.call_tool("other__journal", {})).content
+            with pytest.raises(MCPError, match="up__journal"):
+                await client.call_tool("up__journal", {})
+
+
+async def test_whoever_can_sign_in_does_not_get_the_machine_unasked(place: Place, provider: MockProvider) -> None:
+    sections = {"builtin": {"enable": ["file-read"]}}
+    async with bridge(place, provider, sections=sections) as origin:
+        assert await names_of(origin, Person(provider, "alice")) == {"up__journal", "other__journal"}
+
+
+async def test_a_call_without_its_scope_asks_for_more_and_one_with_it_is_made(
+    place: Place, provider: MockProvider
+) -> None:
+    """The SDK's client steps up by itself: 403 says which scopes, and the person agrees once more."""
+    roles = [{"name": "everybody", "principals": "*", "servers": "*"}]
+    scopes = {"scopes": ["tools"], "scopes_supported": ["tools", "journal"], "tool_scopes": {"up/journal": ["journal"]}}
+    async with bridge(place, provider, sections={"roles": roles}, **scopes) as origin:
+        storage = Storage()
+        async with signed_in(origin, Person(provider, "alice"), storage) as client:
+            first = storage.tokens
+            assert first is not None
+            async with httpx2.AsyncClient() as http:
+                refused = await http.post(
+                    f"{origin}/mcp",
+                    json={"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": CALL},
+                    headers={
+                        "authorization": f"Bearer {first.access_token}",
+                        "accept": "application/json, text/event-stream",
+                        "mcp-protocol-version": "2026-07-28",
+                        "mcp-method": "tools/call",
+                        "mcp-name": "up__journal",
+                    },
+                )
+            assert first.scope == "tools"
+            assert refused.status_code == 403, refused.text
+            challenge = refused.headers["www-authenticate"]
+            assert 'error="insufficient_scope"' in challenge
+            assert "journal" in challenge
+            assert (await client.call_tool("up__journal", {})).content
+            assert storage.tokens is not None
+            assert "journal" in (storage.tokens.scope or "").split()

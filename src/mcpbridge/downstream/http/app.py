@@ -134,6 +134,7 @@ class HttpFront:
             lambda: bridge.server.views,
             lambda: bridge.server.profiles,
             lambda: bridge.server.backends,
+            says_names=auth.resource_server is None,
         )
         self._proxies = _proxies(settings, reach)
         self._mounts, self._pages = Mounts(mounts), Mounts(pages)

@@ -59,11 +59,15 @@ class Routes:
         views: Callable[[], Collection[str]],
         profiles: Callable[[], Collection[str]] = tuple,
         backends: Callable[[], Collection[str]] = tuple,
+        *,
+        says_names: bool = True,
     ) -> None:
         """`views` returns the servers that have endpoints of their own now, `profiles` the profiles.
 
-        `backends`: those whose tools come as a server's do, and that have none.
+        `backends`: those whose tools come as a server's do, and that have none. `says_names`: whoever asks may know
+        them all; else what there is besides is nobody's to learn from an error.
         """
+        self._says_names = says_names
         self._views, self._profiles, self._backends = views, profiles, backends
         self._kinds: dict[str, Kind] = {"mcp": "mcp"}
         if settings.sse:
@@ -93,6 +97,8 @@ class Routes:
 
     def _named(self, path: str, begin: str, what: str, names: Collection[str]) -> tuple[Kind, str]:
         name, _, rest = path.removeprefix(begin).partition("/")
+        if name not in names and not self._says_names:
+            raise Refused(404, f"No {what} is called {name[:64]!r}")
         if what == "server" and name not in names and name in self._backends():
             hint = f'a profile serves it alone: [profiles.NAME] servers = ["{name}"], at {_PROFILES}NAME/mcp'
             raise Refused(404, f"{name!r} is of [tools] or a pack, no server with an endpoint of its own; {hint}")
