@@ -22,6 +22,7 @@ from mcpbridge.app.cli.commands import COMMANDS, command_of, run
 from mcpbridge.app.cli.json_formats.formats import FORMATS, WITHOUT
 from support.harness import Finished, Place, python_server
 from support.json_output import check, documents
+from support.programs.daemon_process import daemon
 from support.upstreams.oauth_server import oauth_world
 
 ROOT = Path(__file__).parents[3]
@@ -229,7 +230,12 @@ async def test_a_role_that_is_taken(place: Place) -> None:
     words = ("auth", "break-glass", "oncall", "--user", "ci", "--reason", "it is down", "--config", config)
     refused = await place.run(*words)
     assert refused.code == 4, "a bridge that ends with the command gives nothing"
-    check({"format": "auth-break-glass/1", "user": "ci", "role": "oncall", "reason": "it is down", "until": 1.5})
+    place.env["MCPBRIDGE_STANDALONE"] = "0"
+    async with daemon(place, Path(config)):
+        taken = await printed(place, "auth-break-glass/1", *words)
+        assert (taken["user"], taken["role"], taken["reason"]) == ("ci", "oncall", "it is down")
+        explained = await place.run("auth", "explain", "--user", "ci", "one/journal", "--config", config, "--json")
+        assert json.loads(explained.out)["roles"] == ["oncall"]
 
 
 async def printed(place: Place, name: str, *words: str) -> dict[str, Any]:
