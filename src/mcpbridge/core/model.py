@@ -205,7 +205,7 @@ class Call(Struct, eq=False):
         """Report to observers that it waited for its turn somewhere, for so long; `waited` is the sum."""
         if seconds > WORTH_TELLING:
             before = (self.facts or {}).get("waited")
-            self.note("waited", seconds + (before if isinstance(before, float) else 0.0))
+            self.note("waited", round(seconds + (before if isinstance(before, float) else 0.0), 3))
 
     @property
     def context(self) -> CallContext:

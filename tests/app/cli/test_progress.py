@@ -9,13 +9,28 @@ from typing import Any
 import pytest
 
 from mcpbridge.app.cli import output
-from mcpbridge.app.cli.output import StatusLine, progress
+from mcpbridge.app.cli.output import StatusLine, counted, progress
 from support.harness import COOKIE, Place, python_server
 from support.programs.terminal import on_terminal
 from support.upstreams.oauth_server import oauth_world
 
 VISIT = "import sys, urllib.request as u; u.urlopen(sys.argv[1], timeout=20).read()"
 """What the stand-in for a browser does with the address that it is started with."""
+
+
+@pytest.mark.parametrize(
+    ("count", "what", "text"),
+    [
+        (1, "entry", "1 entry"),
+        (5, "entry", "5 entries"),
+        (0, "query", "0 queries"),
+        (2, "key", "2 keys"),
+        (3, "tool", "3 tools"),
+    ],
+)
+def test_what_is_counted_has_its_plural(count: int, what: str, text: str) -> None:
+    assert counted(count, what) == text
+
 
 CASES: Sequence[tuple[Sequence[str], Sequence[str], str]] = [
     (["list", "--standalone"], ["starting 1 server …"], "one__echo"),

@@ -83,7 +83,7 @@ def test_a_broken_lock_is_refused_with_its_line_and_advice(tmp_path: Path, text:
     assert str(path) in message
     assert line in message
     assert what in message
-    assert "`mcpbridge lock`" in message
+    assert "`mcpbridge lock --anew`" in message
 
 
 @given(st.text(max_size=200))

@@ -263,6 +263,13 @@ async def test_who_waited_tells_observers_how_long() -> None:
     assert second.facts == {"waited": pytest.approx(0.005)}
 
 
+def test_the_audit_log_has_the_wait_in_milliseconds() -> None:
+    call = call_of()
+    for seconds in (4.087000000007218, 0.0020000001):
+        call.waited(seconds)
+    assert repr(call.facts) == "{'waited': 4.089}"
+
+
 # -- every way out
 
 

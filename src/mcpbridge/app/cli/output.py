@@ -41,9 +41,14 @@ def size_text(count: int) -> str:
     return f"{count / 1024:.1f} KiB" if count < 1024**2 else f"{count / 1024**2:.1f} MiB"
 
 
+_CONSONANT_Y = tuple(f"{letter}y" for letter in "bcdfghjklmnpqrstvwxz")
+
+
 def counted(count: int, what: str) -> str:
-    """`1 result`, `2 results`."""
-    return f"{count} {what if count == 1 else f'{what}s'}"
+    """`1 result`, `2 results`, `2 entries`."""
+    if count == 1:
+        return f"{count} {what}"
+    return f"{count} {what[:-1]}ies" if what.endswith(_CONSONANT_Y) else f"{count} {what}s"
 
 
 def note(text: str) -> None:

@@ -54,6 +54,19 @@ def differences(
     return found
 
 
+def missing_texts(
+    lock: Lock, servers: Collection[str], definition_of: Callable[[str], bytes | None]
+) -> dict[PinKey, tuple[str, ...]]:
+    """Of what was agreed to of these servers: the digests of which the definition is lost, in the order of the lock."""
+    found: dict[PinKey, tuple[str, ...]] = {}
+    for key in sorted(lock.entries, key=lambda key: (key.server, PIN_KINDS.index(key.kind), key.name)):
+        if key.server in servers:
+            lost = tuple(one for one in lock.entries[key].digests if definition_of(one) is None)
+            if lost:
+                found[key] = lost
+    return found
+
+
 def _may_be_unknown(key: PinKey) -> bool:
     """Whether a machine may not say what this is now: only Linux tells which package runs."""
     return key.kind == "server" and key.name == "package"

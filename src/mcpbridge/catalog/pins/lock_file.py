@@ -33,7 +33,7 @@ _HEADER = "# What was agreed to of each server. Written by `mcpbridge lock`; see
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _LINE = re.compile(r"\(at line (\d+)")
-_ADVICE = "Restore it from version control, or write it anew with `mcpbridge lock` and review the difference."
+_ADVICE = "Restore it from version control, or write it anew with `mcpbridge lock --anew` and review the difference."
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -1,6 +1,7 @@
 """`mcpbridge lock`: what servers show is written down, and what they change is reviewed before it is agreed to."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -149,16 +150,72 @@ async def test_a_broken_lock_agrees_to_nothing_and_is_not_overwritten(files: Fil
         assert finished.code == 2
         assert "line 5" in finished.err
         assert "servers.lock" in finished.err
+        assert "`mcpbridge lock --anew`" in finished.err
     assert files.lock.read_text() == text
 
 
-async def test_a_definition_that_is_lost_is_said(files: Files) -> None:
+async def test_a_lock_with_a_merge_conflict_is_written_anew_when_that_is_asked_for(files: Files) -> None:
     await files.run()
-    for file in (files.place.folder / "servers.lock.d").glob("*.json"):
-        file.unlink()
-    assert (await files.run("--check")).code == 0, "digests alone decide"
+    text = files.lock.read_text()
+    files.lock.write_text(f"<<<<<<< HEAD\n{text}=======\n{text}>>>>>>> theirs\n")
+    approved = await files.run("approve", "files")
+    assert approved.code == 2
+    assert "agreed to" not in approved.err
+    assert (await files.run("--anew", "--check")).code == 2
+    assert (await files.run("--anew")).code == 0
+    assert files.lock.read_text() == text
+    assert (await files.run("--check")).code == 0
+
+
+async def test_a_lock_is_not_written_anew_without_a_server(files: Files) -> None:
+    """Its entries would be lost."""
+    await files.run()
+    before = files.lock.read_text()
+    files.config = files.place.config({"files": {"command": "no-such-program-here"}, "more": python_server("plain")})
+    refused = await files.run("--anew")
+    assert refused.code == 4
+    assert "nothing was written" in refused.err
+    assert files.lock.read_text() == before
+
+
+async def test_a_definition_that_is_lost_is_found_missing(files: Files) -> None:
+    await files.run()
+    folder = files.place.folder / "servers.lock.d"
+    before = {file.name: file.read_text() for file in folder.glob("*.json")}
+    shutil.rmtree(folder)
+    checked = await files.run("--check")
+    assert (checked.code, checked.out) == (1, "")
+    assert "the texts of 4 definitions are not in" in checked.err
+    for name in ("files identity", "files command", "files/read", "files/write"):
+        assert name in checked.err
+    document = json.loads((await files.run("--check", "--json")).out)
+    assert [one["name"] for one in document["missing"]] == ["command", "identity", "read", "write"]
+    assert not folder.exists()
+
+    text = files.lock.read_text()
+    again = await files.run()
+    assert again.code == 0
+    assert "nothing has changed" not in again.out
+    assert "the texts of 4 definitions are in" in again.err
+    assert {file.name: file.read_text() for file in folder.glob("*.json")} == before
+    assert files.lock.read_text() == text
+    assert (await files.run("--check")).code == 0
+
+    [of_read] = [name for name, content in before.items() if "Reads a file." in content]
+    (folder / of_read).unlink()
     files.show({"read": CHANGED, "write": "Writes a file."})
     assert await files.changes() == {("read", "other", "")}
+
+
+async def test_texts_that_no_server_shows_now_stay_missing(files: Files) -> None:
+    await files.run()
+    shutil.rmtree(files.place.folder / "servers.lock.d")
+    files.config = files.place.config({"files": {"command": "no-such-program-here"}, "more": python_server("plain")})
+    written = await files.run()
+    assert written.code == 0
+    assert "the texts of 4 definitions are missing still" in written.err
+    assert "files/read" in written.err
+    assert "servers.lock.d from version control" in written.err
 
 
 @pytest.mark.parametrize(

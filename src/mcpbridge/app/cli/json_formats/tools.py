@@ -161,6 +161,15 @@ class UnreachedServer(TypedDict):
     reason: str
 
 
+class MissingText(TypedDict):
+    """A definition that was agreed to, whose text is not in `servers.lock.d`."""
+
+    server: str
+    kind: str
+    """As that of a change."""
+    name: str
+
+
 class LockChanges(TypedDict):
     """What servers change."""
 
@@ -168,6 +177,8 @@ class LockChanges(TypedDict):
     """The lock, or where it would be: `lock-diff` and `lock-approve` go without one, by what was seen first."""
     changes: list[LockChange]
     unreachable: list[UnreachedServer]
+    missing: list[MissingText]
+    """What was agreed to of which the text was missing; `lock` writes again those that servers still show."""
 
 
 class LockWritten(LockChanges):

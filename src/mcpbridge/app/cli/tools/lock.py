@@ -1,10 +1,11 @@
 """`mcpbridge lock`: what servers show is written down in `servers.lock`, and their changes are reviewed."""
 
 from base64 import b64decode
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,17 @@ from mcpbridge.app.cli.tools.session import Session
 from mcpbridge.app.exit_codes import DIFFERS, OK, UNREACHABLE, USAGE
 from mcpbridge.base.suggestions import nearest
 from mcpbridge.catalog.pins.changes import Change
-from mcpbridge.catalog.pins.comparison import Difference, accept, differences
+from mcpbridge.catalog.pins.comparison import Difference, accept, differences, missing_texts
 from mcpbridge.catalog.pins.definition import Pin
-from mcpbridge.catalog.pins.lock_file import Lock, PinKey, lock_path, read_definition, read_lock, write_lock
+from mcpbridge.catalog.pins.lock_file import (
+    Lock,
+    PinKey,
+    definitions_folder,
+    lock_path,
+    read_definition,
+    read_lock,
+    write_lock,
+)
 from mcpbridge.catalog.pins.review import Rules
 
 _ADVICE = "`mcpbridge check` shows more."
@@ -42,6 +51,10 @@ class _Review:
     """By server that could not be asked: why."""
     names: Collection[str]
     """All names that were looked at, in the lock and now."""
+    missing: Mapping[PinKey, Sequence[str]]
+    """What was agreed to of which the text is not in `servers.lock.d` any more: the digests."""
+    offered: Mapping[str, bytes]
+    """By digest, those of these texts that servers still show."""
 
     def document(self) -> dict[str, object]:
         """What `--json` prints of it."""
@@ -60,29 +73,30 @@ class _Review:
                 for change in one.changes
             ],
             "unreachable": [{"server": name, "reason": reason} for name, reason in self.faults.items()],
+            "missing": [{"server": key.server, "kind": key.kind, "name": key.name} for key in self.missing],
         }
 
     def show(self) -> None:
         """Print the changes as a table."""
         rows = [
-            [_name_of(one), change.what, change.where, _on_one_line(change.detail)]
+            [_name_of(one.key), change.what, change.where, _on_one_line(change.detail)]
             for one in self.changed
             for change in one.changes
         ]
         if rows:
             print_table(["Of", "Change", "Where", "New"], rows)
-        elif not self.faults:
+        elif not self.faults and not self.missing:
             print("nothing has changed")
 
     def write(self) -> None:
-        """Write the lock that agrees to what has changed.
+        """Write the lock that agrees to what has changed, and the texts that are missing and that servers still show.
 
         Raises:
             CommandFailed: it cannot be written.
         """
         try:
             definitions = [definition for one in self.changed for definition in one.definitions]
-            write_lock(self.path, accept(self.lock, self.changed), definitions)
+            write_lock(self.path, accept(self.lock, self.changed), [*definitions, *self.offered.values()])
         except OSError as error:
             fail(USAGE, f"{self.path} cannot be written: {error.strerror}", "Nothing was agreed to.")
 
@@ -90,6 +104,21 @@ class _Review:
     def reasons(self) -> str:
         """Which servers could not be asked, and why."""
         return "; ".join(f"{name}: {_on_one_line(reason)}" for name, reason in self.faults.items())
+
+    def note_missing(self) -> None:
+        """Say of which definitions the text is missing."""
+        if self.missing:
+            note(f"{_texts_of(self.missing)} not in {definitions_folder(self.path)}: {_listed(self.missing)}")
+
+    def note_lost(self) -> None:
+        """After it was written: say which texts are missing still."""
+        lock = accept(self.lock, self.changed)
+        lost = missing_texts(lock, {key.server for key in self.missing}, partial(read_definition, self.path))
+        if back := [key for key in self.missing if key in lock.entries and key not in lost]:
+            note(f"{_texts_of(back)} in {definitions_folder(self.path)} again: {_listed(back)}")
+        if lost:
+            advice = f"restore {definitions_folder(self.path).name} from version control"
+            note(f"{_texts_of(lost)} missing still, as no server shows it now; {advice}: {_listed(lost)}")
 
     def note_faults(self) -> None:
         """Say which servers could not be asked."""
@@ -99,33 +128,44 @@ class _Review:
 
 @click.group("lock", invoke_without_command=True)
 @click.option("--check", "is_check", is_flag=True, help="Write nothing; exit code 1 if anything differs. For CI.")
+@click.option("--anew", "is_anew", is_flag=True, help="Write it from nothing, whatever is there: also a broken file.")
 @config_option
 @as_json_option
 @standalone_option
 @header_option
 @click.pass_context
-def lock_command(context: click.Context, *, is_check: bool, config: str | None, as_json: bool, standalone: bool) -> int:
+def lock_command(
+    context: click.Context, *, is_check: bool, is_anew: bool, config: str | None, as_json: bool, standalone: bool
+) -> int:
     """Write down what the servers show now, in `servers.lock` beside the configuration.
 
     The file has a line for each tool, prompt, resource and template, the instructions, the server's name and version,
     and how it is started or where it is. While the bridge runs, what is not in the lock is held back (`pin`).
 
+    With --anew, only what servers show now is in it: entries of servers that are switched off go.
+
     \u0008
     Examples:
       mcpbridge lock
       mcpbridge lock --check
+      mcpbridge lock --anew
       mcpbridge lock diff github
       mcpbridge lock approve github/create_issue
       mcpbridge lock sign
       mcpbridge lock verify
     """
     if (command := context.invoked_subcommand) is not None:
-        if config or is_check or as_json or standalone:
+        if config or is_check or is_anew or as_json or standalone:
             raise click.UsageError(f"options come after the word: mcpbridge lock {command} …")
         return OK
 
+    if is_check and is_anew:
+        raise click.UsageError("--check writes nothing: it does not go with --anew")
+
     async def locking(session: Session) -> int:
-        review = await _review(session, config)
+        review = await _review(session, config, is_anew=is_anew)
+        if is_anew and review.faults:
+            fail(UNREACHABLE, f"not every server could be asked, and nothing was written: {review.reasons}", _ADVICE)
         return _checked(review, as_json=as_json) if is_check else await _written(session, review, as_json=as_json)
 
     return run(locking, config, standalone=standalone, as_json=as_json)
@@ -158,6 +198,7 @@ def diff(*, server: str | None, config: str | None, as_json: bool, standalone: b
             print_json("lock-diff/1", review.document())
         else:
             review.show()
+            review.note_missing()
             review.note_faults()
         return OK
 
@@ -215,15 +256,16 @@ def _checked(review: _Review, *, as_json: bool) -> int:
         if review.is_new:
             note(f"{review.path} is not there yet; `mcpbridge lock` writes it")
         review.show()
+        review.note_missing()
     if review.faults:
         fail(UNREACHABLE, f"not every server could be asked: {review.reasons}", _ADVICE)
-    return DIFFERS if review.changed or review.is_new else OK
+    return DIFFERS if review.changed or review.missing or review.is_new else OK
 
 
 async def _written(session: Session, review: _Review, *, as_json: bool) -> int:
     if review.is_new and review.faults and not review.changed:
         fail(UNREACHABLE, f"no server could be asked, and nothing was written: {review.reasons}", _ADVICE)
-    must_write = review.is_new or bool(review.changed)
+    must_write = review.is_new or bool(review.changed) or bool(review.offered)
     if must_write:
         review.write()
         await _follow(session)
@@ -235,6 +277,7 @@ async def _written(session: Session, review: _Review, *, as_json: bool) -> int:
     if must_write:
         servers = len(accept(review.lock, review.changed).servers)
         note(f"{review.path} agrees to what {counted(servers, 'server')} {'shows' if servers == 1 else 'show'} now")
+    review.note_lost()
     review.note_faults()
     return OK
 
@@ -252,13 +295,14 @@ async def _review(
     wanted: Callable[[Difference], bool] = lambda _: True,
     *,
     by_sight: bool = False,
+    is_anew: bool = False,
 ) -> _Review:
     """Read the lock, ask the servers, and compare. A lock that is broken ends the command before a server is asked.
 
-    `by_sight`: without a lock, compare with what the bridge saw of the servers first.
+    `by_sight`: without a lock, compare with what the bridge saw of the servers first. `is_anew`: as if there were none.
     """
     path = lock_path(config_path(config))
-    known = read_lock(path)
+    known = None if is_anew else read_lock(path)
     lock = known or Lock({})
     answer = await session.ask("lock", server=server)
     servers: Mapping[str, Any] = answer["servers"]
@@ -284,7 +328,11 @@ async def _review(
     names = {one.name for pins in now.values() for one in pins}
     names |= {key.name for key in lock.entries if server in ("", key.server)}
     names |= {one.key.name for one in found}
-    return _Review(path, lock, known is None, found, faults, names)
+    missing = missing_texts(lock, {server} if server else lock.servers, partial(read_definition, path))
+    lost = {digest for digests in missing.values() for digest in digests}
+    shown = {sha256(one.definition).hexdigest(): one.definition for pins in now.values() for one in pins}
+    offered = {digest: shown[digest] for digest in lost if digest in shown}
+    return _Review(path, lock, known is None, found, faults, names, missing, offered)
 
 
 def _unapproved(server: str, findings: Sequence[Mapping[str, Any]]) -> list[Difference]:
@@ -299,8 +347,21 @@ def _unapproved(server: str, findings: Sequence[Mapping[str, Any]]) -> list[Diff
     ]
 
 
-def _name_of(one: Difference) -> str:
-    key = one.key
+_MOST_LISTED = 20
+"""Definitions that one line names."""
+
+
+def _texts_of(keys: Collection[PinKey]) -> str:
+    return "the text of 1 definition is" if len(keys) == 1 else f"the texts of {len(keys)} definitions are"
+
+
+def _listed(keys: Iterable[PinKey]) -> str:
+    names = [_name_of(key) for key in keys]
+    more = len(names) - _MOST_LISTED
+    return ", ".join(names[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _name_of(key: PinKey) -> str:
     return _on_one_line(f"{key.server} {key.name}" if key.kind == "server" else f"{key.server}/{key.name}")
 
 
