@@ -32,7 +32,7 @@ from mcpbridge.downstream.notifications.list_changes import ListChanges
 from mcpbridge.downstream.notifications.listeners import Listeners
 from mcpbridge.downstream.notifications.subscriptions import Subscriptions
 from mcpbridge.downstream.notifications.task_status import TaskStatusStreams
-from mcpbridge.downstream.requests.calls import Calls, ignore_client
+from mcpbridge.downstream.requests.calls import Calls, ignore_unplanned
 from mcpbridge.downstream.requests.delivery import Delivery
 from mcpbridge.downstream.requests.initialize import Handshake, Identity
 from mcpbridge.downstream.requests.lists import Listing
@@ -84,21 +84,21 @@ class Server:
         around: BridgeContext = NOWHERE,
         works_on: Callable[[Call], bool] | None = None,
         missing: Callable[[str], BridgeError | None] = lambda name: None,
-        on_unknown: Callable[[Client], None] = ignore_client,
+        on_unplanned: Callable[[Client, str, BridgeError], None] = ignore_unplanned,
         note: Note = ignore,
         on_listed: Callable[[str, Exposed], object] = lambda client, exposed: None,
     ) -> None:
         """What it answers with. `around`: what is the same for all calls.
 
         `works_on`: whether somebody has a call; None: whether a server has it. `missing`: see `NameLookup`.
-        `on_unknown`: see `Calls`. `note`: hears of the sessions of clients. `on_listed`: hears of the first list of
+        `on_unplanned`: see `Calls`. `note`: hears of the sessions of clients. `on_listed`: hears of the first list of
         tools that each session gets, and of others that it gets later, where `note` is given.
         """
-        self.on_opening: Callable[[Client], object] = ignore_client
+        self.on_opening: Callable[[Client], object] = lambda client: None
         """Called with each legacy client that has initialized, and with the modern sender of each list request."""
         self._session_events = SessionEvents(note)
         self._on_listed = on_listed
-        self._on_unknown = on_unknown
+        self._on_unplanned = on_unplanned
         self._catalog, self._pool, self._plan, self._around = catalog, pool, plan, around
         self._sealer = Sealer(service.asking.state_key or "")
         self._loop = asyncio.get_running_loop()
@@ -180,7 +180,7 @@ class Server:
             self._server_info,
             self._results,
             listing,
-            on_unknown=self._on_unknown,
+            on_unplanned=self._on_unplanned,
         )
         self.express.configure(listing, delivery.deliver, self._server_info)
         both = calls.handlers

@@ -7,6 +7,7 @@ which they began; what else happens goes to the one in effect.
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from mcpbridge.base.errors import BridgeError, CallRefused, UnknownName
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.model import Call, Tool
 from mcpbridge.engine.leases import Lease
@@ -29,10 +30,15 @@ AUDITED = frozenset(
 """Events of the timeline that go into the audit log. States of servers are left out."""
 
 SIGNED_IN, UNKNOWN_TOOL, REPLACED = "sign_in", "call.unknown_tool", "audit.replaced"
+REFUSED = "call.refused"
+"""A call of a tool that is held or whose server is not there: what is refused otherwise has the line of a call."""
 LOCK_WRITTEN, LOCK_APPROVED = "lock.written", "lock.approved"
 """Somebody agreed to all that servers show, or to something of one server."""
 ROLE_TAKEN = "role.taken"
 """Somebody took a role of `break_glass` for a time."""
+
+_LONGEST_TOOL = 1000
+"""Characters of a tool's name that wait to be written; the log masks secrets, and keeps fewer."""
 
 
 class AuditTrail:
@@ -57,6 +63,17 @@ class AuditTrail:
         """Something has happened that may go into it."""
         if self.log is not None and kind in AUDITED:
             self.log.append_event(kind, facts)
+
+    def note_unplanned(self, client: str, principal: str, tool: str, refused: BridgeError) -> None:
+        """A call has ended before it met a plan, which would have made its line. `tool`: as the client wrote it."""
+        if self.log is None:
+            return
+        outcome = "refused" if isinstance(refused, CallRefused) else "failed"
+        facts = {"client": client, "principal": principal, "tool": tool[:_LONGEST_TOOL], "outcome": outcome}
+        if isinstance(refused, UnknownName):
+            self.note(UNKNOWN_TOOL, facts)
+        else:
+            self.note(REFUSED, {**facts, "error": type(refused).__name__, "detail": str(refused)[:_LONGEST_TOOL]})
 
     def status(self) -> dict[str, Any] | None:
         """How the log is, as JSON values; None: there is none."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from anyio import CancelScope
 
 from mcpbridge.base.background_tasks import OwnedTasks
-from mcpbridge.base.errors import BridgeClosed, ConfigError
+from mcpbridge.base.errors import BridgeClosed, BridgeError, ConfigError
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.catalog.definitions.cache import DefinitionCache
 from mcpbridge.catalog.definitions.check import Kind
@@ -33,7 +33,7 @@ from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.elicitation.program import Program, ProgramAnswers
 from mcpbridge.downstream.requests.session_tools import Resolve
 from mcpbridge.downstream.server import Server
-from mcpbridge.engine.audit_trail import SIGNED_IN, UNKNOWN_TOOL, AuditTrail
+from mcpbridge.engine.audit_trail import SIGNED_IN, AuditTrail
 from mcpbridge.engine.generation import SharedState, build, identity_of, servers_of
 from mcpbridge.engine.health_checks import HealthChecks
 from mcpbridge.engine.history import History
@@ -363,7 +363,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
             around=self._context,
             works_on=lambda call: self.pool.works_on(call) or self._serving.works_on(call),
             missing=lambda name: self.backends.why_missing(name) or builtins.why_missing(name),
-            on_unknown=self._unknown_tool,
+            on_unplanned=self._unplanned,
             note=self.history.note,
             on_listed=self.list_ledger.note,
         )
@@ -382,9 +382,9 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
                 await self.audit.close()
                 await self.store.close()
 
-    def _unknown_tool(self, client: Client) -> None:
-        self.metrics.refused_unknown(client.name)
-        self.trail.note(UNKNOWN_TOOL, {"client": client.name, "principal": client.principal})
+    def _unplanned(self, client: Client, name: str, refused: BridgeError) -> None:
+        self.metrics.refused_unplanned(client.name, refused)
+        self.trail.note_unplanned(client.name, client.principal, name, refused)
 
     def _signed_in(self, name: str) -> None:
         """There is a token for a server that could not be used without: try it at once."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 
 from mcpbridge.storage.audit.checkpoints import Anchor
 from mcpbridge.storage.audit.reader import Wanted, every
@@ -67,8 +68,35 @@ async def test_every_call_has_a_line_that_names_the_rule(tmp_path: Path) -> None
         ("old/limited", "refused", "rule 2 of `permissions`"),
         ("old/limited", "ok", "`permission` of `calls`"),
     ]
-    assert [one["client"] for one in lines(tmp_path, "call.unknown_tool")] == ["ear"]
+    unknown = lines(tmp_path, "call.unknown_tool")
+    assert [(one["client"], one["tool"], one["outcome"]) for one in unknown] == [("ear", "old__nothing", "refused")]
     assert len(lines(tmp_path, "session.began")) == 5
+
+
+SECRET = "ghp_" + "x7Qm2Lp9Zt4Vb8Nc3Rw6Ks1Hd5Fg0Jy2Ua"
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("del\u200bete", "old__del‹U+200B›ete"),
+        ("\x1b[31mred", "old__‹U+001B›[31mred"),
+        ("x" * 100_000, "old__" + "x" * 495),
+        (f"get {SECRET}", None),
+        (f"get {SECRET[:12]}\u200b{SECRET[12:]}", None),
+    ],
+    ids=["hidden", "escape", "long", "secret", "hidden in a secret"],
+)
+async def test_a_tool_that_there_is_not_is_named_as_its_client_wrote_it(
+    tmp_path: Path, name: str, kept: str | None
+) -> None:
+    async with audited(tmp_path) as bridge:
+        await call(bridge, name)
+    [one] = lines(tmp_path, "call.unknown_tool")
+    assert one["tool"] == kept or kept is None
+    assert one["tool"].startswith("old__")
+    written = b"".join(file.read_bytes() for file in (tmp_path / "log").iterdir() if file.is_file())
+    assert SECRET[12:].encode() not in written
 
 
 async def test_an_approval_and_its_call_are_both_there(tmp_path: Path) -> None:

@@ -119,6 +119,39 @@ async def test_what_is_unknown_counts_as_the_worst_and_a_tool_can_be_cleared() -
         assert not (await call(ear, "ok")).get("isError")
 
 
+@pytest.mark.parametrize(
+    ("server", "hints", "sends"),
+    [
+        ({}, {}, True),
+        ({}, {"readOnlyHint": True, "openWorldHint": False}, True),
+        ({"trusted": True}, {"readOnlyHint": True}, True),
+        ({"trusted": True}, {"readOnlyHint": True, "openWorldHint": True}, True),
+        ({"trusted": True}, {"readOnlyHint": True, "openWorldHint": False}, False),
+        ({"trusted": True}, {"openWorldHint": False}, False),
+        ({"labels": ["untrusted"]}, {}, False),
+        ({"tool": {"fetch_url": {"labels": ["private", "untrusted"]}}}, {}, False),
+    ],
+    ids=str,
+)
+async def test_what_seems_to_read_may_send_unless_somebody_trusted_denies_it(
+    server: dict[str, Any], hints: dict[str, Any], sends: bool
+) -> None:
+    """What fetches an address that a model writes can send with it what the session has read."""
+    fetching = {"tools": [{"name": "fetch_url", "inputSchema": {"type": "object"}, "annotations": hints}]}
+    script = {**LEGACY_SERVER, "tools/list": fetching, "tools/call": TEXT}
+    transports = {name: Server().transport() for name in ("crm", "web")}
+    servers = {**{name: SERVERS[name] for name in transports}, "new": server}
+    async with bridged(
+        {**transports, "new": ScriptedTransport(script)}, servers=servers, trust={"trifecta": "deny"}
+    ) as bridge:
+        ear = await ear_of(bridge)
+        await call(ear, "crm")
+        await call(ear, "web")
+        answer = await ear.ask("tools/call", {"name": "new__fetch_url", "arguments": {"url": "https://a.example/?x"}})
+        assert bool(answer["result"].get("isError")) is sends
+        assert ("new/fetch_url can send something out" in said(answer["result"])) is sends
+
+
 @pytest.mark.parametrize("way", ["recall", "reference"])
 async def test_kept_results_keep_their_labels_in_other_sessions(way: str) -> None:
     mail = Server()

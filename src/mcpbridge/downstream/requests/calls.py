@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from msgspec import Raw, ValidationError
 
-from mcpbridge.base.errors import ArgumentsRefused, BadRequest, NotPermitted, UnknownName, UpstreamAnswered
+from mcpbridge.base.errors import ArgumentsRefused, BadRequest, BridgeError, NotPermitted, UnknownName, UpstreamAnswered
 from mcpbridge.base.hidden_json import without_hidden_in
 from mcpbridge.catalog.listing.profiles import Scope
 from mcpbridge.catalog.refresh import Catalog
@@ -36,7 +36,7 @@ _FoundT = TypeVar("_FoundT")
 _NO_COMPLETION = b'{"completion":{"values":[],"total":0,"hasMore":false}}'
 
 
-def ignore_client(client: Client) -> None:
+def ignore_unplanned(client: Client, name: str, refused: BridgeError) -> None:
     """Nobody counts."""
 
 
@@ -53,13 +53,14 @@ class Calls:
         server_info: bytes,
         results: ResultResources,
         listing: Listing,
-        on_unknown: Callable[[Client], None] = ignore_client,
+        on_unplanned: Callable[[Client, str, BridgeError], None] = ignore_unplanned,
     ) -> None:
         """`server_info`: the bridge's own, encoded. `results`: those that are kept. `listing`: answers lists.
 
-        `on_unknown` hears whose call named a tool that there is not for this client: no plan counts it.
+        `on_unplanned` hears whose call named which tool, in the client's words, and why no plan has it: there is no
+        such tool for this client, it is held, or its server is not there.
         """
-        self._on_unknown = on_unknown
+        self._on_unplanned = on_unplanned
         self._catalog, self._pool = catalog, pool
         self._listing, self._scope_of = listing, listing.scope_of if listing.exposing.profiles else None
         self._finding, self._deliver = finding, delivery.deliver
@@ -115,8 +116,8 @@ class Calls:
                 resolved = look(self._catalog.seen_by(client), session_tools={name: ref})
             else:
                 resolved = await self._find(client, name, look, suggests=True)
-        except UnknownName:
-            self._on_unknown(client)
+        except BridgeError as refused:
+            self._on_unplanned(client, name, refused)
             raise
         return await self._call(client, resolved, params, frame, notify)
 
@@ -195,9 +196,10 @@ class Calls:
         """Raises UnknownName where the profile of this client has no such thing."""
         scope = self._scope_of(client) if self._scope_of is not None else None
         if scope is not None and not belongs(scope):
+            unknown = UnknownName(kind, name)
             if kind == "tool":
-                self._on_unknown(client)
-            raise UnknownName(kind, name)
+                self._on_unplanned(client, name, unknown)
+            raise unknown
 
     async def get_prompt(self, client: Client, frame: Frame, notify: Notify) -> Payload:
         """`prompts/get`."""

@@ -287,11 +287,15 @@ class Metrics:
         """See `Series`; `tool`: the id of the one that the kept result is of."""
         self.series(server, tool, _CALL, client).recalled(tokens)
 
-    def refused_unknown(self, client: str) -> None:
-        """A call named a tool that there is not. Its name is the client's to choose, so it is no name of a series."""
-        series = self.series(BRIDGE, "", _CALL, client)
-        series.ended("refused", 0.0, 0.0, 0, 0)
-        series.went_wrong("refused", UnknownName.__name__)
+    def refused_unplanned(self, client: str, refused: BridgeError) -> None:
+        """A call named a tool that there is not, or that is held, and no plan counts it; what failed is not counted.
+
+        Its name is the client's to choose, so it is no name of a series.
+        """
+        if isinstance(refused, UnknownName | CallRefused):
+            series = self.series(BRIDGE, "", _CALL, client)
+            series.ended("refused", 0.0, 0.0, 0, 0)
+            series.went_wrong("refused", type(refused).__name__)
 
     def total_calls(self) -> int:
         """How many requests ended so far, of all tools and clients."""

@@ -1,7 +1,8 @@
 """Which labels a tool has: what is set, else what is known of its server, else what it says of itself. Pure.
 
 Of a tool about which nothing is known the worst is assumed, since nobody switches this on who would rather not know:
-one that reads may read private data and what strangers wrote; any other may send something out.
+one that seems to read may read private data and what strangers wrote, and may send something out with its request,
+such as in an address that it fetches; any other may send something out.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -19,6 +20,7 @@ if TYPE_CHECKING:  # the table is loaded where sessions are watched
 NONE: Labels = frozenset()
 _READS: Labels = frozenset({"private", "untrusted"})
 _WRITES: Labels = frozenset({"sends"})
+_ALL = _READS | _WRITES
 
 
 class ToolLabels:
@@ -57,7 +59,7 @@ class ToolLabels:
             return known.reads if reads else known.writes
         if tool.hints.open_world is False and source is not None and source.trusted:
             return frozenset({"private"}) if reads else NONE
-        return _READS if reads else _WRITES
+        return _ALL if reads else _WRITES  # what only reads may still fetch an address, and send something with it
 
     def of_server(self, server: str) -> Labels:
         """What its resources and prompts may hold."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+from mcpbridge.base.hidden_text import with_hidden_shown, without_hidden
 from mcpbridge.base.masking.known_values import known_only
 from mcpbridge.core.recording import uid_text
 from mcpbridge.protocol.canonical_json import canonical_digest
@@ -20,8 +21,12 @@ _MARGIN = 4096
 """Bytes of arguments that are looked at beyond what is kept, so that a secret at the edge is not kept in part."""
 _OF_CONTENT = ("message", "kept")
 """What is noted of a call that quotes it, or lets somebody read its result."""
-_OF_EVENTS = frozenset(["principal", "client", "session", "server", "tool", "who", "detail", "rule", "approval"])
+_OF_EVENTS = frozenset(
+    ["principal", "client", "session", "server", "tool", "outcome", "who", "detail", "rule", "approval"]
+)
 """What events say that has a field of its own; the rest is below `facts`."""
+_IN_WORDS_OF_CLIENTS = ("tool", "detail")
+"""What of events can hold any text of a client, such as the name of a tool that there is not."""
 _OWN = ("rule", "permission", "approval")
 """What is noted of a call and has a field of its own."""
 
@@ -75,7 +80,9 @@ class Entries:
                 if self._keeps_arguments:
                     fields[key]["value"] = self._text_of(value)
             elif key != "at" and value not in ("", None):
-                (fields if key in _OF_EVENTS else rest)[key] = self._value(value)
+                is_of_client = key in _IN_WORDS_OF_CLIENTS
+                masked = self._client_text(str(value)) if is_of_client else self._value(value)
+                (fields if key in _OF_EVENTS else rest)[key] = masked
         return {**fields, "facts": rest} if rest else fields
 
     def _name(self, text: str) -> str:
@@ -90,6 +97,11 @@ class Entries:
 
     def _text(self, text: str) -> str:
         return _plain(self._redact(text)[:_LONGEST_TEXT]) if text else ""
+
+    def _client_text(self, text: str) -> str:
+        """With hidden characters visible. A secret that they stand in is masked, and they go with it."""
+        clean = without_hidden(text)
+        return self._text(with_hidden_shown(text) if self._redact(clean) == clean else clean)
 
     def _text_of(self, data: bytes) -> str:
         text = data[: self._max_arguments + _MARGIN].decode("utf-8", errors="replace")

@@ -112,6 +112,22 @@ async def test_a_removed_tool_leaves_the_lock_and_a_new_one_comes_in(files: File
     assert (await files.run("--check")).code == 0
 
 
+async def test_a_call_of_a_tool_that_is_held_is_in_the_audit_log(place: Place) -> None:
+    """The tool is not listed, and no plan of it makes the line."""
+    files = Files(place)
+    files.config = place.config(files.servers, audit={"enabled": True})
+    assert (await files.run()).code == 0
+    files.show({"read": READ, "delete": "Deletes a file."})
+    refused = await place.run("call", "files/delete", "--config", str(files.config))
+    assert refused.code != 0
+    assert "lock approve files/delete" in refused.out + refused.err
+    shown = await place.run("audit", "show", "--outcome", "refused", "--json", "--config", str(files.config))
+    [one] = map(json.loads, shown.out.splitlines())
+    assert (one["kind"], one["tool"]) == ("call.refused", "files/delete")
+    assert one["facts"] == {"error": "NotPermitted"}
+    assert "lock approve files/delete" in one["detail"]
+
+
 async def test_a_server_that_is_configured_no_more_is_removed(files: Files) -> None:
     files.place.config({**files.servers, "more": python_server("plain")})
     await files.run()
