@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from mcpbridge.catalog.pins.definition import Pin
 from mcpbridge.catalog.pins.lock_file import lock_of, read_lock, write_lock
 from mcpbridge.catalog.pins.signature import read_signature, sign_lock, why_not_signed
-from mcpbridge.catalog.pins.trusted_lock import forget_seen, lock_is_trusted, must_be_signed, signature_path
+from mcpbridge.catalog.pins.trusted_lock import (
+    forget_seen,
+    lock_is_trusted,
+    must_be_signed,
+    signature_fault,
+    signature_path,
+)
 from mcpbridge.engine.pins.lock_watch import LockWatch
 
 KEY = Ed25519PrivateKey.generate()
@@ -157,6 +163,36 @@ def test_a_signature_says_its_serial() -> None:
     assert found is not None
     assert found.serial == 7
     assert not why_not_signed(DATA, sign_lock(DATA, 7, KEY), [KEY.public_key()])
+
+
+def test_a_lock_that_does_not_exist_is_no_lock_without_a_signature(team: Team) -> None:
+    team.trust()
+    team.sign(1)
+    team.lock.unlink()
+    assert "does not exist, and keys are trusted in" in team.why()
+
+
+def test_where_no_key_is_trusted_a_signature_must_still_be_of_this_lock(team: Team) -> None:
+    assert signature_fault(team.lock, team.environ) == ""
+    team.sign(1)
+    assert signature_fault(team.lock, team.environ) == ""
+    team.write("two")
+    assert signature_fault(team.lock, team.environ) == "was changed after it was signed"
+    _no_signature(team)
+    assert "no signature" in signature_fault(team.lock, team.environ)
+
+
+def test_a_broken_lock_that_is_removed_is_no_fault_any_more(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in team.environ.items():
+        monkeypatch.setenv(name, value)
+    team.lock.write_text("broken")
+    watch = LockWatch()
+    watch.follow(str(team.lock.with_name("servers.toml")))
+    assert not watch.lock().entries
+    assert watch.fault
+    team.lock.unlink()
+    assert watch.look()
+    assert (watch.exists, watch.fault) == (False, "")
 
 
 def test_a_running_bridge_uses_the_last_lock_that_was_signed(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -186,6 +186,8 @@ async def _list(bridge: Bridge, request: Document) -> Document:
             whose = _owners(bridge, kind)
             entries = [one for one in entries if whose(str(one.get(name))) in ("", server)]
         lists[kind] = entries if request.get("whole") else [_row(one, name) for one in entries]
+    if fault := bridge.pins.lock.fault:
+        told["notes"].append(visible(f"what servers show is held unless it was agreed to before: {fault}"))
     return {**told, "lists": lists}
 
 

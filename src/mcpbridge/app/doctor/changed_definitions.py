@@ -51,10 +51,11 @@ def about_changes(
     try:
         lock = read_lock(path)
         why = lock_is_trusted(path, environ=environ)
+        why = f"the lock {why}" if why else ""
     except ConfigError as error:
         why = str(error)
     if why:
-        yield broken_lock(str(path), f"the lock {why}" if lock is not None else why)
+        yield broken_lock(str(path), why)
         return
     sights = SightStore(state_directory(environ) / "pins")
     sights.follow(settings.source)

@@ -12,6 +12,7 @@ from mcpbridge.app.doctor.report import ServerReport
 from mcpbridge.base.directories import runtime_directory
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.version import __version__
+from mcpbridge.catalog.pins.lock_file import read_lock
 from mcpbridge.catalog.upstream_filter import UNAPPROVED
 from mcpbridge.upstream.settings import ServerSettings
 
@@ -121,9 +122,22 @@ def _about_changes(running: Status, source: Source) -> Iterator[Finding]:
 
 
 def broken_lock(file: str, why: str) -> Finding:
-    """The lock cannot be used."""
-    what, fix = "servers.lock is not understood, so it agrees to nothing", "Restore it from version control."
+    """The lock cannot be used: it is broken, no trusted key has signed it, or it is missing though it must be signed."""
+    try:
+        is_there = read_lock(Path(file)) is not None
+    except ConfigError:
+        what = "servers.lock is not understood, so it agrees to nothing"
+        fix = "Restore it from version control, or write it anew with `mcpbridge lock --anew` and review it."
+    else:
+        what, fix = "servers.lock has no signature that counts here, so it agrees to nothing", f"{_SIGN} Or {_REMOVE}"
+        if not is_there:
+            what = "there is no signed servers.lock here, and keys are trusted, so all that servers show is held"
+            fix = f"Write it with `mcpbridge lock` and review it. {_SIGN} Or {_REMOVE}"
     return Finding("lock-broken", "fail", what, "", file, why, fix)
+
+
+_SIGN = "Sign it with `mcpbridge lock sign` if you agree to it."
+_REMOVE = "remove the keys from `lock-keys` in your configuration directory, if locks need no signature."
 
 
 def changed_definition(server: str, text: str, command: str, source: Source) -> Finding:

@@ -24,6 +24,7 @@ KEYS = "lock-keys"
 SIGNATURE_SUFFIX = ".sig"
 """Of the name of the file beside the lock."""
 _SERIALS = "lock-serials.json"
+_SIGN = "`mcpbridge lock sign` signs it"
 
 
 def signature_path(lock: Path) -> Path:
@@ -75,11 +76,18 @@ def lock_is_trusted(lock: Path, data: bytes | None = None, environ: Mapping[str,
     if not must_be_signed(environ):
         return ""
     try:
-        keys = trusted_keys(environ)
         data = lock.read_bytes() if data is None else data
+    except FileNotFoundError:
+        return (
+            f"does not exist, and keys are trusted in {keys_folder(environ)}: `mcpbridge lock` writes it, and {_SIGN}"
+        )
+    except OSError as error:
+        return f"cannot be verified: {error.strerror}"
+    try:
+        keys = trusted_keys(environ)
         line = signature_path(lock).read_bytes()
     except FileNotFoundError:
-        return f"is not signed, and keys are trusted in {keys_folder(environ)}: `mcpbridge lock sign` signs it"
+        return f"is not signed, and keys are trusted in {keys_folder(environ)}: {_SIGN}"
     except ConfigError as error:
         return f"cannot be verified: {error}"
     except OSError as error:
@@ -89,6 +97,26 @@ def lock_is_trusted(lock: Path, data: bytes | None = None, environ: Mapping[str,
     signed = read_signature(line)
     assert signed is not None, "its signature is right"
     return _compare_with_seen(lock, signed.serial, lock_digest(data), environ)
+
+
+def signature_fault(lock: Path, environ: Mapping[str, str] = os.environ) -> str:
+    """What is wrong with the signature of a lock that is there, completes "the lock …". Empty: nothing is.
+
+    Where no key is trusted there may be none, and of one that is there only what it is for can be compared.
+    """
+    if must_be_signed(environ):
+        return lock_is_trusted(lock, environ=environ)
+    try:
+        line = signature_path(lock).read_bytes()
+        digest = lock_digest(lock.read_bytes())
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        return f"cannot be verified: {error.strerror}"
+    signed = read_signature(line)
+    if signed is None:
+        return "has a file beside it that is no signature"
+    return "" if signed.lock == digest else "was changed after it was signed"
 
 
 def forget_seen(lock: Path, environ: Mapping[str, str] = os.environ) -> None:

@@ -69,6 +69,8 @@ class LockWatch:
         if self.digest == before:
             return is_signed_anew
         self._is_read = False
+        if not self.exists:
+            self.fault = ""
         return True
 
     @property
@@ -115,9 +117,11 @@ class LockWatch:
         try:
             data = self.path.read_bytes()
         except OSError:
-            data = b""
+            data = None
         if why := lock_is_trusted(self.path, data):
             raise ConfigError(f"the lock {why}", file=str(self.path))
+        if data is None:
+            raise ConfigError("the lock was not there a moment ago", file=str(self.path))
         return parse_lock(data.decode(errors="replace").replace("\r\n", "\n"), str(self.path))
 
     def _is_signed_anew(self) -> bool:

@@ -396,3 +396,71 @@ async def test_wording_that_may_change_is_no_difference(files: Files) -> None:
     assert (await files.run("--check")).code == 0
     files.show({"read": READ, "write": "Writes to https://evil.example."})
     assert {name for name, _, _ in await files.changes()} == {"write"}
+
+
+async def test_a_lock_that_is_signed_is_verified_and_checked(files: Files) -> None:
+    assert (await files.run()).code == 0
+    unverified = await files.run("verify")
+    assert unverified.code == 1
+    assert "is not verified: no key is trusted here" in unverified.out
+    assert json.loads((await files.run("verify", "--json")).out)["trusted"] is False
+    signed = await files.run("sign", "--new-key")
+    assert signed.code == 0
+    assert "every configuration of this user needs a signed lock" in " ".join(signed.err.split())
+    assert (await files.run("verify")).code == 0
+    assert (await files.run("--check")).code == 0
+
+    signature = files.place.folder / "servers.lock.sig"
+    right = signature.read_text()
+    body, _, tail = right.partition('"sig":"')
+    signature.write_text(body + '"sig":"' + ("B" if tail[0] == "A" else "A") + tail[1:])
+    checked = await files.run("--check")
+    assert (checked.code, checked.out) == (1, "")
+    assert "the lock has a wrong signature" in checked.err
+    assert json.loads((await files.run("--check", "--json")).out)["unsigned"] == "has a wrong signature"
+    assert (await files.run("verify")).code == 1
+    signature.write_text(right)
+    assert (await files.run("--check")).code == 0
+    files.show({"read": CHANGED, "write": "Writes a file."})
+    approved = await files.run("approve", "files")
+    assert approved.code == 0
+    assert "1 entry agreed to" in approved.err
+    assert "takes effect after `mcpbridge lock sign`" in approved.err
+
+
+async def test_where_keys_are_trusted_a_project_without_a_lock_says_what_it_needs(files: Files) -> None:
+    assert (await files.run()).code == 0
+    assert (await files.run("sign", "--new-key")).code == 0
+    for name in ("servers.lock", "servers.lock.sig"):
+        (files.place.folder / name).unlink()
+    shutil.rmtree(files.place.folder / "servers.lock.d")
+
+    listed = await files.place.run("list", "--standalone", "--config", str(files.config))
+    assert listed.code == 0
+    assert "files__read" not in listed.out
+    assert "held" in listed.err
+    assert "does not exist, and keys are trusted in" in listed.err
+    approved = await files.run("approve", "files")
+    assert approved.code == 2
+    assert "nothing was agreed to" in approved.err
+    assert "`mcpbridge lock sign`" in approved.err
+    assert "entry" not in approved.err
+    assert not files.lock.exists()
+
+    async def about_the_lock() -> dict[str, str]:
+        document = json.loads((await files.place.run("doctor", "--json", "--config", str(files.config))).out)
+        [one] = [one for one in document["findings"] if one["code"] == "lock-broken"]
+        return one
+
+    finding = await about_the_lock()
+    assert "there is no signed servers.lock here" in finding["what"]
+    assert "mcpbridge lock sign" in finding["fix"]
+    assert "Restore" not in finding["fix"]
+    written = await files.run()
+    assert written.code == 0
+    assert "takes effect after `mcpbridge lock sign`" in written.err
+    assert "no signature that counts" in (await about_the_lock())["what"]
+    assert (await files.run("sign")).code == 0
+    listed = await files.place.run("list", "--standalone", "--config", str(files.config))
+    assert "read" in listed.out
+    assert "held" not in listed.err

@@ -48,7 +48,7 @@ FORMATS: Mapping[str, type] = {
     "list-original/1": tools.ListOriginal,
     "search/1": tools.Search,
     "scan/1": tools.Scan,
-    "lock/1": tools.LockWritten,
+    "lock/1": tools.WholeLock,
     "lock-diff/1": tools.LockChanges,
     "lock-approve/1": tools.LockWritten,
     "lock-sign/1": tools.LockSigned,

@@ -188,6 +188,13 @@ class LockWritten(LockChanges):
     """The file was written; without one, what was seen first is what the server shows now."""
 
 
+class WholeLock(LockWritten):
+    """The lock as a whole."""
+
+    unsigned: str
+    """Why its signature does not fit it, or why it has to have one; completes "the lock …". Empty: all is fine."""
+
+
 class LockSigned(TypedDict):
     """A lock that is signed now."""
 
@@ -205,11 +212,11 @@ class LockVerified(TypedDict):
     file: str
     """The lock."""
     trusted: bool
-    """It may be used."""
+    """A key that is trusted here has signed it."""
     required: bool
     """Some key is trusted here, so that a lock must be signed."""
     reason: str
-    """Why it may not be used; completes "the lock …"."""
+    """Why it is not trusted; completes "the lock …"."""
 
 
 class Call(TypedDict):

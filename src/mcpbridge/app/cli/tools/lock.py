@@ -34,6 +34,7 @@ from mcpbridge.catalog.pins.lock_file import (
     write_lock,
 )
 from mcpbridge.catalog.pins.review import Rules
+from mcpbridge.catalog.pins.trusted_lock import lock_is_trusted, must_be_signed, signature_fault
 
 _ADVICE = "`mcpbridge check` shows more."
 
@@ -76,8 +77,8 @@ class _Review:
             "missing": [{"server": key.server, "kind": key.kind, "name": key.name} for key in self.missing],
         }
 
-    def show(self) -> None:
-        """Print the changes as a table."""
+    def show(self, *, is_fine: bool = True) -> None:
+        """Print the changes as a table. `is_fine`: nothing else is wrong with the lock."""
         rows = [
             [_name_of(one.key), change.what, change.where, _on_one_line(change.detail)]
             for one in self.changed
@@ -85,7 +86,7 @@ class _Review:
         ]
         if rows:
             print_table(["Of", "Change", "Where", "New"], rows)
-        elif not self.faults and not self.missing:
+        elif is_fine and not self.faults and not self.missing:
             print("nothing has changed")
 
     def write(self) -> None:
@@ -193,7 +194,10 @@ def diff(*, server: str | None, config: str | None, as_json: bool, standalone: b
     async def comparing(session: Session) -> int:
         review = await _review(session, config, server or "", by_sight=True)
         if review.is_new and not as_json:
-            note(f"{review.path} is not there: compared with what the bridge saw of each server first")
+            if must_be_signed():
+                note(f"the lock {lock_is_trusted(review.path)}; until then all is held")
+            else:
+                note(f"{review.path} is not there: compared with what the bridge saw of each server first")
         if as_json:
             print_json("lock-diff/1", review.document())
         else:
@@ -231,8 +235,12 @@ def approve(*, name: str, config: str | None, as_json: bool, standalone: bool) -
             close = nearest(inner, review.names, limit=1)
             advice = f"Did you mean {close[0]!r}?" if close else "`mcpbridge lock diff` shows what has changed."
             fail(USAGE, f"{visible(server)} has nothing that is called {visible(inner)!r}", visible(advice))
+        if review.is_new and must_be_signed():
+            advice = "Write it with `mcpbridge lock`, review it, and sign it with `mcpbridge lock sign`."
+            fail(USAGE, f"nothing was agreed to: the lock {lock_is_trusted(review.path)}", advice)
         if review.changed and review.is_new:
-            await session.ask("approve", server=server, name=inner, who=who())
+            if not (await session.ask("approve", server=server, name=inner, who=who()))["approved"]:
+                fail(USAGE, "nothing was agreed to: the change is over", "`mcpbridge lock diff` shows what there is.")
         elif review.changed:
             review.write()
             await _follow(session, server=server, detail=inner or "all of it")
@@ -242,6 +250,8 @@ def approve(*, name: str, config: str | None, as_json: bool, standalone: bool) -
             review.show()
             where = "what the bridge remembers: there is no servers.lock" if review.is_new else str(review.path)
             note(f"{counted(len(review.changed), 'entry')} agreed to in {where}")
+            if not review.is_new:
+                _note_signature(review.path)
         else:
             note(f"nothing of {visible(name)} has changed")
         return OK
@@ -250,16 +260,19 @@ def approve(*, name: str, config: str | None, as_json: bool, standalone: bool) -
 
 
 def _checked(review: _Review, *, as_json: bool) -> int:
+    unsigned = "" if review.is_new else signature_fault(review.path)
     if as_json:
-        print_json("lock/1", {**review.document(), "written": False})
+        print_json("lock/1", {**review.document(), "written": False, "unsigned": unsigned})
     else:
         if review.is_new:
             note(f"{review.path} is not there yet; `mcpbridge lock` writes it")
-        review.show()
+        review.show(is_fine=not unsigned)
         review.note_missing()
+        if unsigned:
+            note(f"the lock {unsigned}")
     if review.faults:
         fail(UNREACHABLE, f"not every server could be asked: {review.reasons}", _ADVICE)
-    return DIFFERS if review.changed or review.missing or review.is_new else OK
+    return DIFFERS if review.changed or review.missing or review.is_new or unsigned else OK
 
 
 async def _written(session: Session, review: _Review, *, as_json: bool) -> int:
@@ -270,7 +283,8 @@ async def _written(session: Session, review: _Review, *, as_json: bool) -> int:
         review.write()
         await _follow(session)
     if as_json:
-        print_json("lock/1", {**review.document(), "written": must_write})
+        unsigned = signature_fault(review.path)
+        print_json("lock/1", {**review.document(), "written": must_write, "unsigned": unsigned})
         return OK
     if not review.is_new:
         review.show()
@@ -279,7 +293,15 @@ async def _written(session: Session, review: _Review, *, as_json: bool) -> int:
         note(f"{review.path} agrees to what {counted(servers, 'server')} {'shows' if servers == 1 else 'show'} now")
     review.note_lost()
     review.note_faults()
+    _note_signature(review.path)
     return OK
+
+
+def _note_signature(path: Path) -> None:
+    """Say that the lock has to be signed before it counts."""
+    if why := signature_fault(path):
+        where = "" if must_be_signed() else " where keys are trusted"
+        note(f"the lock {why}; what it agrees to takes effect{where} after `mcpbridge lock sign`")
 
 
 async def _follow(session: Session, **of: str) -> None:

@@ -25,6 +25,7 @@ from mcpbridge.catalog.pins.trusted_lock import (
     lock_is_trusted,
     must_be_signed,
     seen_serial,
+    signature_fault,
     signature_path,
 )
 from mcpbridge.storage.audit.checkpoints import key_id
@@ -94,7 +95,8 @@ def sign(*, config: str | None, key: str | None, new_key: bool, as_json: bool) -
 def verify(*, config: str | None, accept_older: bool, as_json: bool) -> int:
     """Find out whether servers.lock is signed by a key that is trusted here, and not older than one seen before.
 
-    Trusted keys are files that end in .pub, in lock-keys in your configuration directory. Exit code 1: it is not.
+    Trusted keys are files that end in .pub, in lock-keys in your configuration directory. Exit code 1: it is not, or no
+    key is trusted here.
 
     \u0008
     Examples:
@@ -108,13 +110,13 @@ def verify(*, config: str | None, accept_older: bool, as_json: bool) -> int:
         except (OSError, ValueError) as error:
             fail(USAGE, f"what was seen before cannot be forgotten: {error}")
         audit_of_user("lock.older_accepted", {"detail": str(lock)})
-    is_required, why = must_be_signed(), lock_is_trusted(lock)
+    is_required, why = must_be_signed(), signature_fault(lock)
+    if not is_required and not why:
+        why = f"is not verified: no key is trusted here, so it needs no signature; keys belong into {keys_folder()}"
     if as_json:
         print_json("lock-verify/1", {"file": str(lock), "trusted": not why, "required": is_required, "reason": why})
     elif why:
         print_text(f"the lock {why}")
-    elif not is_required:
-        note(f"no key is trusted here, so nothing has to be signed; keys belong into {keys_folder()}")
     else:
         print_text(f"{lock} is signed by a key that is trusted here")
     return DIFFERS if why else OK
@@ -135,6 +137,10 @@ def _make_key(path: Path) -> None:
     except OSError as error:
         fail(USAGE, f"the key cannot be written: {error}")
     note(f"the private key is {path}; others who shall trust it need {trusted}")
+    note(
+        "from now on every configuration of this user needs a signed lock: without one, all that its servers show is "
+        f"held. To end that, remove {trusted}"
+    )
 
 
 def _read_key(path: Path) -> "Ed25519PrivateKey":
