@@ -122,7 +122,7 @@ def _about_changes(running: Status, source: Source) -> Iterator[Finding]:
 
 
 def broken_lock(file: str, why: str) -> Finding:
-    """The lock cannot be used: it is broken, no trusted key has signed it, or it is missing though it must be signed."""
+    """The lock cannot be used: it is broken, or no trusted key has signed it, or it has to be signed and is missing."""
     try:
         is_there = read_lock(Path(file)) is not None
     except ConfigError:
