@@ -102,8 +102,17 @@ class HttpSettings(BaseModel):
     """TLS without a proxy."""
 
     trusted_proxies: list[str] = []
-    """Addresses and networks of proxies whose `Forwarded`, or `X-Forwarded-For`, `-Proto` and `-Host`, count, such as
-    `127.0.0.1` or `10.0.0.0/8`. Without it these headers are ignored: anybody can write them."""
+    """Addresses and networks of proxies whose `X-Forwarded-For` and `-Proto` count (or `Forwarded`, see
+    `proxy_headers`), such as `127.0.0.1` or `10.0.0.0/8`. Without it these headers are ignored: anybody can write
+    them."""
+
+    proxy_headers: Literal["x-forwarded", "forwarded"] = "x-forwarded"
+    """Which headers these proxies set: `X-Forwarded-For`, `-Proto` and `-Host`, or `Forwarded`. The others are ignored:
+    a proxy that does not set them passes on what a client wrote there."""
+
+    proxy_sets_host: bool = False
+    """Whether these proxies always set the host that a client asked for, in `X-Forwarded-Host`, or in `Forwarded`. Then
+    it counts instead of `Host`; both must be allowed. Otherwise let the proxy pass `Host` on."""
 
     projects: list[Annotated[str, Field(min_length=1)]] = []
     """Directories in which a client over HTTP, SSE or WebSocket may have its project (its first root). Such a project

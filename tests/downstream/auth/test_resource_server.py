@@ -16,6 +16,7 @@ from mcpbridge.downstream.auth.access_tokens import AccessTokens
 from mcpbridge.downstream.auth.provider_http import ProviderDown
 from mcpbridge.downstream.auth.signed_tokens import InvalidToken
 from mcpbridge.downstream.errors import to_answer
+from mcpbridge.downstream.http import token_lifetime
 from mcpbridge.downstream.settings import HttpSettings, ResourceServerSettings, TokenSettings
 from support.http_front import LEGACY, Http, modern_body, modern_headers, request, serving
 from support.token_issuer import Issuer, b64, issuing
@@ -251,32 +252,48 @@ async def test_streams_end_with_the_token_that_opened_them() -> None:
     """A token that ends in some seconds, on each kind of stream."""
     async with issuing() as issuer, serving(oauth=oauth(issuer, leeway=0)) as http:
         token = issuer.token(exp=int(time.time()) + 6)
-        session = await http.session(**bearer(token))
-        url = http.url.replace("http", "ws", 1).replace("/mcp", "/ws")
-        events = {"accept": "text/event-stream"}
-
-        async def read(path: str, headers: dict[str, str]) -> int:
-            named = {name.replace("_", "-"): value for name, value in headers.items()}
-            async with http.client.stream("GET", http.root + path, headers=named) as response:
-                async for _ in response.aiter_bytes():
-                    pass
-                return response.status_code
-
-        async def listen() -> int:
-            headers = modern_headers("subscriptions/listen", {}) | bearer(token)
-            async with http.stream("POST", modern_body("subscriptions/listen"), **headers) as response:
-                async for _ in response.aiter_bytes():
-                    pass
-                return response.status_code
-
-        async with connect(url, additional_headers=bearer(token), proxy=None) as socket:
-            statuses = await asyncio.gather(
-                read("/mcp", session | events), read("/sse", bearer(token) | events), listen(), socket.wait_closed()
-            )
-            assert statuses[:3] == [200, 200, 200]
-            assert socket.close_code == 3000
+        session = await every_stream_ends(http, token)
         assert (await http.post(request("ping"), **session)).status_code == 401
         assert (await http.post(request("ping"), **(session | bearer(issuer.token())))).status_code == 200
+
+
+async def test_streams_of_a_token_that_says_no_end_end_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The provider may revoke it, and nobody would ask about it again."""
+    monkeypatch.setattr(token_lifetime, "LONGEST_WITHOUT_END", 1.0)
+    asks = {"client_id": "bridge", "client_secret": "secret"}
+    async with issuing() as issuer, serving(oauth=oauth(issuer, own={"introspection": asks})) as http:
+        issuer.active = {"opaque": {"active": True, "sub": "ann", "aud": issuer.resource}}
+        session = await every_stream_ends(http, "opaque")
+        assert (await http.post(request("ping"), **session)).status_code == 200, "the token itself still counts"
+
+
+async def every_stream_ends(http: Http, token: str) -> dict[str, str]:
+    """Open one of each kind and wait for their ends; the session."""
+    session = await http.session(**bearer(token))
+    url = http.url.replace("http", "ws", 1).replace("/mcp", "/ws")
+    events = {"accept": "text/event-stream"}
+
+    async def read(path: str, headers: dict[str, str]) -> int:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        async with http.client.stream("GET", http.root + path, headers=named) as response:
+            async for _ in response.aiter_bytes():
+                pass
+            return response.status_code
+
+    async def listen() -> int:
+        headers = modern_headers("subscriptions/listen", {}) | bearer(token)
+        async with http.stream("POST", modern_body("subscriptions/listen"), **headers) as response:
+            async for _ in response.aiter_bytes():
+                pass
+            return response.status_code
+
+    async with connect(url, additional_headers=bearer(token), proxy=None) as socket:
+        statuses = await asyncio.gather(
+            read("/mcp", session | events), read("/sse", bearer(token) | events), listen(), socket.wait_closed()
+        )
+        assert statuses[:3] == [200, 200, 200]
+        assert socket.close_code == 3000
+    return session
 
 
 async def test_a_head_that_was_let_in_is_not_let_in_after_its_end() -> None:

@@ -1,22 +1,31 @@
 """What proxies say of a request that they pass on: who its client is, and what it asked for. Pure.
 
-Anybody can write these headers, so they count only where the connection comes from a proxy of `http.trusted_proxies`.
-Of a chain of addresses the last one counts that is no such proxy: others wrote what is before it.
-`Forwarded` (RFC 7239) goes before `X-Forwarded-For`, `-Proto` and `-Host`.
+Anybody can write these headers. So they count only where the connection comes from a proxy of `http.trusted_proxies`,
+and only those of the one family that these proxies set (`http.proxy_headers`): many pass on what a client wrote into
+the other. The end of a header counts, since proxies add to the end: of a chain of addresses the last one that is no
+such proxy. `Host` is replaced only where the proxies set the host in these headers (`http.proxy_sets_host`).
 """
 
 import ipaddress
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
+from typing import Literal
 
 from msgspec import Struct
 
-_PAIR = re.compile(rb'\s*([A-Za-z]+)=("(?:[^"\\]|\\.)*"|[^;,\s"]*)\s*(?:;|$)')
+Family = Literal["x-forwarded", "forwarded"]
+"""`X-Forwarded-For`, `-Proto` and `-Host`, or `Forwarded` (RFC 7239)."""
+
+_FOR, _PROTO, _HOST_OF = b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host"
+_FORWARDED = b"forwarded"
 _HOST = re.compile(rb"[A-Za-z0-9._:\[\]-]{1,255}")
-_HEADERS = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host"})
 _LONGEST = 4096
-"""Bytes of a header that are read."""
+"""Bytes of a header that are read, from its end."""
+_LONGEST_ADDRESS = 64
+"""Bytes of an address with a port."""
+_MOST_HOPS = 32
+"""Proxies that a request may come through."""
 
 
 class Forwarded(Struct, frozen=True):
@@ -33,39 +42,52 @@ class Forwarded(Struct, frozen=True):
 class TrustedProxies:
     """The proxies of a front."""
 
-    def __init__(self, entries: Sequence[str], *, trusts_path: bool = False) -> None:
-        """`entries`: addresses and networks. `trusts_path`: who comes without an address is one, by a Unix socket."""
+    def __init__(
+        self,
+        entries: Sequence[str],
+        *,
+        trusts_path: bool = False,
+        family: Family = "x-forwarded",
+        sets_host: bool = False,
+    ) -> None:
+        """`entries`: addresses and networks. `trusts_path`: who comes without an address is one, by a Unix socket.
+
+        `family`: the headers that they set. `sets_host`: they set the host there, too.
+        """
         self._networks = [ipaddress.ip_network(entry, strict=False) for entry in entries]
         self._trusts_path = trusts_path and bool(entries)
+        self._is_standard, self._sets_host = family == "forwarded", sets_host
+        self._names = frozenset({_FORWARDED} if self._is_standard else {_FOR, _PROTO, _HOST_OF})
         self._is_trusted = lru_cache(maxsize=1024)(self._decide)
 
     def heed(self, peer: str, raw_headers: list[tuple[bytes, bytes]]) -> tuple[Forwarded, list[tuple[bytes, bytes]]]:
         """What counts of a request from this address, and its headers with the `Host` that its client asked for."""
         if not self._is_trusted(peer):
             return Forwarded(peer), raw_headers
-        said: dict[bytes, bytes] = {}
+        said: dict[bytes, list[bytes]] = {}
         for name, value in raw_headers:
-            if name in _HEADERS:
-                said[name] = b"%b,%b" % (said[name], value) if name in said else value
-        forwarded = self.forwarded(peer, said)
+            if name in self._names:
+                said.setdefault(name, []).append(value)
+        values = {name: _elements(b",".join(several)) for name, several in said.items()}
+        forwarded = self._standard(peer, values) if self._is_standard else self._usual(peer, values)
         if forwarded.host:
             others = [header for header in raw_headers if header[0] != b"host"]
             raw_headers = [(b"host", forwarded.host), *others]
         return forwarded, raw_headers
 
-    def forwarded(self, peer: str, headers: Mapping[bytes, bytes]) -> Forwarded:
-        """What counts of a request from a proxy with these headers (of a repeated one all values, in order)."""
-        standard = headers.get(b"forwarded")
-        if standard is not None:
-            hops = [_pairs(part) for part in _split(standard[:_LONGEST])]
-            addresses = [hop.get(b"for", b"") for hop in hops]
-            at, client = self._client(peer, addresses)
-            last = hops[at] if at >= 0 else {}
-            return Forwarded(client, _scheme(last.get(b"proto", b"")), _host(last.get(b"host", b"")))
-        chain = headers.get(b"x-forwarded-for", b"")[-_LONGEST:].split(b",")
-        _, client = self._client(peer, chain)
-        scheme, host = (headers.get(name, b"").split(b",")[-1] for name in (b"x-forwarded-proto", b"x-forwarded-host"))
-        return Forwarded(client, _scheme(scheme), _host(host))
+    def _standard(self, peer: str, values: dict[bytes, list[bytes]]) -> Forwarded:
+        hops = [_pairs(element) for element in values.get(_FORWARDED, ())]
+        at, client = self._client(peer, [hop.get(b"for", b"") for hop in hops])
+        last = hops[at] if at >= 0 else {}
+        return self._counted(client, last.get(b"proto", b""), last.get(b"host", b""))
+
+    def _usual(self, peer: str, values: dict[bytes, list[bytes]]) -> Forwarded:
+        _, client = self._client(peer, values.get(_FOR, ()))
+        scheme, host = (values.get(name, [b""])[-1] for name in (_PROTO, _HOST_OF))
+        return self._counted(client, scheme, host)
+
+    def _counted(self, client: str, scheme: bytes, host: bytes) -> Forwarded:
+        return Forwarded(client, _scheme(scheme), _host(host) if self._sets_host else b"")
 
     def _client(self, peer: str, chain: Sequence[bytes]) -> tuple[int, str]:
         """Where in the chain the client is, and its address: the last that is no proxy."""
@@ -87,21 +109,50 @@ class TrustedProxies:
         return any((mapped or found) in network for network in self._networks)
 
 
-def _split(header: bytes) -> list[bytes]:
-    """The elements of a list, commas in quotes left alone."""
-    return [bytes(part) for part in re.findall(rb'(?:[^,"]|"(?:[^"\\]|\\.)*")+', header)]
+def _elements(header: bytes) -> list[bytes]:
+    """The last elements of a header that is a list, at least one."""
+    elements = _split(header[-_LONGEST:], b",")
+    if len(header) > _LONGEST and len(elements) > 1:
+        elements = elements[1:]  # the first is the end of one
+    return elements[-_MOST_HOPS:]
+
+
+def _split(text: bytes, separator: bytes) -> list[bytes]:
+    """The parts between separators, those in quotes left alone.
+
+    Quotes are paired from the end: one that a client left open takes nothing in that a proxy wrote after it.
+    """
+    pieces = text.split(b'"')
+    for at in range(len(pieces) - 2, -1, -2):
+        pieces[at] = b"x" * len(pieces[at])
+    parts: list[bytes] = []
+    start = 0
+    for masked in b'"'.join(pieces).split(separator):
+        parts.append(text[start : start + len(masked)])
+        start += len(masked) + len(separator)
+    return parts
 
 
 def _pairs(element: bytes) -> dict[bytes, bytes]:
+    """What an element of `Forwarded` says; nothing, if two readers could read it differently."""
     found: dict[bytes, bytes] = {}
-    for name, value in _PAIR.findall(element):
-        found.setdefault(name.lower(), value.strip(b'"'))
+    for pair in _split(element, b";"):
+        name, equals, value = pair.strip().partition(b"=")
+        if value[:1] == value[-1:] == b'"' and len(value) > 1:
+            value = value[1:-1]
+        if not pair.strip():
+            continue
+        if not equals or b'"' in value or b"\\" in value or name.lower() in found:
+            return {}
+        found[name.lower()] = value
     return found
 
 
 def _address(text: bytes) -> str:
     """An IP address, with or without a port; empty: it is none (`unknown`, a name that hides one)."""
-    name = text.decode("latin-1").strip().strip('"')
+    name = text.strip()[: _LONGEST_ADDRESS + 1].decode("latin-1").strip('"')
+    if len(name) > _LONGEST_ADDRESS or "%" in name:
+        return ""
     if name.startswith("["):
         name = name[1:].partition("]")[0]
     elif name.count(":") == 1:

@@ -9,10 +9,10 @@ applications learn who calls from the scope's `state`: `principal`, and `is_admi
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic, time
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mcpbridge.base.background_tasks import TaskGroup
 from mcpbridge.downstream.client import Client
@@ -37,6 +37,7 @@ from mcpbridge.downstream.http.routes import App, Mounts, Routes, serve
 from mcpbridge.downstream.http.sessions import LegacyFront
 from mcpbridge.downstream.http.sse import SseFront
 from mcpbridge.downstream.http.stateless import ModernFront
+from mcpbridge.downstream.http.token_lifetime import while_valid
 from mcpbridge.downstream.services import RunningBridge
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.protocol.jsonrpc import Frame, encode
@@ -191,7 +192,10 @@ class HttpFront:
     def _admit(self, exchange: Http1Exchange) -> Admission | None:
         """What the rules say of a request by its head; None: they refuse it, or it cannot be plain."""
         if self._proxies is not None:
-            _heed(self._proxies, exchange)
+            try:
+                self._heed(exchange)
+            except Refused:
+                return None
         headers, accepts = exchange.headers, exchange.accepts
         if exchange.method != "POST" or exchange.path != self._settings.path or not accepts.json:
             return None
@@ -210,17 +214,31 @@ class HttpFront:
             return None
         return None if caller is None else Admission(caller.principal, extra, version, session, *caller[1:])
 
+    def _heed(self, exchange: Exchange) -> None:
+        """Take what trusted proxies say of a request for what it is. Both hosts, the former and theirs, must be right.
+
+        Raises:
+            Refused: 400 or 421, for the former.
+        """
+        assert self._proxies is not None
+        exchange.forwarded, seen = self._proxies.heed(exchange.peer, exchange.raw_headers)
+        if seen is not exchange.raw_headers:
+            self._host_check.check_host(exchange.headers, len(exchange.headers), exchange.raw_headers)
+            exchange.raw_headers, exchange.headers = seen, dict(seen)
+
     def upgrade(
         self, path: str, query: bytes, raw_headers: list[tuple[bytes, bytes]], transport: asyncio.Transport
     ) -> None:
         """Take a connection over that asks to become a WebSocket; the same rules let it in as any request."""
-        address = peer_of(transport)
-        if self._proxies is not None:
-            forwarded, raw_headers = self._proxies.heed(address, raw_headers)
-            address = forwarded.client
-        headers = dict(raw_headers)
+        address, headers = peer_of(transport), dict(raw_headers)
         authorization = headers.get(b"authorization")
         try:
+            if self._proxies is not None:
+                forwarded, seen = self._proxies.heed(address, raw_headers)
+                address = forwarded.client
+                if seen is not raw_headers:
+                    self._host_check.check_host(headers, len(headers), raw_headers)
+                    raw_headers, headers = seen, dict(seen)
             self._host_check.check(headers, len(headers), raw_headers)
             if self._is_stopping:
                 raise _STOPPING
@@ -321,7 +339,7 @@ class HttpFront:
             Refused: the rules do not let it in, or nothing is there.
         """
         if self._proxies is not None:
-            _heed(self._proxies, exchange)
+            self._heed(exchange)
         headers, path = exchange.headers, exchange.path
         if self._public is not None and (app := self._public.find(path)) is not None:
             return self._in_public(exchange, app)
@@ -351,7 +369,7 @@ class HttpFront:
         if kind == "ws":
             raise Refused(426, "A WebSocket is served here: ask for an upgrade", headers=_UPGRADE)
         if exchange.method == "GET":
-            return self._while_valid(exchange, self._sse.get(exchange))
+            return while_valid(exchange, self._sse.get(exchange))
         if exchange.method == "POST":
             return self._sse.post(exchange)
         raise Refused(405, f"{exchange.method} is not served here", headers=_SSE_METHODS)
@@ -360,11 +378,6 @@ class HttpFront:
         caller = await server.check(exchange.path, exchange.headers.get(b"authorization"))
         exchange.principal, exchange.identity = caller.principal, caller.identity
         await self._answer(exchange, is_known=True)
-
-    def _while_valid(self, exchange: Exchange, stream: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
-        """A stream, which ends with the token that it was opened with."""
-        until = exchange.identity.expires_at if exchange.identity is not None else None
-        return stream if until is None else _ending(exchange, stream, until)
 
     def _beside(self, exchange: Exchange) -> Awaitable[None] | None:
         """What answers without a token: health, metadata, what browsers ask beforehand, and pages."""
@@ -413,7 +426,7 @@ class HttpFront:
             raise Refused(405, f"Revision {version} has no {exchange.method}", headers=_MODERN_METHODS)
         if exchange.method == "DELETE":
             return self._legacy.delete(exchange)
-        return self._while_valid(exchange, self._legacy.get(exchange))
+        return while_valid(exchange, self._legacy.get(exchange))
 
     async def _post(self, exchange: Exchange, version: str | None) -> None:
         headers = exchange.headers
@@ -462,28 +475,12 @@ def _proxies(settings: HttpSettings, reach: Reach) -> "TrustedProxies | None":
         return None
     from mcpbridge.downstream.auth.trusted_proxies import TrustedProxies
 
-    return TrustedProxies(settings.trusted_proxies, trusts_path=reach == "path")
-
-
-def _heed(proxies: "TrustedProxies", exchange: Exchange) -> None:
-    """Take what trusted proxies say of a request for what it is."""
-    exchange.forwarded, raw_headers = proxies.heed(exchange.peer, exchange.raw_headers)
-    if raw_headers is not exchange.raw_headers:
-        exchange.raw_headers, exchange.headers = raw_headers, dict(raw_headers)
-
-
-async def _ending(exchange: Exchange, stream: Coroutine[Any, Any, None], until: float) -> None:
-    """The stream, to its end or to this time (seconds since 1970)."""
-    limit = asyncio.timeout(max(0.0, until - time()))
-    try:
-        async with limit:
-            await stream
-    except TimeoutError:
-        if not limit.expired():
-            raise
-        if isinstance(exchange, Http1Exchange) and not exchange.has_begun:
-            raise Refused(401, "The access token expired") from None
-        await exchange.end_stream()
+    return TrustedProxies(
+        settings.trusted_proxies,
+        trusts_path=reach == "path",
+        family=settings.proxy_headers,
+        sets_host=settings.proxy_sets_host,
+    )
 
 
 async def _not_http(scope: Scope, receive: Receive, send: Send) -> None:

@@ -23,6 +23,7 @@ from mcpbridge.downstream.http.exchange import Admission, Exchange, Refused
 from mcpbridge.downstream.http.express_replies import ExpressReplies, ExpressReply
 from mcpbridge.downstream.http.http1_exchange import Http1Exchange
 from mcpbridge.downstream.http.reply import OpenReplies, Reply, ReplyOptions, envelope_of
+from mcpbridge.downstream.http.token_lifetime import end_of
 from mcpbridge.downstream.services import Core
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.protocol.error_codes import INVALID_PARAMS, UNSUPPORTED_VERSION
@@ -121,8 +122,8 @@ class ModernFront:
             return await self._core.answer(client, frame, notify)
 
         reply = Reply(exchange, frame, options)
-        until = exchange.identity.expires_at if exchange.identity is not None else None
-        if until is None or not options.is_subscription:
+        until = end_of(exchange.identity) if options.is_subscription else None
+        if until is None:
             await reply.run(work)
             return
         ending = asyncio.get_running_loop().call_later(max(0.0, until - time()), reply.withdraw, _EXPIRED)

@@ -23,6 +23,7 @@ from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.conversation import READ_LIMIT, Conversation
 from mcpbridge.downstream.http.exchange import Headers as RawHeaders
 from mcpbridge.downstream.http.exchange import Refused
+from mcpbridge.downstream.http.token_lifetime import end_of
 from mcpbridge.downstream.services import Core
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.protocol.reading.client_messages import read_client_message
@@ -107,7 +108,7 @@ class _Connection(asyncio.Protocol):
         self._end: asyncio.TimerHandle | None = None
         """Set once the connection is being closed."""
         self._conversation = Conversation(core, client, send=self._send, pending=self._pending)
-        until = client.identity.expires_at if client.identity is not None else None
+        until = end_of(client.identity)
         self._expiry = None if until is None else self._loop.call_later(max(0.0, until - time()), self._expired)
 
     async def stop(self, seconds: float) -> None:
