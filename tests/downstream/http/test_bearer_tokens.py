@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from mcpbridge.downstream.auth.resource_server import ResourceServer
 from mcpbridge.downstream.http.bearer_tokens import Authenticator
 from mcpbridge.downstream.http.exchange import Refused
-from mcpbridge.downstream.settings import TokenSettings
+from mcpbridge.downstream.settings import ResourceServerSettings, TokenSettings
 
 
 def settings(name: str, token: str, *, admin: bool = False) -> TokenSettings:
@@ -94,3 +95,16 @@ def test_who_sends_no_token_is_told_where_a_local_one_is(local: str | None) -> N
         Authenticator(TOKENS, local_token=local).principal(None)
     assert ("mcpbridge status" in str(refused.value)) is (local is not None)
     assert dict(refused.value.headers) == {b"www-authenticate": b"Bearer"}
+
+
+def test_the_administrators_token_counts_where_people_sign_in() -> None:
+    """Beside the issuers of `[auth]` it may be the only static one."""
+    settings = ResourceServerSettings.model_validate(
+        {"resource": "https://b.example/mcp", "issuers": {"acme": {"issuer": "https://login.example.com"}}}
+    )
+    server = ResourceServer(settings, path="/mcp")
+    authenticator = Authenticator((), admin_token="a" * 16, resource_server=server)
+    assert server.holder(hashlib.sha256(b"a" * 16).digest()) == "admin"
+    assert server.holder(hashlib.sha256(b"b" * 16).digest()) is None
+    assert authenticator.is_admin(b"Bearer " + b"a" * 16)
+    assert not authenticator.is_open

@@ -76,7 +76,9 @@ def serve(arguments: Sequence[str], *, head: bytes = b"") -> int:
         token, address = _access(options, loaded, os.environ)
         admin_token = take_admin_token(os.environ)
         http = loaded.settings.http
-        local_token = find_local_token(http, address, os.environ, token=token, no_auth=options.no_auth)
+        local_token = find_local_token(
+            http, loaded.settings.auth, address, os.environ, token=token, no_auth=options.no_auth
+        )
         redact = Redactor([*loaded.secrets, *filter(None, [token, admin_token, local_token])])
         if options.no_auth:
             warn_of_open_door(http, loaded.settings.auth, address, token)

@@ -53,7 +53,7 @@ class Authenticator:
         if admin_token is not None:
             digest = hashlib.sha256(admin_token.encode()).digest()
             self._admins.append(("admin", digest))
-            if self._known:
+            if self._known or resource_server is not None:
                 self._known.append(("admin", digest))
 
     @property

@@ -1,7 +1,7 @@
 """`--http`: the address to listen on as people write it, and who is let in there.
 
-Without a configured token the local user's own is asked for (`storage/http_token.py`), beside those of the issuers of
-`[auth]`. `--no-auth` asks for none, and says what that means.
+Without a configured token the local user's own is asked for (`storage/http_token.py`). Not where people sign in
+(`[auth]`): whoever holds it is no person whom roles could name. `--no-auth` asks for none, and says what that means.
 """
 
 import os
@@ -67,6 +67,7 @@ def take_admin_token(environ: Mapping[str, str]) -> str | None:
 
 def find_local_token(
     settings: "HttpSettings",
+    oauth: "ResourceServerSettings",
     address: Address | Path | None,
     environ: Mapping[str, str],
     *,
@@ -78,7 +79,9 @@ def find_local_token(
     Raises:
         ConfigError: there is none, and it cannot be made.
     """
-    if address is None or isinstance(address, Path) or settings.tokens or token or no_auth:
+    if address is None or isinstance(address, Path) or token or no_auth:
+        return None
+    if settings.tokens or oauth.is_on:
         return None
     if not _is_local(address.host):
         return None  # who lets other machines in says with which token

@@ -127,7 +127,11 @@ def _token_for(url: str, config: str | None, environ: Mapping[str, str]) -> str:
     if not is_loopback(host):
         return ""
     try:
-        if load(config, fetches=False).settings.http.tokens:
+        settings = load(config, fetches=False).settings
+        if settings.auth.is_on:
+            note("people sign in there (`[auth]`): the client asks for that itself")
+            return ""
+        if settings.http.tokens:
             note("a token of `http.tokens` is asked for there: put one into the file by hand")
             return ""
     except ConfigError:

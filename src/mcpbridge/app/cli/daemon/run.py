@@ -236,7 +236,7 @@ def _with_http(
         return around
     try:
         address = parse_address(text, key="--http" if asked else "daemon.http")
-        local_token = find_local_token(http, address, os.environ, no_auth=options.no_auth)
+        local_token = find_local_token(http, loaded.settings.auth, address, os.environ, no_auth=options.no_auth)
         redact.know(filter(None, [local_token]))
         if options.no_auth:
             warn_of_open_door(http, loaded.settings.auth, address, None)
