@@ -85,11 +85,23 @@ class Member:
 
     async def follow(self, link: str) -> httpx2.Response:
         """Open a link to connect an account, sign in at the provider, and come back."""
-        first = await self.get(link)
-        assert first.status_code == 303, first.text
-        provider = await self.get(first.headers["location"])
+        provider = await self.get(await self.go_on(link))
         assert provider.status_code == 302, provider.text
         return await self.get(provider.headers["location"])
+
+    async def go_on(self, link: str) -> str:
+        """Open a link to connect an account and agree; the address at the provider that the browser goes on to."""
+        asked = await self.get(link)
+        assert asked.status_code == 200, asked.text
+        onward = await self.agree(asked)
+        assert onward.status_code == 200, onward.text
+        return re.findall(r'<a href="([^"]+)">go on', unescape(onward.text))[0]
+
+    async def agree(self, page: httpx2.Response) -> httpx2.Response:
+        """Press the one button of a page that is not for signing out."""
+        [form] = [one for one in re.findall(r"<form.*?</form>", page.text, re.DOTALL) if "/sign-out" not in one]
+        [path] = re.findall(r'action="([^"]+)"', form)
+        return await self._post(unescape(path), dict(re.findall(r'name="([^"]+)" value="([^"]*)"', unescape(form))))
 
     async def press(self, path: str, **values: str) -> httpx2.Response:
         """Send a form of the page of connections."""

@@ -1,14 +1,17 @@
 """Accounts of single users at servers: how a person gets one, sees it and gives it up (issue 23)."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from html import unescape
 from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
 
 from support.harness import eventually
-from support.team import Team, link_in, team
+from support.team import Team, link_in, team, token_of
 from support.upstreams.oauth_server import OAuthWorld, oauth_world
 
 
@@ -122,13 +125,90 @@ async def test_the_answer_of_a_provider_counts_only_in_a_browser_of_who_began() 
         alice, bob = people["alice"], people["bob"]
         page = (await alice.get("/connections")).text
         start = page.partition('href="/connections/up/start')[2].partition('"')[0]
-        provider = (await alice.get(f"/connections/up/start{start}")).headers["location"]
+        provider = await alice.go_on(f"/connections/up/start{start}")
         back = (await alice.get(provider)).headers["location"]
         stolen = await bob.get(back)
         assert stolen.status_code == 403
         assert world.server.access == {}
         assert "Connected" in (await alice.get(back)).text
         assert [one.is_connected for one in await people.bridge.user_accounts.all.connections("bob")] == [False]
+
+
+async def one_time_link(people: Team, name: str) -> str:
+    bearer = {"authorization": f"Bearer {token_of(name)}"}
+    return (await people[name].http.post(f"{people.origin}/connections/link", headers=bearer)).json()["url"]
+
+
+async def test_links_of_one_user_do_nothing_in_the_browser_of_another() -> None:
+    """Login CSRF: a page sends bob's browser to alice's one-time link, and on to her link to connect an account."""
+    async with signed_up() as (world, people):
+        alice, bob = people["alice"], people["bob"]
+        page = unescape((await alice.get("/connections")).text)
+        [start] = re.findall(r'href="(/connections/up/start[^"]*)"', page)
+        link = await one_time_link(people, "alice")
+        asked = await bob.get(link)
+        assert "set-cookie" not in asked.headers
+        assert "as <strong>alice</strong>" in asked.text
+        assert "signed in as <strong>bob</strong> now" in asked.text
+        assert (await bob.get(start)).status_code == 403
+        code = link.partition("code=")[2]
+        own = {"origin": people.origin, "sec-fetch-site": "same-origin"}
+        foreign = {"origin": "https://evil.example", "sec-fetch-site": "cross-site"}
+        for headers, form in ((foreign, {}), (own, {}), (own, {"form_token": "x"})):
+            forged = await bob.browser.post(
+                f"{people.origin}/connections/enter", data={"code": code, **form}, headers=headers
+            )
+            assert forged.status_code == 403
+            assert "set-cookie" not in forged.headers
+        assert "Signed in as bob" in (await bob.get("/connections")).text
+        assert (await bob.agree(asked)).status_code == 303
+        assert "Signed in as alice" in (await bob.get("/connections")).text
+        assert (await alice.get(link)).status_code == 403
+        assert world.server.access == {}
+
+
+async def test_nobody_is_sent_to_a_provider_without_being_asked_for_whom() -> None:
+    async with signed_up() as (_, people):
+        alice = people["alice"]
+        page = unescape((await alice.get("/connections")).text)
+        [start] = re.findall(r'href="(/connections/up/start[^"]*)"', page)
+        asked = await alice.get(start)
+        assert asked.status_code == 200
+        assert "location" not in asked.headers
+        assert "Connect for alice" in asked.text
+        foreign = {"origin": "https://evil.example", "sec-fetch-site": "cross-site"}
+        form = {"ask": start.partition("ask=")[2]}
+        url = f"{people.origin}/connections/up/start"
+        for headers in (foreign, {**foreign, "origin": people.origin}, {"origin": people.origin}):
+            answer = await alice.browser.post(url, data=form, headers=headers)
+            assert answer.status_code == 403
+            assert "location" not in answer.headers
+        assert "Connected" in (await alice.follow(start)).text
+
+
+async def begun_form(people: Team, path: str, kind: str, first: bytes) -> bytes:
+    """The status line for a form of a mebibyte that has no end."""
+    at = urlsplit(people.origin)
+    reader, writer = await asyncio.open_connection(at.hostname, at.port)
+    try:
+        head = f"POST {path} HTTP/1.1\r\nhost: {at.netloc}\r\norigin: {people.origin}\r\ncontent-type: {kind}\r\n"
+        writer.write(f"{head}transfer-encoding: chunked\r\n\r\n".encode())
+        for chunk in (first, *[b"a" * (1 << 16)] * 16):
+            writer.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+        return await reader.readline()
+    finally:
+        writer.close()
+
+
+async def test_a_form_of_strangers_is_not_read_to_its_end() -> None:
+    """It would fill the memory, and a file in it the disk."""
+    part = b'--B\r\ncontent-disposition: form-data; name="f"; filename="x"\r\n\r\n'
+    async with signed_up() as (_, people):
+        for path in ("/connections/enter", "/console/enter"):
+            answer = await begun_form(people, path, "application/x-www-form-urlencoded", b"token=")
+            assert b" 413 " in answer
+            answer = await begun_form(people, path, "multipart/form-data; boundary=B", part)
+            assert b" 415 " in answer
 
 
 async def test_a_hundred_first_calls_cause_one_refresh() -> None:
@@ -229,3 +309,13 @@ async def test_the_way_on_after_a_sign_in_leads_nowhere_else() -> None:
             answer = await people["bob"]._post("/connections/enter", {"token": "token-of-bob", "next": target})
             assert answer.status_code == 403
             assert f'value="{target}"' not in answer.text
+
+
+async def test_over_https_no_other_host_of_the_domain_can_set_the_cookie() -> None:
+    servers = {"up": {"url": "https://up.example/mcp", "auth": {"as": "user"}}}
+    with anyio.fail_after(60):
+        async with team(servers, accounts={"url": "https://bridge.example.com"}) as people:
+            form = {"token": token_of("alice"), "next": ""}
+            cookie = (await people["alice"]._post("/connections/enter", form)).headers["set-cookie"]
+    assert cookie.startswith("__Host-mcpbridge-connections=")
+    assert {"secure", "httponly", "path=/"} <= {part.strip().lower() for part in cookie.split(";")}

@@ -2,11 +2,13 @@
 
 A browser is signed in as one user, by a token of the bridge or by a one-time link, and sees what is this user's alone.
 A link to connect an account works only in a browser of the user it was made for: it may have been sent on (MCP
-2026-07-28, Elicitation, Safe URL Handling). `Visitors` decides who somebody is; another way to sign in, such as one at
-an identity provider, takes its place there.
+2026-07-28, Elicitation, Safe URL Handling). No link does anything by itself: a page names the user, and a form of it
+signs the browser in, or goes on to the provider. `Visitors` decides who somebody is; another way to sign in, such as
+one at an identity provider, takes its place there.
 
 A provider sends browsers back from another site, so the cookie is `SameSite=Lax`; what changes something is a POST with
-the token of its form, from a page of ours.
+the token of its form, from a page of ours. On to the provider leads a page, not a redirect: browsers hold all that a
+form leads to against `form-action`.
 """
 
 import asyncio
@@ -26,6 +28,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from mcpbridge.app.console.guard import read_form
 from mcpbridge.app.console.sign_in import SignIns, Visit, form_token
 from mcpbridge.base.errors import BridgeError, ConfigError
 from mcpbridge.base.log import get_logger
@@ -37,6 +40,7 @@ from mcpbridge.upstream.accounts.sign_ins import PREFIX, UserSignIn
 log = get_logger("mcpbridge.connections")
 
 COOKIE = "mcpbridge-connections"
+"""Over https with the prefix `__Host-`: no other host of the domain can set it."""
 _STATIC = Path(__file__).parent / "static"
 _PATIENCE = 60.0
 """Seconds that a browser waits for the provider to say what it has to say."""
@@ -74,13 +78,15 @@ class _Visitor(Struct, frozen=True):
 class Visitors:
     """Who is signed in to the pages, and how somebody gets in."""
 
-    def __init__(self, sign_ins: SignIns, identify: Identify, *, is_open: bool) -> None:
+    def __init__(self, sign_ins: SignIns, identify: Identify, *, is_secure: bool, is_open: bool) -> None:
         """`is_open`: the bridge asks nobody who they are."""
         self.sign_ins, self._identify, self._is_open = sign_ins, identify, is_open
+        self.cookie = f"__Host-{COOKIE}" if is_secure else COOKIE
+        """Its name."""
 
     def visitor(self, request: Request) -> _Visitor | None:
         """Who asks; None: not known yet."""
-        cookie = request.cookies.get(COOKIE, "")
+        cookie = request.cookies.get(self.cookie, "")
         visit = self.sign_ins.visit(cookie)
         if visit is not None:
             return _Visitor(visit.by, form_token(cookie), visit)
@@ -99,7 +105,7 @@ class Visitors:
 
 def make_connections(bridge: Bridge, sign_ins: SignIns, identify: Identify, *, is_secure: bool, is_open: bool) -> App:
     """The application for `/connections` and all below it. See `Visitors`; `is_secure`: browsers come over https."""
-    pages = _Pages(bridge, Visitors(sign_ins, identify, is_open=is_open), is_secure=is_secure)
+    pages = _Pages(bridge, Visitors(sign_ins, identify, is_secure=is_secure, is_open=is_open), is_secure=is_secure)
     return pages.app()
 
 
@@ -123,6 +129,7 @@ class _Pages:
             Route("/callback", self.come_back, methods=["GET"]),
             Mount("/static", StaticFiles(directory=_STATIC)),
             Route(f"{one}/start", self.start, methods=["GET"]),
+            Route(f"{one}/start", self.go_on, methods=["POST"]),
             Route(f"{one}/variables", self.ask_variables, methods=["GET"]),
             Route(f"{one}/variables", self.set_variables, methods=["POST"]),
             Route(f"{one}/disconnect", self.disconnect, methods=["POST"]),
@@ -134,22 +141,22 @@ class _Pages:
     # -- who
 
     async def enter(self, request: Request) -> Response:
-        """The page that asks who somebody is, or the end of a one-time link."""
+        """The page that asks who somebody is; of a one-time link, whether this browser is to be its user's."""
         code = request.query_params.get("code")
         if code is None:
             return self._page(request, "enter.html", "Sign in", next=PREFIX)
-        cookie = self._visitors.sign_ins.redeem(code)
-        if cookie is None:
-            return self._page(
-                request, "enter.html", "Sign in", 403, problem="This link was used already, or is too old.", next=PREFIX
-            )
-        return self._let_in(cookie, PREFIX)
+        whose = self._visitors.sign_ins.whose(code)
+        if whose is None:
+            return self._used_up(request)
+        return self._page(request, "enter_as.html", "Sign in", code=code, whose=whose)
 
     async def sign_in(self, request: Request) -> Response:
-        """Somebody typed a token."""
+        """Somebody typed a token, or agreed to a one-time link."""
         if not _is_own(request):
             return self._refused(request)
         form = await _form(request)
+        if "code" in form:
+            return await self._redeem(request, form["code"])
         target = _own_path(form.get("next", ""))
         cookie = await self._visitors.enter(form.get("token", ""))
         if cookie is None:
@@ -157,6 +164,18 @@ class _Pages:
                 request, "enter.html", "Sign in", 403, problem="This token is not valid here.", next=target
             )
         return self._let_in(cookie, target)
+
+    async def _redeem(self, request: Request, code: str) -> Response:
+        """Sign in by a one-time link. The page that was agreed to has named the user whom this browser was of."""
+        visitor = self._visitors.visitor(request)
+        if visitor is not None and not await self._may_change(request, visitor):
+            return self._refused(request)
+        cookie = self._visitors.sign_ins.redeem(code)
+        if cookie is None:
+            return self._used_up(request)
+        if visitor is not None and visitor.visit is not None:
+            self._visitors.sign_ins.close(visitor.visit)
+        return self._let_in(cookie, PREFIX)
 
     async def link(self, request: Request) -> Response:
         """A one-time link for the holder of a token, who sends it as to every endpoint."""
@@ -192,19 +211,27 @@ class _Pages:
         return self._page(request, "list.html", "Your connections", connections=found, asks=asks)
 
     async def start(self, request: Request) -> Response:
-        """A link from a call, or from the list: on to the provider, if it is the right user who follows it."""
+        """A link from a call, or from the list: asks the right user whether to go on to the provider."""
         server, ask = request.path_params["server"], request.query_params.get("ask", "")
         visitor = self._visitors.visitor(request)
         if visitor is None:
             return self._page(request, "enter.html", "Sign in", next=_own_path(f"{request.url.path}?ask={ask}"))
-        sign_in = self._accounts.sign_ins.find(server, ask)
-        if sign_in is None:
-            return self._message(request, "Not connected", 404, problem=_STALE)
-        if not hmac.compare_digest(sign_in.principal.encode(), visitor.user.encode()):
-            log.warning("a link to connect an account was opened by another user", upstream=server)
-            return self._message(request, "Not connected", 403, problem=_NOT_YOURS)
+        sign_in = self._sign_in_of(request, visitor, ask)
+        if isinstance(sign_in, Response):
+            return sign_in
         if self._variables(server):
             return RedirectResponse(f"{PREFIX}/{server}/variables", 303, _HEADERS)
+        return self._page(request, "start.html", f"Connect {server}", server=server, ask=ask)
+
+    async def go_on(self, request: Request) -> Response:
+        """The user wants to: on to the provider."""
+        server = request.path_params["server"]
+        visitor = self._visitors.visitor(request)
+        if visitor is None or not await self._may_change(request, visitor):
+            return self._refused(request)
+        sign_in = self._sign_in_of(request, visitor, (await _form(request)).get("ask", ""))
+        if isinstance(sign_in, Response):
+            return sign_in
         try:
             async with asyncio.timeout(_PATIENCE):
                 page = await self._accounts.provider_page(sign_in)
@@ -212,7 +239,20 @@ class _Pages:
             return self._message(request, "Not connected", 504, problem=f"{server} does not say where to sign in.")
         except BridgeError as error:
             return self._message(request, "Not connected", 502, problem=self._bridge.redact(str(error)))
-        return RedirectResponse(page, 303, _HEADERS)
+        if urlsplit(page).scheme not in ("https", "http"):  # the server says where
+            return self._message(request, "Not connected", 502, problem=f"{server} names no web page to sign in at.")
+        return self._page(request, "onward.html", f"Going on to {urlsplit(page).netloc}", url=page)
+
+    def _sign_in_of(self, request: Request, visitor: _Visitor, ask: str) -> UserSignIn | Response:
+        """The sign-in of a link, or why this visitor does not get it."""
+        server = request.path_params["server"]
+        sign_in = self._accounts.sign_ins.find(server, ask)
+        if sign_in is None:
+            return self._message(request, "Not connected", 404, problem=_STALE)
+        if not hmac.compare_digest(sign_in.principal.encode(), visitor.user.encode()):
+            log.warning("a link to connect an account was opened by another user", upstream=server)
+            return self._message(request, "Not connected", 403, problem=_NOT_YOURS)
+        return sign_in
 
     async def come_back(self, request: Request) -> Response:
         """The browser comes back from a provider."""
@@ -288,11 +328,22 @@ class _Pages:
     def _refused(self, request: Request) -> Response:
         return self._message(request, "Not done", 403, problem="The form is out of date, or not of this page.")
 
+    def _used_up(self, request: Request) -> Response:
+        problem = "This link was used already, or is too old."
+        return self._page(request, "enter.html", "Sign in", 403, problem=problem, next=PREFIX)
+
     def _let_in(self, cookie: str, target: str) -> Response:
         seconds = self._bridge.settings.accounts.sign_in_lifetime if cookie else 0
         answer = RedirectResponse(target, 303, _HEADERS)
+        path = "/" if self._is_secure else PREFIX  # which the prefix `__Host-` wants
         answer.set_cookie(
-            COOKIE, cookie, int(seconds), path=PREFIX, secure=self._is_secure, httponly=True, samesite="lax"
+            self._visitors.cookie,
+            cookie,
+            int(seconds),
+            path=path,
+            secure=self._is_secure,
+            httponly=True,
+            samesite="lax",
         )
         return answer
 
@@ -334,10 +385,15 @@ def _is_own(request: Request) -> bool:
 
 
 async def _form(request: Request) -> dict[str, str]:
-    """The texts of a form; kept in the request, and read again from there."""
-    if int(request.headers.get("content-length") or 0) > _LARGEST_FORM:
-        return {}
-    return {name: value for name, value in (await request.form()).items() if isinstance(value, str)}
+    """The texts of a form; kept in the request, and read again from there.
+
+    Raises:
+        HTTPException: see `read_form`.
+    """
+    if not hasattr(request.state, "form"):
+        form = await read_form(request, _LARGEST_FORM)
+        request.state.form = {name: value for name, value in form.items() if isinstance(value, str)}
+    return request.state.form
 
 
 def _own_path(target: str) -> str:

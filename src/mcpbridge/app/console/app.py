@@ -12,8 +12,8 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from mcpbridge.app.console.context import STATIC, ConsoleContext, form_of
-from mcpbridge.app.console.guard import PREFIX, Guard, Visitor, cookie_header
+from mcpbridge.app.console.context import STATIC, ConsoleContext
+from mcpbridge.app.console.guard import PREFIX, Guard, Visitor, cookie_header, form_of
 from mcpbridge.app.console.pages import (
     approvals,
     overview,

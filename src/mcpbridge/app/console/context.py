@@ -11,7 +11,6 @@ from typing import Any, Literal, TypeVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
-from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
@@ -175,12 +174,6 @@ def _json_line(value: object, *, quoted: bool = False) -> str:
 def _inert(value: object) -> object:
     """What a template prints of a text, whoever wrote it; markup of our own passes as it is."""
     return inert_text(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-async def form_of(request: Request) -> FormData:
-    """The form of a request; the guard may have read it already."""
-    known: FormData | None = getattr(request.state, "form", None)
-    return known if known is not None else await request.form()
 
 
 async def in_thread(work: Callable[[], T]) -> T:

@@ -9,10 +9,12 @@ The `Host` was checked before (`downstream/http/host_and_origin.py`), against pa
 
 import hmac
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from msgspec import Struct
-from starlette.requests import Request
+from starlette.datastructures import FormData
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from mcpbridge.app.console.sign_in import SignIns, Visit, form_token
@@ -42,6 +44,10 @@ _OPEN_PATHS = (f"{PREFIX}/enter", f"{PREFIX}/static/")
 """What is served without a cookie: the way in, and files that say nothing of this bridge."""
 _READS = frozenset({"GET", "HEAD"})
 _OUR_SITES = frozenset({"same-origin", "none"})
+_LONGEST_FORM = 8 << 20
+"""Bytes of a form of somebody who is signed in: a whole configuration, or the arguments of a call."""
+_LONGEST_OF_STRANGERS = 64 << 10
+_MOST_FIELDS = 1000
 
 
 class Visitor(Struct, frozen=True):
@@ -106,14 +112,54 @@ class Guard:
             return None
         given = request.headers.get("x-form-token", "")
         if not given:
-            form = await request.form()  # kept in the request, and read again from there
-            scope["state"]["form"] = form
+            try:
+                form = await form_of(request)
+            except HTTPException as refused:
+                return _plain(refused.status_code, refused.detail)
             given = str(form.get("form_token", ""))
         if not hmac.compare_digest(given.encode(), visitor.token.encode()):
             return _plain(403, "The form is out of date. Load the page again.")
         if not visit.may_change and not path.startswith(f"{PREFIX}/sign-out"):
             return _plain(403, "This sign-in may look, and change nothing.")
         return None
+
+
+async def form_of(request: Request) -> FormData:
+    """The form of a request to the console, read once. Strangers may send little.
+
+    Raises:
+        HTTPException: see `read_form`.
+    """
+    known: FormData | None = getattr(request.state, "form", None)
+    if known is None:
+        most = _LONGEST_FORM if hasattr(request.state, "visitor") else _LONGEST_OF_STRANGERS
+        known = request.state.form = await read_form(request, most)
+    return known
+
+
+async def read_form(request: Request, most: int) -> FormData:
+    """The fields of a form of at most so many bytes. Files are not taken: they would fill the disk.
+
+    Raises:
+        HTTPException: it is longer, is no such form, or was cut off.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not kind:
+        return FormData()
+    if kind != "application/x-www-form-urlencoded":
+        raise HTTPException(415, "Forms are taken as application/x-www-form-urlencoded only.")
+    body = bytearray()
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > most:
+                raise HTTPException(413, f"This form is longer than {most} bytes.")
+        fields = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+    except ClientDisconnect:
+        raise HTTPException(400, "The form was cut off.") from None
+    except ValueError:
+        raise HTTPException(400, "The form cannot be read.") from None
+    return FormData(fields)
 
 
 def _cookie(request: Request, name: str) -> str:

@@ -20,11 +20,10 @@ runs on this machine; `read`: looks, and changes nothing."""
 
 CODE_SECONDS = 60.0
 """Seconds for which a one-time link works."""
-_MOST = 1000
-"""Visits, and codes, that are kept; the oldest go first."""
-
-
-T = TypeVar("T")
+_MOST = 10_000
+"""Visits, and codes, that are kept."""
+_MOST_OF_USER = 100
+"""Those of one user: the oldest of this user go first, so nobody signs others out."""
 
 
 class Visit(Struct, frozen=True):
@@ -49,13 +48,24 @@ class Visit(Struct, frozen=True):
         return self.role == "local"
 
 
+class _Code(Struct, frozen=True):
+    """What a one-time link is good for."""
+
+    role: Role
+    by: str
+    until: float
+
+
+T = TypeVar("T", Visit, _Code)
+
+
 class SignIns:
     """The codes and visits of one console."""
 
     def __init__(self, lifetime: Callable[[], float], clock: Callable[[], float] = time.time) -> None:
         """`lifetime`: seconds that a visit lasts, asked at each sign-in."""
         self._lifetime, self._clock = lifetime, clock
-        self._codes: dict[str, tuple[float, Role, str]] = {}
+        self._codes: dict[str, _Code] = {}
         self._visits: dict[str, Visit] = {}
 
     def __repr__(self) -> str:
@@ -64,13 +74,18 @@ class SignIns:
     def make_code(self, role: Role = "local", by: str = "ui") -> str:
         """The code of a one-time link."""
         code = secrets.token_urlsafe(32)
-        _put(self._codes, _digest(code), (self._clock() + CODE_SECONDS, role, by))
+        _put(self._codes, _digest(code), _Code(role, by, self._clock() + CODE_SECONDS))
         return code
+
+    def whose(self, code: str) -> str | None:
+        """Who would be signed in by a code, which goes on to work; None: it is unknown, used, or too old."""
+        known = self._codes.get(_digest(code))
+        return known.by if known is not None and known.until > self._clock() else None
 
     def redeem(self, code: str) -> str | None:
         """The cookie for a code, which works no more from then on; None: it is unknown, used, or too old."""
-        until, role, by = self._codes.pop(_digest(code), (0.0, "read", ""))
-        return self.open(role, by) if until > self._clock() else None
+        known = self._codes.pop(_digest(code), None)
+        return self.open(known.role, known.by) if known is not None and known.until > self._clock() else None
 
     def open(self, role: Role, by: str) -> str:
         """Sign in; returns the value of the cookie."""
@@ -113,5 +128,8 @@ def _digest(secret: str) -> str:
 
 def _put(values: dict[str, T], key: str, value: T) -> None:
     values[key] = value
+    of_user = [digest for digest, one in values.items() if one.by == value.by]
+    for digest in of_user[:-_MOST_OF_USER]:
+        del values[digest]
     while len(values) > _MOST:
         del values[next(iter(values))]

@@ -10,8 +10,8 @@ from starlette.routing import BaseRoute, Route
 
 from mcpbridge.app.admin.approvals import decide, list_approvals, recent_approvals
 from mcpbridge.app.admin.errors import STATUS_OF, Problem
-from mcpbridge.app.console.context import ConsoleContext, form_of
-from mcpbridge.app.console.guard import PREFIX
+from mcpbridge.app.console.context import ConsoleContext
+from mcpbridge.app.console.guard import PREFIX, form_of
 from mcpbridge.app.console.sign_in import Visit
 
 _ANSWERS = {

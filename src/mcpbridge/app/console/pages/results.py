@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from mcpbridge.app.console.context import ConsoleContext, form_of, in_thread
-from mcpbridge.app.console.guard import PREFIX
+from mcpbridge.app.console.context import ConsoleContext, in_thread
+from mcpbridge.app.console.guard import PREFIX, form_of
 from mcpbridge.app.console.pages.result_view import QUERY_FIELDS, ResultView, view_of
 from mcpbridge.results.kept_results import KeptResults
 

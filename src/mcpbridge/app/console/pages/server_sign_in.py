@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from mcpbridge.app.console.context import ConsoleContext, form_of
-from mcpbridge.app.console.guard import PREFIX
+from mcpbridge.app.console.context import ConsoleContext
+from mcpbridge.app.console.guard import PREFIX, form_of
 from mcpbridge.base.errors import BridgeError, ConfigError
 from mcpbridge.base.log import get_logger
 from mcpbridge.upstream.auth.authorization import Authorization

@@ -15,9 +15,9 @@ from starlette.routing import BaseRoute, Route
 
 from mcpbridge.app.client_config.discover.discovered_servers import Problem
 from mcpbridge.app.console.call_history import CallHistory
-from mcpbridge.app.console.context import ConsoleContext, form_of, in_thread
+from mcpbridge.app.console.context import ConsoleContext, in_thread
 from mcpbridge.app.console.drafts import Draft, Drafts
-from mcpbridge.app.console.guard import PREFIX
+from mcpbridge.app.console.guard import PREFIX, form_of
 from mcpbridge.app.console.pages.calls.event_words import tone_of, words_of
 from mcpbridge.app.console.pages.scanner_findings import scanner_findings
 from mcpbridge.app.console.pages.server_forms import FoundHere, found_in_clients, table_of, take_over

@@ -27,9 +27,9 @@ from mcpbridge.app.client_config.install import (
     plan_uninstall,
     target_of,
 )
-from mcpbridge.app.console.context import ConsoleContext, form_of, in_thread
+from mcpbridge.app.console.context import ConsoleContext, in_thread
 from mcpbridge.app.console.drafts import Drafts
-from mcpbridge.app.console.guard import PREFIX
+from mcpbridge.app.console.guard import PREFIX, form_of
 from mcpbridge.base.directories import cache_directory, config_directory, runtime_directory, state_directory
 from mcpbridge.base.errors import BridgeError, ConfigError
 from mcpbridge.base.version import __version__

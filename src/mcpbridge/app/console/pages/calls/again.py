@@ -13,8 +13,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from mcpbridge.app.console.call_history import CallHistory
-from mcpbridge.app.console.context import ConsoleContext, form_of
-from mcpbridge.app.console.guard import PREFIX
+from mcpbridge.app.console.context import ConsoleContext
+from mcpbridge.app.console.guard import PREFIX, form_of
 from mcpbridge.app.console.sign_in import Visit
 from mcpbridge.app.console.tool_calls import Made, make_call, while_wanted
 from mcpbridge.storage.call_log.reader import Filter, Row

@@ -22,7 +22,8 @@ from mcpbridge.app.admin.tool_views import (
     listing_of,
     search_line,
 )
-from mcpbridge.app.console.context import ConsoleContext, form_of, in_thread
+from mcpbridge.app.console.context import ConsoleContext, in_thread
+from mcpbridge.app.console.guard import form_of
 from mcpbridge.app.console.pages.catalog.try_tool import TryTool, tool_address
 from mcpbridge.app.console.pages.scanner_findings import scanner_findings
 from mcpbridge.app.console.sign_in import Visit

@@ -21,8 +21,8 @@ from mcpbridge.app.console.arguments_form import (
     with_defaults,
     with_values,
 )
-from mcpbridge.app.console.context import ConsoleContext, form_of
-from mcpbridge.app.console.guard import PREFIX, Visitor
+from mcpbridge.app.console.context import ConsoleContext
+from mcpbridge.app.console.guard import PREFIX, Visitor, form_of
 from mcpbridge.app.console.hand_calls import HandCall, TooManyCalls
 from mcpbridge.app.console.pages.catalog.result_blocks import blocks_of
 from mcpbridge.app.console.schema_fields import Field, fields_of
