@@ -3,7 +3,7 @@
 A browser is signed in as one user, by a token of the bridge or by a one-time link, and sees what is this user's alone.
 A link to connect an account works only in a browser of the user it was made for: it may have been sent on (MCP
 2026-07-28, Elicitation, Safe URL Handling). No link does anything by itself: a page names the user, and a form of it
-signs the browser in, or goes on to the provider. `Visitors` decides who somebody is; another way to sign in, such as
+signs the browser in, or leads to the provider. `Visitors` decides who somebody is; another way to sign in, such as
 one at an identity provider, takes its place there.
 
 A provider sends browsers back from another site, so the cookie is `SameSite=Lax`; what changes something is a POST with

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from msgspec import Struct
-from starlette.datastructures import FormData
+from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
@@ -154,7 +154,9 @@ async def read_form(request: Request, most: int) -> FormData:
             body += chunk
             if len(body) > most:
                 raise HTTPException(413, f"This form is longer than {most} bytes.")
-        fields = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+        fields: list[tuple[str, UploadFile | str]] = [
+            *parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+        ]
     except ClientDisconnect:
         raise HTTPException(400, "The form was cut off.") from None
     except ValueError:

@@ -78,7 +78,7 @@ class SignIns:
         return code
 
     def whose(self, code: str) -> str | None:
-        """Who would be signed in by a code, which goes on to work; None: it is unknown, used, or too old."""
+        """Who would be signed in by a code, which still works after; None: it is unknown, used, or too old."""
         known = self._codes.get(_digest(code))
         return known.by if known is not None and known.until > self._clock() else None
 
