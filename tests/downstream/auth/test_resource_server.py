@@ -89,6 +89,15 @@ def sha256(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
+async def test_only_administrators_read_the_names_of_all_servers_where_people_sign_in() -> None:
+    settings = HttpSettings(tokens=[TokenSettings(name="root", sha256=sha256("r" * 20), admin=True)])
+    async with issuing() as issuer, serving(settings, oauth=oauth(issuer)) as http:
+        person = await http.client.get(f"{http.root}/readyz", headers=bearer(issuer.token()))
+        assert person.json() == {"status": "ready"}
+        admin = await http.client.get(f"{http.root}/readyz", headers=bearer("r" * 20))
+        assert [server["name"] for server in admin.json()["servers"]] == ["a", "b"]
+
+
 async def test_service_accounts_stay_beside_people() -> None:
     settings = HttpSettings(tokens=[TokenSettings(name="job", sha256=sha256("j" * 20))])
     async with issuing() as issuer, serving(settings, oauth=oauth(issuer)) as http:

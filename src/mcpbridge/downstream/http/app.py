@@ -466,7 +466,9 @@ class HttpFront:
             raise Refused(405, "Only GET is served here", headers=_GET_ONLY)
         servers = [{"name": server["name"], "state": server["state"]} for server in self._bridge.status()["servers"]]
         is_ready = self._bridge.has_settled
-        document = {"status": "ready" if is_ready else "starting", "servers": servers}
+        document: dict[str, object] = {"status": "ready" if is_ready else "starting"}
+        if self._auth.resource_server is None or self._auth.is_admin(exchange.headers.get(b"authorization")):
+            document["servers"] = servers  # else their names are for those alone whose roles open them
         await exchange.send_json(encode(document), 200 if is_ready else 503, NO_HEADERS if is_ready else _SOON)
 
 
