@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from html import unescape
@@ -9,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
+import pytest
 
 from support.harness import eventually
 from support.team import Team, link_in, team, token_of
@@ -319,3 +321,17 @@ async def test_over_https_no_other_host_of_the_domain_can_set_the_cookie() -> No
             cookie = (await people["alice"]._post("/connections/enter", form)).headers["set-cookie"]
     assert cookie.startswith("__Host-mcpbridge-connections=")
     assert {"secure", "httponly", "path=/"} <= {part.strip().lower() for part in cookie.split(";")}
+
+
+async def test_the_vault_is_read_once_for_a_page_and_beside_the_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    servers = {name: {"url": f"https://{name}.example/mcp", "auth": {"as": "user"}} for name in ("one", "two", "three")}
+    with anyio.fail_after(60):
+        async with team(servers) as people:
+            accounts = people.bridge.user_accounts.all
+            threads: list[int] = []
+            rows = accounts.vault.rows
+            monkeypatch.setattr(accounts.vault, "rows", lambda: threads.append(threading.get_ident()) or rows())
+            assert len(await accounts.connections("alice")) == 3
+            used = [*threads]
+    assert len(used) == 1
+    assert used[0] != threading.get_ident()

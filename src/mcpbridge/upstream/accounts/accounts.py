@@ -7,6 +7,7 @@ The one instance of such a server that lists gets no calls. It signs in as the l
 the user who connected first: what it lists are the definitions of the server, which all users see.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Literal
@@ -154,10 +155,11 @@ class UserAccounts:
     async def connections(self, principal: str) -> list[Connection]:
         """Every server where users have accounts of their own, and whether this user has one."""
         found: list[Connection] = []
+        rows = {(row.place, row.url): row for row in await asyncio.to_thread(self.vault.rows)}
         for name, settings in self._of_users().items():
             auth = settings.auth
             row = self._row(name, settings, principal)
-            kept = next((one for one in self._rows_at(name, settings) if one.place == row.place), None)
+            kept = rows.get((row.place, row.url))
             how = "exchange" if auth.account == "exchange" else "variables" if auth.variables else "sign-in"
             is_connected = self.presented.of(principal) is not None if how == "exchange" else kept is not None
             since, issuer = (kept.since, kept.issuer) if kept is not None else (0.0, auth.issuer or "")
