@@ -7,6 +7,7 @@ Whether a tool exists is known when the servers have listed theirs (`catalog/unm
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -23,6 +24,7 @@ from mcpbridge.config.error_messages import LineOf, as_config_error, dotted, pla
 from mcpbridge.config.schema import Settings, read_builtin
 from mcpbridge.config.secrets.settings import SecretsSettings
 from mcpbridge.config.tool_tables import read_tools
+from mcpbridge.config.trust.as_written import as_written
 from mcpbridge.config.trust.own_code import misuse
 from mcpbridge.config.variables import SECRET_KINDS, Expansion, Missing, Resolved, secret_references
 from mcpbridge.core.model import BRIDGE, BUILTIN, OWN, TOOLS
@@ -113,6 +115,9 @@ class Checked(Struct, frozen=True):
     """What a document says."""
 
     settings: Settings
+    judged: Settings
+    """The same for the person who decides about it: what is off since a variable is missing is in it as it is written.
+    A yes must not depend on which variables there are at the moment."""
     secrets: set[str]
     """Values in it that are none of anybody's business."""
     warnings: list[str]
@@ -155,7 +160,7 @@ def check(
         hint = "Write ${env:PROJECT_ROOT} for an environment variable of this name."
         where = place(file, line_of(misplaced.key))
         raise ConfigError(misplaced.reason, file=where, key=dotted(misplaced.key), hint=hint)
-    servers = expanded.get("servers")
+    servers, whole = expanded.get("servers"), deepcopy(expanded)  # where what is missing is as it was written
     if isinstance(servers, dict):
         for name, server in cast("dict[str, object]", servers).items():
             if len(name) > foreign.NAME_LENGTH or not foreign.NAME.fullmatch(name):
@@ -199,11 +204,14 @@ def check(
     missing = frozenset(one.variable for one in expansion.missing if one.variable)
     warnings += expansion.warnings
     warnings += _about_strangers(settings, file, line_of)
+    if settings.auth.is_on and not settings.roles:
+        warnings.append(f"{file}: there are no `[[roles]]`, so whoever can sign in may use every server")
     secrets = _secrets(settings, expansion.resolved)
     if "web-search" in settings.builtin.enable and (key := environ.get("TAVILY_API_KEY")):
         secrets.add(key)
     references = frozenset(one.reference for one in (*expansion.resolved, *expansion.deferred))
-    return Checked(settings, secrets, warnings, missing, expansion.files, references, bool(expansion.deferred))
+    judged = as_written(settings, whole, lambda server: _from_directory(server, directory))
+    return Checked(settings, judged, secrets, warnings, missing, expansion.files, references, bool(expansion.deferred))
 
 
 _PARSED = frozenset({"url", "image", "proxy"})

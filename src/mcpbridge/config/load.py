@@ -61,6 +61,13 @@ class Loaded(Struct, frozen=True):
     """What fetched the secrets that it refers to, and keeps them."""
     trusted: Mapping[str, str] = {}
     """Of one that was found: by path, the digests of all that a person said yes to."""
+    as_written: Settings | None = None
+    """See `judged`."""
+
+    @property
+    def judged(self) -> Settings:
+        """The settings for the person who decides about them: what is off since a variable is missing is as written."""
+        return self.as_written or self.settings
 
     @property
     def masked_text(self) -> str:
@@ -113,7 +120,7 @@ def require_trust(
         ConfigError: it is wrong with the secrets in it.
     """
     store, path = TrustStore(environ), str(loaded.settings.source)
-    content = whole_content(loaded.settings, loaded.content)
+    content = whole_content(loaded.judged, loaded.content)
     if not store.trusts(path, content):
         if not agree(loaded, store):
             raise NotTrusted(place_of(path), store.why_not(path, content))
@@ -207,6 +214,7 @@ def read(
         text=text,
         is_deferred=checked.is_deferred,
         providers=providers,
+        as_written=checked.judged,
     )
 
 

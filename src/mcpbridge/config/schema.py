@@ -189,6 +189,34 @@ class Settings(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _roles_are_for_somebody(self) -> Self:
+        """Where the bridge signs people in, roles must not be for whoever likes to have them."""
+        sign_in = self.auth.sign_in
+        if sign_in is None:
+            return self
+        if sign_in.provider in ("google", "github") and not self.roles:
+            raise ValueError(
+                f'`[[roles]]` are missing: with `auth.sign_in.provider = "{sign_in.provider}"` anybody in the world '
+                "can sign in, so say who may use what"
+            )
+        for number, role in enumerate(self.roles):
+            is_chosen = (role.scopes or role.clients) and not (
+                role.groups or role.emails or role.principals or role.when is not None
+            )
+            if is_chosen:
+                raise ValueError(
+                    f"`roles.{number}` ({role.name}) is for whoever asks for it: clients choose their scopes and "
+                    "register themselves where people sign in at the bridge; add groups, emails, principals or `when`"
+                )
+            organizations = [group.partition("/")[0] for group in role.groups]
+            if sign_in.provider == "github" and any(set(one) & set("*?[") for one in organizations):
+                raise ValueError(
+                    f"`roles.{number}` ({role.name}) is for organizations that anybody may found: write the names of "
+                    "organizations in full"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _profiles_exist(self) -> Self:
         named = [("expose", self.expose.profile)]
         named += [(f"expose.clients.{client}", own.profile) for client, own in self.expose.clients.items()]

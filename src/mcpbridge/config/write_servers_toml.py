@@ -46,7 +46,7 @@ def keep_trust(path: Path, environ: Mapping[str, str], after: str) -> Generator[
     yield
     if is_kept:
         loaded = read(path, environ, text=after)
-        store.add(path, whole_content(loaded.settings, loaded.content), loaded.masked_text)
+        store.add(path, whole_content(loaded.judged, loaded.content), loaded.masked_text)
 
 
 def _is_trusted(path: Path, environ: Mapping[str, str], store: TrustStore) -> bool:
@@ -54,7 +54,7 @@ def _is_trusted(path: Path, environ: Mapping[str, str], store: TrustStore) -> bo
         loaded = read(path, environ)
     except ConfigError:
         return False
-    return store.trusts(path, whole_content(loaded.settings, loaded.content))
+    return store.trusts(path, whole_content(loaded.judged, loaded.content))
 
 
 def prepared(path: Path, edit: Callable[[str], str], environ: Mapping[str, str]) -> Change:

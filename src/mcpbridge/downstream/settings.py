@@ -192,6 +192,11 @@ def _public_url(text: str, what: str) -> str:
     return text
 
 
+def is_scope(text: str) -> bool:
+    """Whether this is one scope, which a header can hold as it is."""
+    return _SCOPE.fullmatch(text) is not None
+
+
 def _one_word_each(scopes: list[str]) -> list[str]:
     for scope in scopes:
         if not _SCOPE.fullmatch(scope):

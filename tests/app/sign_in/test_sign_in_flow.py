@@ -1,5 +1,6 @@
 """The whole way of a sign-in: client, our page, a real provider, and back; tokens, renewals, and what goes wrong."""
 
+import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -499,3 +500,46 @@ async def test_what_is_exchanged_is_the_providers_token_and_never_the_bridges(pl
             f"{place.provider.issuer}/userinfo", headers={"authorization": f"Bearer {token.decode()}"}
         )
     assert known.json()["sub"] == "grace"
+
+
+async def test_what_was_ended_during_a_renewal_stays_ended(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The provider takes seconds to answer, and meanwhile somebody is put out."""
+    client_id, tokens = await place.signed_in("heidi")
+    found = await place.server.grants.access(tokens["access_token"])
+    assert found is not None
+    principal = found.grant.person.principal
+    asked, may_answer = asyncio.Event(), asyncio.Event()
+    renew = place.server.provider.renew
+
+    async def slow(*given: Any) -> Any:
+        asked.set()
+        await may_answer.wait()
+        return await renew(*given)
+
+    monkeypatch.setattr(place.server.provider, "renew", slow)
+    place.clock.ahead += 120
+    renewal = asyncio.create_task(place.refresh(client_id, tokens["refresh_token"]))
+    await asked.wait()
+    ending = asyncio.create_task(place.server.end_all(principal))
+    while await place.server.grants.people():
+        await asyncio.sleep(0)
+    may_answer.set()
+    assert (await renewal).json()["error"] == "invalid_grant"
+    assert await ending == 1
+    assert await place.server.people() == {}
+    assert await place.server.grants.access(tokens["access_token"]) is None
+
+
+async def test_a_code_of_somebody_who_was_put_out_is_worth_nothing(place: Place) -> None:
+    client_id = (await place.register())["client_id"]
+    code = await place.code(client_id, "ivan")
+    await place.server.end_all(f"{place.provider.issuer}#ivan")
+    assert (await place.exchange(client_id, code)).json()["error"] == "invalid_grant"
+
+
+async def test_nobody_is_sent_to_an_address_of_a_stranger_without_having_agreed(place: Place) -> None:
+    elsewhere = "https://evil.example/landing"
+    client_id = (await place.register(redirect_uris=[elsewhere]))["client_id"]
+    answer = await place.authorize(client_id, redirect_uri=elsewhere, response_type="token")
+    assert answer.status_code == 400
+    assert "location" not in answer.headers

@@ -193,7 +193,7 @@ class Reloading:
         """
         if self._trust is not None:
             loaded = read(self._path, self.environ, text=text)
-            self._require_trust(whole_content(loaded.settings, loaded.content))
+            self._require_trust(whole_content(loaded.judged, loaded.content))
 
     # -- reading
 
@@ -211,7 +211,7 @@ class Reloading:
             hint = "`mcpbridge remove NAME` takes one out; `mcpbridge restart` begins with the file as it is."
             raise ConfigError(what, file=str(self._path), hint=hint)
         if self._trust is not None:
-            content = whole_content(loaded.settings, loaded.content)
+            content = whole_content(loaded.judged, loaded.content)
             self._covered = sorted(content)
             self._require_trust(content)
             loaded = replace(with_secrets(loaded, self.environ, self._providers), trusted=content)

@@ -27,6 +27,7 @@ from mcpbridge.app.sign_in.errors import OAuthRefused, ProviderRefused
 from mcpbridge.app.sign_in.grants import Grants, Replayed, Request, Tokens, digest_of
 from mcpbridge.app.sign_in.identity_provider import IdentityProvider, challenge_of
 from mcpbridge.app.sign_in.provider_tokens import ProviderTokenStore
+from mcpbridge.app.sign_in.redirect_uris import is_loopback
 from mcpbridge.base.log import get_logger
 from mcpbridge.downstream.auth.provider_http import ProviderDown
 from mcpbridge.downstream.auth.resources import Resources, canonical
@@ -148,6 +149,8 @@ class AuthorizationServer:
             resource = self._resource(parameters.get("resource", ()))
             scopes = self._scopes(given.get("scope"))
         except OAuthRefused as refused:
+            if not client.is_known and not is_loopback(urlsplit(redirect_uri)):
+                raise  # anybody can register an address: nobody is sent there without having agreed
             raise SendBack(self._back(redirect_uri, state, error=refused.error, why=refused.description)) from None
         request = Request(
             client.id,
@@ -266,12 +269,10 @@ class AuthorizationServer:
 
     async def end_all(self, principal: str) -> int:
         """End everything of one person; returns how many grants that were."""
-        grants = await self.grants.grants_of(principal)
-        for grant in grants:
-            await self.grants.end(grant.id, principal)
+        ended = await self.grants.put_out(principal)
         await self.provider_tokens.forget(principal)
         self._on_end(principal)
-        return len(grants)
+        return ended
 
     async def close(self) -> None:
         """Ask nobody any more."""
@@ -320,7 +321,7 @@ class AuthorizationServer:
             if not set(scopes) <= set(grant.scopes):
                 raise OAuthRefused("invalid_scope", "the sign-in does not have all of these scopes")
         try:
-            person = await self.provider_tokens.renewed(grant.person)
+            person = await self.provider_tokens.renewed(grant.person, grant.began + self._sign_in.session_lifetime)
         except ProviderRefused as refused:
             log.info("a sign-in was ended", who=grant.person.name, reason=refused.reason)
             await self.grants.end(grant.id, grant.person.principal)
@@ -330,7 +331,10 @@ class AuthorizationServer:
             log.warning("the identity provider cannot be asked", reason=down.reason)
             why = "the identity provider cannot be asked at the moment"
             raise OAuthRefused("temporarily_unavailable", why, 503) from None
-        return await self.grants.renew(spelled, replace(grant, person=person), scopes)
+        tokens = await self.grants.renew(spelled, replace(grant, person=person), scopes)
+        if tokens is None:
+            raise OAuthRefused("invalid_grant", _NO_GRANT)
+        return tokens
 
     # -- what is asked for
 

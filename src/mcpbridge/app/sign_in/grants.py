@@ -29,6 +29,9 @@ GRACE = 30.0
 _REQUEST, _CODE, _USED_CODE, _GRANT, _ACCESS, _REFRESH = (
     *("oauth-request", "oauth-code", "oauth-used-code", "oauth-grant", "oauth-access", "oauth-refresh"),
 )
+_ENDED, _PUT_OUT = "oauth-ended", "oauth-put-out"
+_MARKED = 3600.0
+"""Seconds for which it is known that something was ended: longer than anything is under way."""
 _ROOM = 16 << 20
 """Bytes of the sign-ins under way, which strangers can begin."""
 
@@ -73,6 +76,8 @@ class Code(Struct, frozen=True):
     person: Person
     grant: str
     """The id that the grant will have."""
+    at: float
+    """When it was made, in seconds since 1970."""
 
 
 class Grant(Struct, frozen=True):
@@ -165,7 +170,9 @@ class Grants:
     async def make_code(self, request: Request, person: Person) -> str:
         """The code that its client exchanges."""
         code = CODE + secrets.token_urlsafe(32)
-        await self._put(_CODE, Code(request, person, _new_id()), seconds=CODE_SECONDS, handle=digest_of(code))
+        await self._put(
+            _CODE, Code(request, person, _new_id(), self._now()), seconds=CODE_SECONDS, handle=digest_of(code)
+        )
         return code
 
     async def code(self, code: str) -> Code | None:
@@ -196,6 +203,8 @@ class Grants:
         await self._store.put(
             _USED_CODE, msgspec.json.encode(used), principal="", expires_in=self._token_seconds, handle=handle
         )
+        if found.at <= await self._put_out_at(found.person.principal):
+            return None
         request = found.request
         grant = Grant(found.grant, request.client_id, client_name, found.person, scopes, request.resource, self._now())
         await self._keep(grant)
@@ -236,8 +245,14 @@ class Grants:
             raise Replayed(found.grant, found.principal)
         return await self.grant(found.grant, found.principal)
 
-    async def renew(self, token: str, grant: Grant, scopes: tuple[str, ...]) -> Tokens:
-        """New tokens for a refresh token that `refreshed` has found. `grant`: perhaps with newer claims."""
+    async def renew(self, token: str, grant: Grant, scopes: tuple[str, ...]) -> Tokens | None:
+        """New tokens for a refresh token that `refreshed` has found. `grant`: perhaps with newer claims.
+
+        None: the grant has ended meanwhile. It stays ended.
+        """
+        principal = grant.person.principal
+        if await self.grant(grant.id, principal) is None:
+            return None
         handle = digest_of(token)
         body = await self._store.get(_REFRESH, handle, principal="")
         if body is not None:
@@ -246,6 +261,9 @@ class Grants:
                 used = replace(found, used_at=self._now())
                 await self._put(_REFRESH, used, seconds=self._session_seconds, handle=handle)
         await self._keep(grant)
+        if await self._store.get(_ENDED, grant.id, principal=principal) is not None:
+            await self._store.drop(_GRANT, grant.id, principal=principal)
+            return None
         return await self._new_tokens(grant, scopes)
 
     # -- ending
@@ -270,7 +288,22 @@ class Grants:
 
     async def end(self, id_: str, principal: str) -> bool:
         """End a grant: its tokens work no more. False: it had ended."""
+        await self._store.put(_ENDED, b"1", principal=principal, expires_in=_MARKED, handle=id_)
         return await self._store.drop(_GRANT, id_, principal=principal)
+
+    async def put_out(self, principal: str) -> int:
+        """End all grants of this person, and what is under way to become one; returns how many there were."""
+        now = msgspec.json.encode(self._now())
+        await self._store.put(_PUT_OUT, now, principal=principal, expires_in=_MARKED, handle="person")
+        grants = await self.grants_of(principal)
+        for grant in grants:
+            await self.end(grant.id, principal)
+        return len(grants)
+
+    async def _put_out_at(self, principal: str) -> float:
+        """When all of this person was ended last; 0: not lately."""
+        body = await self._store.get(_PUT_OUT, "person", principal=principal)
+        return 0.0 if body is None else msgspec.json.decode(body, type=float)
 
     async def end_by_token(self, token: str, client_id: str) -> tuple[str, str] | None:
         """End the grant of a token of this client (RFC 7009). Returns its id and principal; None: there was none."""

@@ -161,7 +161,7 @@ class IdentityProvider:
         if self._is_github:
             return SignedIn(self._same(before, await self._github_person(new.access)), new)
         if "id_token" not in answer:
-            claims = {**before.claims, **await self._user_info(new.access, before.subject)}
+            claims = await self._claims_anew(before, new.access)
         else:
             claims = await self._claims_in(new.id_token, None)
         return SignedIn(self._same(before, await self._person(claims, new.access)), new)
@@ -171,8 +171,22 @@ class IdentityProvider:
         if self._keys is not None:
             await self._keys.close()
 
+    async def _claims_anew(self, before: Person, access: str) -> dict[str, Any]:
+        """What the provider says of the person now, where it renews without an ID token. Old groups count no more."""
+        if (await self._discovered()).get("userinfo_endpoint") is None:
+            return dict(before.claims)
+        found = await self._user_info(access, before.subject)
+        if not found:
+            raise ProviderDown("it says nothing of the person")
+        return {"iss": before.issuer, **found, "sub": before.subject}
+
+    @property
+    def needs_refresh_tokens(self) -> bool:
+        """Without one it cannot be asked whether a person still may sign in."""
+        return not self._is_github
+
     def _same(self, before: Person, now: Person) -> Person:
-        if now.subject != before.subject:
+        if now.principal != before.principal:
             raise ProviderRefused("the provider renewed the sign-in of somebody else")
         return now
 
@@ -233,7 +247,10 @@ class IdentityProvider:
             log.warning("the provider leaves groups out of its ID token; give the bridge roles by app roles instead")
         missing = [name for name in ("email", "name", "groups") if name not in claims]
         if missing:
-            claims = {**await self._user_info(access, subject), **claims}
+            more = await self._user_info(access, subject)
+            if "email" in claims:
+                more.pop("email_verified", None)  # it may be about another address
+            claims = {**more, **claims}
         kept = {name: value for name, value in claims.items() if name not in _NOT_KEPT}
         spelled: object = claims.get("iss", self.issuer)
         return Person(str(spelled), subject, display_name(kept, subject), kept)
@@ -276,13 +293,15 @@ class IdentityProvider:
             "preferred_username": login,
             "groups": [group for group in groups if group],
         }
+        if len(groups) >= _PAGE:
+            claims["hasgroups"] = True  # there are more than one page: which, is not known
         if email:
             claims |= {"email": email, "email_verified": True}
         return Person(self.issuer, str(id_), email or login, claims)
 
     async def _github_list(self, url: str, access: str) -> list[dict[str, Any]]:
         found = await self._github(url, access)
-        members = cast("list[object]", found)[:100] if isinstance(found, list) else []
+        members = cast("list[object]", found)[:_PAGE] if isinstance(found, list) else []
         return [cast("dict[str, Any]", one) for one in members if isinstance(one, dict)]
 
     async def _github(self, url: str, access: str) -> object:
@@ -353,6 +372,8 @@ class IdentityProvider:
         )
 
 
+_PAGE = 100
+"""Entries of one answer of GitHub's."""
 _NOT_KEPT = frozenset({"nonce", "at_hash", "c_hash", "s_hash", "aud", "azp", "exp", "iat", "nbf", "jti", "sid"})
 """Claims that are about the ID token, not about the person."""
 

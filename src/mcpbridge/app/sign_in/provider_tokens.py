@@ -35,8 +35,10 @@ class ProviderTokenStore:
         await self._secrets.save(_key(signed_in.person.principal), msgspec.json.encode(signed_in.tokens))
         self._note(signed_in.person)
 
-    async def renewed(self, person: Person) -> Person:
+    async def renewed(self, person: Person, until: float) -> Person:
         """The person as the provider knows them now.
+
+        `until`: seconds since 1970, up to which a sign-in counts whose provider gave nothing to ask it again with.
 
         Raises:
             ProviderRefused: they have to sign in again, or may no more.
@@ -50,6 +52,8 @@ class ProviderTokenStore:
             tokens = await self._load(principal)
             if tokens is None:
                 raise ProviderRefused("nothing of the provider's is kept for this person")
+            if not tokens.refresh and self._provider.needs_refresh_tokens and self._now() > until:
+                raise ProviderRefused("the sign-in is too old, and the provider gives no way to ask about it")
             signed_in = await self._provider.renew(person, tokens)
             await self.keep(signed_in)
             return signed_in.person
@@ -72,9 +76,10 @@ class ProviderTokenStore:
         return tokens
 
     async def forget(self, principal: str) -> None:
-        """Keep nothing of this person any more."""
-        self._asked_at.pop(principal, None)
-        await self._secrets.drop(_key(principal))
+        """Keep nothing of this person any more; a renewal that is under way ends first."""
+        async with self._secrets.lock(_key(principal), _LOCK_SECONDS):
+            self._asked_at.pop(principal, None)
+            await self._secrets.drop(_key(principal))
 
     async def _load(self, principal: str) -> ProviderTokens | None:
         body = await self._secrets.load(_key(principal))

@@ -28,7 +28,8 @@ def what_runs(settings: Settings) -> Iterator[str]:
             does = f"runs the image {shlex.join([server.image, *server.args])}{mounts}"
         where = f" in {server.cwd}" if server.cwd else ""
         proxy = f" through {server.proxy}" if server.proxy else ""
-        yield f"server {name}: {does}{where}{proxy}{_beside(server.env, server.headers)}"
+        inherited = _inherited(server.inherit_env)
+        yield f"server {name}: {does}{where}{proxy}{_beside(server.env, server.headers)}{inherited}"
     for name, tool in settings.tools.items():
         words = {key: getattr(tool, key, None) for key in KEYS}
         does = next((f"{key} {_words(value)}" for key, value in words.items() if value), type(tool).__name__)
@@ -70,6 +71,13 @@ def _beside(env: Mapping[str, str], headers: Mapping[str, str]) -> str:
     variables = f", with {' '.join(f'{name}={shlex.quote(value)}' for name, value in env.items())}" if env else ""
     sent = f", with the headers {'; '.join(f'{name}: {value}' for name, value in headers.items())}" if headers else ""
     return variables + sent
+
+
+def _inherited(what: bool | list[str]) -> str:
+    """Which variables of the environment a program gets as they are."""
+    if isinstance(what, list):
+        return f", with the variables {', '.join(what)} of the environment" if what else ""
+    return ", with all variables of the environment" if what else ""
 
 
 def _words(value: object) -> str:

@@ -22,7 +22,7 @@ from mcpbridge.downstream.auth.provider_http import ProviderDown
 from mcpbridge.downstream.auth.resources import Resources, metadata
 from mcpbridge.downstream.auth.signed_tokens import InvalidToken
 from mcpbridge.downstream.http.exchange import Headers, Refused
-from mcpbridge.downstream.settings import ResourceServerSettings
+from mcpbridge.downstream.settings import ResourceServerSettings, is_scope
 
 log = get_logger("mcpbridge.auth")
 
@@ -154,7 +154,7 @@ class ResourceServer:
         parts = [f'error="{error}"'] if error else []
         if description:
             parts.append(f'error_description="{description}"')
-        wanted = self._settings.scopes if scopes is None else scopes
+        wanted = self._settings.scopes if scopes is None else [scope for scope in scopes if is_scope(scope)]
         if wanted and error != "invalid_request":
             parts.append(f'scope="{" ".join(wanted)}"')
         parts.append(f'resource_metadata="{self._resources.metadata_url(path)}"')

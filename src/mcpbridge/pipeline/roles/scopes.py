@@ -5,10 +5,19 @@ listed whatever the token's scopes are, and a call without them is answered with
 """
 
 from collections.abc import Mapping, Sequence
+from urllib.parse import quote
 
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.model import BRIDGE, Tool
 from mcpbridge.pipeline.permissions.settings import ToolGlobs
+
+_PLAIN = "!#$&'()*+,-./:;<=>?@[]^_`{|}~"
+"""Of punctuation, what may be in a scope (RFC 6749, 3.3) and is no escape."""
+
+
+def _word(name: str) -> str:
+    """A name as a part of a scope. A server may call its tools anything, and scopes are in headers of answers."""
+    return quote(name, safe=_PLAIN)
 
 
 class ToolScopes:
@@ -30,8 +39,9 @@ class ToolScopes:
         found: set[str] = set()
         for globs, server, scopes in self._rules:
             if globs.cover(tool) and (tool.server != BRIDGE or server == BRIDGE):
+                name, server_name = _word(tool.name), _word(tool.server)
                 found |= {
-                    scope.replace("{server}", tool.server).replace("{tool}", tool.name).replace("{access}", access)
+                    scope.replace("{server}", server_name).replace("{tool}", name).replace("{access}", access)
                     for scope in scopes
                 }
         return frozenset(found)

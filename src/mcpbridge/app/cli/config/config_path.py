@@ -88,7 +88,7 @@ def ask_for_trust(loaded: "Loaded", store: "TrustStore") -> bool:
     from mcpbridge.config.trust.content import whole_content
 
     path = str(loaded.settings.source)
-    content = whole_content(loaded.settings, loaded.content)
+    content = whole_content(loaded.judged, loaded.content)
     shown = describe_change(loaded, store, content) or describe_what_runs(loaded)
     print(visible(f"{path}: {store.why_not(path, content)}.\n{shown}"), file=sys.stderr)
     discard_typed_ahead()
@@ -128,8 +128,8 @@ def describe_what_runs(loaded: "Loaded") -> str:
     """What a configuration starts, connects to and reads, and which files a yes covers, a line each; no secrets."""
     from mcpbridge.config.trust.description import what_is_covered, what_runs
 
-    lines = [*what_runs(loaded.settings), *what_is_covered(loaded.settings)]
-    if read := ", ".join(sorted(f"${{{one}}}" for one in loaded.references)):
+    lines = [*what_runs(loaded.judged), *what_is_covered(loaded.judged)]
+    if read := ", ".join(sorted(f"${{{one}}}" for one in loaded.references | loaded.missing)):
         lines.insert(0, f"reads {read}")
     if len(lines) > _SHOWN_LINES:
         lines[_SHOWN_LINES:] = [f"… and {len(lines) - _SHOWN_LINES} more"]

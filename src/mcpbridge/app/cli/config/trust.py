@@ -55,7 +55,7 @@ def trust_command(*, path: str | None, lists: bool, as_json: bool) -> int:
     if not file.is_file():
         fail(USAGE, visible(f"there is no configuration at {file}"), "Name one: mcpbridge trust PATH.")
     loaded = read(file, os.environ)
-    content = whole_content(loaded.settings, loaded.content)
+    content = whole_content(loaded.judged, loaded.content)
     changed = describe_change(loaded, store, content)
     store.add(file, content, loaded.masked_text)
     audit_of_user("trust.given", {"detail": str(file), "files": dict(content)})
@@ -109,4 +109,4 @@ def _state(path: str, decision: Decision) -> str:
         loaded = read(Path(path), os.environ)
     except ConfigError:
         return "changed"  # what was trusted could be read
-    return "changed" if changed_files(decision, whole_content(loaded.settings, loaded.content)) else "trusted"
+    return "changed" if changed_files(decision, whole_content(loaded.judged, loaded.content)) else "trusted"
