@@ -248,7 +248,7 @@ async def test_of_two_retries_at_once_one_wins(around: World, kind: str) -> None
 @KINDS
 async def test_an_expired_state_runs_nothing(around: World, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     waiting = await held(around, kind)
-    sealer = around.bridge.server._parking._sealer
+    sealer = around.bridge.server.parking._sealer
     with monkeypatch.context() as patch:
         patch.setattr(sealer, "_clock", lambda: time.time() + 601)
         await waiting.refused(waiting.retry())

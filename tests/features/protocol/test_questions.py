@@ -429,7 +429,7 @@ async def test_a_modern_client_that_leaves_a_resumed_call_cancels_it(tmp_path: P
         await around.gets("up", times=2)
         call.cancel()
         await around.gets("up", "notifications/cancelled")
-        parked = around.bridge.server._parking._parked
+        parked = around.bridge.server.parking._parked
         assert (len(parked), parked.of("")) == (0, [])
 
 
@@ -639,7 +639,7 @@ async def test_a_question_that_is_withdrawn_while_its_call_is_parked(tmp_path: P
         given = {"inputResponses": {"q1": ACCEPT}, "requestState": state}
         assert (await person.client.request("tools/call", {**params, **given})).text == "done without"
         assert not around.sent("up")
-        assert len(around.bridge.server._parking._parked) == 0
+        assert len(around.bridge.server.parking._parked) == 0
 
 
 # -- keeping clients apart

@@ -43,6 +43,12 @@ _BY_ERROR: Mapping[str, tuple[str, str, str, str]] = {
         "settings",
         "Settings",
     ),
+    "InsufficientScope": (
+        "The person's token lacks a scope that this tool needs; nothing was sent.",
+        "The client can ask the person for it. Which tools need which scopes: [auth] tool_scopes.",
+        "settings",
+        "Settings",
+    ),
     "ApprovalRefused": (
         "A person refused the call, or did not answer in time; nothing was sent.",
         "Call again and answer it, or allow the tool in [[permissions]].",
