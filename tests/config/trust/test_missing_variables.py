@@ -48,7 +48,9 @@ def test_all_of_it_is_shown_while_variables_are_missing(tmp_path: Path) -> None:
 
 def test_the_same_files_are_covered_with_and_without_the_variables(tmp_path: Path) -> None:
     file = written(tmp_path)
-    environ: dict[str, str] = dict.fromkeys(("EDITOR_NAME", "AWS_SECRET_ACCESS_KEY", "HOST_NAME", "B_TOKEN", "T_WORD"), "x")
+    environ: dict[str, str] = dict.fromkeys(
+        ("EDITOR_NAME", "AWS_SECRET_ACCESS_KEY", "HOST_NAME", "B_TOKEN", "T_WORD"), "x"
+    )
     without, with_them = (read(file, one) for one in ({}, environ))
     assert str(tmp_path / "srv.sh") in whole_content(without.judged, without.content)
     assert whole_content(without.judged, without.content) == whole_content(with_them.judged, with_them.content)
