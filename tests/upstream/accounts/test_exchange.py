@@ -72,22 +72,23 @@ async def provider() -> AsyncIterator[Provider]:
             yield one
 
 
-def exchanged(one: Provider, presented: PresentedTokens, principal: str = "iss#alice", **auth: Any) -> ExchangedToken:
+def exchanged(one: Provider, presented: PresentedTokens, principal: str = "", **auth: Any) -> ExchangedToken:
+    principal = principal or f"{one.issuer}#alice"
     given = {"as": "exchange", "issuer": one.issuer, "client_id": "bridge:1", "client_secret": "s+1", **auth}
     settings = AuthSettings.model_validate(given)
     return ExchangedToken("up", SERVER, principal, settings, Network(), presented, lambda name, secrets: None)
 
 
-def of_alice(expires_at: float | None = None) -> PresentedTokens:
+def of_alice(one: Provider, expires_at: float | None = None) -> PresentedTokens:
     presented = PresentedTokens()
-    presented.present("iss#alice", "subject", expires_at)
+    presented.present(f"{one.issuer}#alice", "subject", expires_at)
     return presented
 
 
 async def test_the_token_of_the_user_is_exchanged_for_this_server() -> None:
     """RFC 8693, 2.1; RFC 6749, 2.3.1 for the credentials of the bridge."""
     async with provider() as one:
-        token = exchanged(one, of_alice(), audience="api://up", scopes=["read", "write"])
+        token = exchanged(one, of_alice(one), audience="api://up", scopes=["read", "write"])
         assert token.ready is None
         assert await token.token() == token.ready == "for-subject-1"
         [(form, authorization)] = one.asked
@@ -105,7 +106,7 @@ async def test_the_token_of_the_user_is_exchanged_for_this_server() -> None:
 
 async def test_many_calls_cause_one_exchange_and_later_ones_none() -> None:
     async with provider() as one:
-        token = exchanged(one, of_alice())
+        token = exchanged(one, of_alice(one))
         one.gate.clear()
         async with asyncio.TaskGroup() as tasks:
             got = [tasks.create_task(token.token()) for _ in range(50)]
@@ -119,7 +120,7 @@ async def test_many_calls_cause_one_exchange_and_later_ones_none() -> None:
 
 async def test_a_refused_token_is_exchanged_anew_and_more_rights_are_asked_for_once() -> None:
     async with provider() as one:
-        token = exchanged(one, of_alice())
+        token = exchanged(one, of_alice(one))
         first = await token.token()
         assert await token.refused(first, 401, "Bearer")
         second = await token.token()
@@ -134,7 +135,7 @@ async def test_a_refused_token_is_exchanged_anew_and_more_rights_are_asked_for_o
 async def test_nothing_goes_on_once_the_token_of_the_user_has_ended() -> None:
     """Who may not come in any more has no way on upstream either."""
     async with provider() as one:
-        token = exchanged(one, of_alice(time.time() + 0.2))
+        token = exchanged(one, of_alice(one, time.time() + 0.2))
         await token.token()
         while token.ready is not None:
             await asyncio.sleep(0.02)
@@ -143,7 +144,7 @@ async def test_nothing_goes_on_once_the_token_of_the_user_has_ended() -> None:
         with pytest.raises(SignInNeeded):
             await exchanged(one, PresentedTokens()).token()
         with pytest.raises(SignInNeeded):
-            await exchanged(one, of_alice(), "iss#bob").token()
+            await exchanged(one, of_alice(one), "iss#bob").token()
 
 
 @pytest.mark.parametrize(
@@ -163,7 +164,7 @@ async def test_nothing_goes_on_once_the_token_of_the_user_has_ended() -> None:
 async def test_what_is_no_good_answer_brings_no_token(answer: Any, status: int, error: type[Exception]) -> None:
     async with provider() as one:
         one.answer, one.status = answer, status
-        token = exchanged(one, of_alice())
+        token = exchanged(one, of_alice(one))
         with pytest.raises(error) as raised:
             await token.token()
         assert "subject" not in str(raised.value)
@@ -172,8 +173,19 @@ async def test_what_is_no_good_answer_brings_no_token(answer: Any, status: int, 
 
 async def test_the_metadata_of_another_issuer_is_not_believed() -> None:
     async with provider() as one, oauth_world() as world:
-        token = exchanged(one, of_alice())
+        token = exchanged(one, of_alice(one))
         one.issuer = world.issuer
         with pytest.raises(SignInRefused, match="another issuer"):
             await token.token()
+        assert one.asked == []
+
+
+async def test_the_token_of_another_provider_is_not_given_away() -> None:
+    async with provider() as one:
+        presented = PresentedTokens()
+        presented.present("https://other.example#alice", "subject", None)
+        for auth in ({}, {"issuer": None, "token_endpoint": f"{one.issuer}/token"}):
+            token = exchanged(one, presented, "https://other.example#alice", **auth)
+            with pytest.raises(SignInNeeded):
+                await token.token()
         assert one.asked == []

@@ -143,7 +143,7 @@ class ExchangedToken:
             if self._token and self._token != used and time.time() < self._renew_at:
                 return self._token  # another call was quicker
             subject = self._tokens.of(self.principal)
-            if subject is None:
+            if subject is None or not self._knows_issuer:
                 raise nothing_to_exchange(self.name)
             self._token = ""
             answer = await self._exchange(subject)
@@ -158,6 +158,17 @@ class ExchangedToken:
             self._token = token
             self.exchanges += 1
             return token
+
+    @property
+    def _knows_issuer(self) -> bool:
+        """Whether the provider that exchanges is the one that issued the user's token: nobody else is to see it.
+
+        Where the settings name an endpoint alone, it must be of the same host.
+        """
+        issuer, settings = self.principal.partition("#")[0], self._settings
+        if settings.issuer is not None:
+            return settings.issuer == issuer
+        return urlsplit(settings.token_endpoint or "").netloc == urlsplit(issuer).netloc
 
     def _check(self, answer: dict[str, Any], token: str, subject: SubjectToken) -> None:
         kind, form = answer.get("issued_token_type", ""), answer.get("token_type", "Bearer")
