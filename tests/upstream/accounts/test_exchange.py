@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,7 +55,7 @@ class Provider:
 
 
 @asynccontextmanager
-async def provider() -> AsyncIterator[Provider]:
+async def provider() -> AsyncGenerator[Provider]:
     one = Provider()
     one.gate.set()
 
