@@ -20,7 +20,7 @@ EXCHANGE = {"as": "exchange", "issuer": "https://as.example", "client_id": "brid
     ("server", "message"),
     [
         ({**URL, "auth": {"as": "id-jag"}}, "needs the ID token of each user"),
-        ({**URL, "auth": EXCHANGE}, "names none"),
+        ({**URL, "auth": EXCHANGE}, "names one"),
         ({**URL, "auth": {"as": "exchange", "client_id": "a"}}, "needs `issuer` or `token_endpoint`"),
         ({**URL, "auth": {"as": "user", "type": "none"}}, "goes with type"),
         ({**URL, "auth": {"as": "user"}, "share": "shared"}, "does not go with"),
