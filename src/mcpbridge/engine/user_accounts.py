@@ -102,11 +102,15 @@ class EngineAccounts:
     @property
     def want_tokens(self) -> bool:
         """Some server takes tokens that were exchanged (`auth.as = "exchange"`)."""
-        return any(server.auth.account == "exchange" for server in self._settings().servers.values())
+        return bool(self._exchanging)
+
+    @property
+    def _exchanging(self) -> list[str]:
+        return [name for name, server in self._settings().servers.items() if server.auth.account == "exchange"]
 
     def present(self, identity: Identity, token: bytes) -> None:
         """Somebody came in with this token: it may be exchanged for one of a server with `auth.as = "exchange"`."""
-        servers = [name for name, one in self._settings().servers.items() if one.auth.account == "exchange"]
+        servers = self._exchanging
         if not servers:
             return
         self.all.presented.present(identity.principal, token.decode("ascii", "replace"), identity.expires_at)

@@ -28,8 +28,8 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from mcpbridge.app.console.guard import read_form
 from mcpbridge.app.console.sign_in import SignIns, Visit, form_token
+from mcpbridge.app.page_requests import PAGE_HEADERS, read_form
 from mcpbridge.base.errors import BridgeError, ConfigError
 from mcpbridge.base.log import get_logger
 from mcpbridge.downstream.http.app import App
@@ -45,16 +45,6 @@ _STATIC = Path(__file__).parent / "static"
 _PATIENCE = 60.0
 """Seconds that a browser waits for the provider to say what it has to say."""
 _LARGEST_FORM = 256 << 10
-_HEADERS = {
-    "cache-control": "no-store",
-    "content-security-policy": (
-        "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-    ),
-    "x-frame-options": "DENY",
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "same-origin",
-    "cross-origin-opener-policy": "same-origin",
-}
 _STALE = "This link is not good any more: it was used, or is too old. Connect the account from the list."
 _NOT_YOURS = (
     "This link was made for another user of the bridge, so nothing was done. If somebody sent it to you, that person "
@@ -181,10 +171,10 @@ class _Pages:
         """A one-time link for the holder of a token, who sends it as to every endpoint."""
         user = await self._visitors.bearer(request)
         if user is None:
-            return JSONResponse({"error": "invalid_token"}, 401, {**_HEADERS, "www-authenticate": "Bearer"})
+            return JSONResponse({"error": "invalid_token"}, 401, {**PAGE_HEADERS, "www-authenticate": "Bearer"})
         code = self._visitors.sign_ins.make_code("read", user)
         origin = self._accounts.sign_ins.origin()
-        return JSONResponse({"url": f"{origin}{PREFIX}/enter?code={code}"}, headers=_HEADERS)
+        return JSONResponse({"url": f"{origin}{PREFIX}/enter?code={code}"}, headers=PAGE_HEADERS)
 
     async def sign_out(self, request: Request) -> Response:
         """This browser is nobody's any more."""
@@ -220,7 +210,7 @@ class _Pages:
         if isinstance(sign_in, Response):
             return sign_in
         if self._variables(server):
-            return RedirectResponse(f"{PREFIX}/{server}/variables", 303, _HEADERS)
+            return RedirectResponse(f"{PREFIX}/{server}/variables", 303, PAGE_HEADERS)
         return self._page(request, "start.html", f"Connect {server}", server=server, ask=ask)
 
     async def go_on(self, request: Request) -> Response:
@@ -301,7 +291,7 @@ class _Pages:
             await self._accounts.set_variables(server, visitor.user, {k: v for k, v in values.items() if v})
         except (ConfigError, TimeoutError) as error:
             return self._message(request, "Not connected", 400, problem=str(error) or "Try again.")
-        return RedirectResponse(PREFIX, 303, _HEADERS)
+        return RedirectResponse(PREFIX, 303, PAGE_HEADERS)
 
     async def disconnect(self, request: Request) -> Response:
         """The user wants an account gone."""
@@ -313,7 +303,7 @@ class _Pages:
         if was_there and not was_revoked and not self._variables(server):
             text = f"The bridge has forgotten your account at {server}. Its provider did not confirm: revoke it there."
             return self._message(request, "Disconnected", text=text)
-        return RedirectResponse(PREFIX, 303, _HEADERS)
+        return RedirectResponse(PREFIX, 303, PAGE_HEADERS)
 
     # -- internals
 
@@ -334,7 +324,7 @@ class _Pages:
 
     def _let_in(self, cookie: str, target: str) -> Response:
         seconds = self._bridge.settings.accounts.sign_in_lifetime if cookie else 0
-        answer = RedirectResponse(target, 303, _HEADERS)
+        answer = RedirectResponse(target, 303, PAGE_HEADERS)
         path = "/" if self._is_secure else PREFIX  # which the prefix `__Host-` wants
         answer.set_cookie(
             self._visitors.cookie,
@@ -361,7 +351,7 @@ class _Pages:
             "user": visitor.user if visitor is not None else None,
             "form_token": visitor.form_token if visitor is not None else "",
         }
-        return HTMLResponse(self._templates.get_template(template).render({**shared, **values}), status, _HEADERS)
+        return HTMLResponse(self._templates.get_template(template).render({**shared, **values}), status, PAGE_HEADERS)
 
     @cached_property
     def _templates(self) -> Environment:

@@ -9,15 +9,16 @@ The `Host` was checked before (`downstream/http/host_and_origin.py`), against pa
 
 import hmac
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from msgspec import Struct
-from starlette.datastructures import FormData, UploadFile
+from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from mcpbridge.app.console.sign_in import SignIns, Visit, form_token
+from mcpbridge.app.page_requests import read_form
 from mcpbridge.downstream.http.exchange import Receive, Scope, Send
 from mcpbridge.downstream.http.routes import App
 
@@ -47,7 +48,6 @@ _OUR_SITES = frozenset({"same-origin", "none"})
 _LONGEST_FORM = 8 << 20
 """Bytes of a form of somebody who is signed in: a whole configuration, or the arguments of a call."""
 _LONGEST_OF_STRANGERS = 64 << 10
-_MOST_FIELDS = 1000
 
 
 class Visitor(Struct, frozen=True):
@@ -135,33 +135,6 @@ async def form_of(request: Request) -> FormData:
         most = _LONGEST_FORM if hasattr(request.state, "visitor") else _LONGEST_OF_STRANGERS
         known = request.state.form = await read_form(request, most)
     return known
-
-
-async def read_form(request: Request, most: int) -> FormData:
-    """The fields of a form of at most so many bytes. Files are not taken: they would fill the disk.
-
-    Raises:
-        HTTPException: it is longer, is no such form, or was cut off.
-    """
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if not kind:
-        return FormData()
-    if kind != "application/x-www-form-urlencoded":
-        raise HTTPException(415, "Forms are taken as application/x-www-form-urlencoded only.")
-    body = bytearray()
-    try:
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > most:
-                raise HTTPException(413, f"This form is longer than {most} bytes.")
-        fields: list[tuple[str, UploadFile | str]] = [
-            *parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
-        ]
-    except ClientDisconnect:
-        raise HTTPException(400, "The form was cut off.") from None
-    except ValueError:
-        raise HTTPException(400, "The form cannot be read.") from None
-    return FormData(fields)
 
 
 def _cookie(request: Request, name: str) -> str:

@@ -15,15 +15,17 @@ from urllib.parse import parse_qs, urlsplit
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.applications import Starlette
-from starlette.requests import ClientDisconnect, Request
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from mcpbridge.app.console.shown_text import inert_text
+from mcpbridge.app.page_requests import FORM, PAGE_HEADERS, media_type_of, read_body
 from mcpbridge.app.sign_in.authorization_server import PREFIX, Asked, AuthorizationServer, SendBack
 from mcpbridge.app.sign_in.clients import LONGEST_DOCUMENT
 from mcpbridge.app.sign_in.errors import OAuthRefused
-from mcpbridge.app.sign_in.redirect_uris import shown_target
+from mcpbridge.app.sign_in.redirect_uris import target_name
 from mcpbridge.app.sign_in.signed_in_tokens import SignedInTokens
 from mcpbridge.base.log import get_logger
 from mcpbridge.config.schema import Settings
@@ -42,16 +44,7 @@ _LONGEST_FORM = 64 * 1024
 _NOT_STORED = {"cache-control": "no-store", "pragma": "no-cache"}
 _FOR_PROGRAMS = {**_NOT_STORED, "access-control-allow-origin": "*"}
 """Clients in browsers may be of any origin; nothing there depends on cookies."""
-_PAGE_HEADERS = {
-    **_NOT_STORED,
-    "content-security-policy": (
-        "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-    ),
-    "x-frame-options": "DENY",
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "same-origin",  # with none at all browsers send `Origin: null` with forms
-    "cross-origin-opener-policy": "same-origin",
-}
+_PAGE_HEADERS = {**PAGE_HEADERS, **_NOT_STORED}
 _OUR_SITES = frozenset({"same-origin", "none"})
 
 Parameters = dict[str, list[str]]
@@ -200,7 +193,7 @@ class _Pages:
         return self._page("problem.html", status, problem=problem)
 
     def _send_on(self, url: str) -> Response:
-        return self._page("onward.html", url=url, where=shown_target(url))
+        return self._page("onward.html", url=url, where=target_name(url))
 
     def _foreign(self, request: Request) -> Response | None:
         """Why a page of another origin may not answer for the person; None: it is our own page."""
@@ -241,7 +234,7 @@ def _words_of(asked: Asked) -> Mapping[str, Any]:
         "is_known": client.is_known,
         "id": client.id,
         "redirect_uri": asked.redirect_uri,
-        "where": shown_target(asked.redirect_uri),
+        "where": target_name(asked.redirect_uri),
         "scopes": list(asked.scopes),
         "resource": asked.resource,
     }
@@ -252,8 +245,7 @@ def _query(request: Request) -> Parameters:
 
 
 async def _form(request: Request) -> Parameters:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/x-www-form-urlencoded":
+    if media_type_of(request) != FORM:
         raise OAuthRefused("invalid_request", "the Content-Type must be application/x-www-form-urlencoded")
     try:
         text = (await _body(request, _LONGEST_FORM)).decode()
@@ -263,12 +255,8 @@ async def _form(request: Request) -> Parameters:
 
 
 async def _body(request: Request, most: int) -> bytes:
-    read = b""
     try:
-        async for chunk in request.stream():
-            read += chunk
-            if len(read) > most:
-                raise OAuthRefused("invalid_request", "the request is too long", 413)
-    except ClientDisconnect:
-        raise OAuthRefused("invalid_request", "the request was cut off") from None
-    return read
+        return await read_body(request, most)
+    except HTTPException as refused:
+        what = "the request is too long" if refused.status_code == 413 else "the request was cut off"
+        raise OAuthRefused("invalid_request", what, refused.status_code) from None

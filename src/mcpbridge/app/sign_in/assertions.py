@@ -11,13 +11,19 @@ from typing import Any
 from mcpbridge.app.sign_in.clients import OAuthClient
 from mcpbridge.app.sign_in.errors import OAuthRefused
 from mcpbridge.app.sign_in.grants import Grant, Grants, Person, new_grant_id
-from mcpbridge.app.sign_in.identity_provider import display_name
 from mcpbridge.base.log import get_logger
 from mcpbridge.downstream.auth.provider_http import ProviderDown
 from mcpbridge.downstream.auth.provider_keys import ProviderKeys
 from mcpbridge.downstream.auth.resources import canonical
 from mcpbridge.downstream.auth.sign_in_settings import SignInSettings
-from mcpbridge.downstream.auth.signed_tokens import Expected, InvalidToken, check_times, is_signed_by, read_token
+from mcpbridge.downstream.auth.signed_tokens import (
+    Expected,
+    InvalidToken,
+    check_times,
+    display_name,
+    is_signed_by,
+    read_token,
+)
 from mcpbridge.downstream.settings import IssuerSettings, ResourceServerSettings
 
 log = get_logger("mcpbridge.auth")

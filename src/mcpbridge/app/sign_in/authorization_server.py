@@ -173,11 +173,11 @@ class AuthorizationServer:
         """
         request = await self._request_of(await self.grants.request(handle), browser)
         nonce, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(48)
-        await self.provider.page("", nonce, verifier)  # before the page is used up: the provider may be down
+        state = await self.grants.begin(replace(request, nonce=nonce, verifier=verifier))
+        page = await self.provider.page(state, nonce, verifier)  # first: the provider may be down
         if await self.grants.take_request(handle) is None:
             raise OAuthRefused("invalid_request", _GONE)
-        state = await self.grants.begin(replace(request, nonce=nonce, verifier=verifier))
-        return await self.provider.page(state, nonce, verifier)
+        return page
 
     async def deny(self, handle: str, browser: str) -> str:
         """The person does not agree. Returns where the person goes next.

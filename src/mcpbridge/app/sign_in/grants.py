@@ -12,7 +12,7 @@ import hashlib
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -127,6 +127,9 @@ class Tokens(Struct, frozen=True):
     scopes: tuple[str, ...]
 
 
+_Kept = TypeVar("_Kept")
+
+
 class Replayed(Exception):
     """A code or a refresh token came a second time: its grant has been ended."""
 
@@ -157,8 +160,7 @@ class Grants:
 
     async def request(self, handle: str) -> Request | None:
         """The sign-in with this handle, which stays."""
-        body = await self._store.get(_REQUEST, handle, principal="") if _is_handle(handle) else None
-        return None if body is None else msgspec.json.decode(body, type=Request)
+        return await self._find(_REQUEST, handle, Request) if _is_handle(handle) else None
 
     async def take_request(self, handle: str) -> Request | None:
         """The sign-in with this handle, once."""
@@ -171,7 +173,7 @@ class Grants:
         """The code that its client exchanges."""
         code = CODE + secrets.token_urlsafe(32)
         await self._put(
-            _CODE, Code(request, person, _new_id(), self._now()), seconds=CODE_SECONDS, handle=digest_of(code)
+            _CODE, Code(request, person, new_grant_id(), self._now()), seconds=CODE_SECONDS, handle=digest_of(code)
         )
         return code
 
@@ -182,15 +184,12 @@ class Grants:
             Replayed: it was exchanged before. Whoever sends it again may have stolen it, so its tokens work no more.
         """
         handle = digest_of(code)
-        body = await self._store.get(_CODE, handle, principal="")
-        if body is not None:
-            return msgspec.json.decode(body, type=Code)
-        used = await self._store.get(_USED_CODE, handle, principal="")
-        if used is not None:
-            grant, principal = msgspec.json.decode(used, type=tuple[str, str])
+        found = await self._find(_CODE, handle, Code)
+        if found is None and (used := await self._find(_USED_CODE, handle, tuple[str, str])) is not None:
+            grant, principal = used
             await self.end(grant, principal)
             raise Replayed(grant, principal)
-        return None
+        return found
 
     async def exchange(self, code: str, client_name: str, scopes: tuple[str, ...]) -> Tokens | None:
         """The tokens for a code, once; None: somebody else was faster."""
@@ -219,10 +218,9 @@ class Grants:
 
     async def access(self, token: str) -> AccessGrant | None:
         """What an access token stands for; None: nothing, any more."""
-        body = await self._store.get(_ACCESS, digest_of(token), principal="")
-        if body is None:
+        access = await self._find(_ACCESS, digest_of(token), _Access)
+        if access is None:
             return None
-        access = msgspec.json.decode(body, type=_Access)
         grant = await self.grant(access.grant, access.principal)
         if grant is None or access.until <= self._now():
             return None
@@ -234,11 +232,8 @@ class Grants:
         Raises:
             Replayed: it was used before, more than `GRACE` seconds ago; the grant has been ended.
         """
-        body = await self._store.get(_REFRESH, digest_of(token), principal="")
-        if body is None:
-            return None
-        found = msgspec.json.decode(body, type=_Refresh)
-        if found.client_id != client_id:
+        found = await self._find(_REFRESH, digest_of(token), _Refresh)
+        if found is None or found.client_id != client_id:
             return None
         if found.used_at and self._now() > found.used_at + GRACE:
             await self.end(found.grant, found.principal)
@@ -254,12 +249,10 @@ class Grants:
         if await self.grant(grant.id, principal) is None:
             return None
         handle = digest_of(token)
-        body = await self._store.get(_REFRESH, handle, principal="")
-        if body is not None:
-            found = msgspec.json.decode(body, type=_Refresh)
-            if not found.used_at:
-                used = replace(found, used_at=self._now())
-                await self._put(_REFRESH, used, seconds=self._session_seconds, handle=handle)
+        found = await self._find(_REFRESH, handle, _Refresh)
+        if found is not None and not found.used_at:
+            used = replace(found, used_at=self._now())
+            await self._put(_REFRESH, used, seconds=self._session_seconds, handle=handle)
         await self._keep(grant)
         if await self._store.get(_ENDED, grant.id, principal=principal) is not None:
             await self._store.drop(_GRANT, grant.id, principal=principal)
@@ -270,8 +263,7 @@ class Grants:
 
     async def grant(self, id_: str, principal: str) -> Grant | None:
         """A grant that has not ended."""
-        body = await self._store.get(_GRANT, id_, principal=principal)
-        return None if body is None else msgspec.json.decode(body, type=Grant)
+        return await self._find(_GRANT, id_, Grant, principal)
 
     async def grants_of(self, principal: str) -> list[Grant]:
         """All that this person allowed; the oldest first."""
@@ -302,26 +294,17 @@ class Grants:
 
     async def _put_out_at(self, principal: str) -> float:
         """When all of this person was ended last; 0: not lately."""
-        body = await self._store.get(_PUT_OUT, "person", principal=principal)
-        return 0.0 if body is None else msgspec.json.decode(body, type=float)
+        return await self._find(_PUT_OUT, "person", float, principal) or 0.0
 
     async def end_by_token(self, token: str, client_id: str) -> tuple[str, str] | None:
         """End the grant of a token of this client (RFC 7009). Returns its id and principal; None: there was none."""
         handle = digest_of(token)
-        body = await self._store.get(_REFRESH, handle, principal="")
-        if body is not None:
-            refresh = msgspec.json.decode(body, type=_Refresh)
-            grant, principal = refresh.grant, refresh.principal
-        elif (body := await self._store.get(_ACCESS, handle, principal="")) is not None:
-            access = msgspec.json.decode(body, type=_Access)
-            grant, principal = access.grant, access.principal
-        else:
+        found = await self._find(_REFRESH, handle, _Refresh) or await self._find(_ACCESS, handle, _Access)
+        grant = await self.grant(found.grant, found.principal) if found is not None else None
+        if found is None or grant is None or grant.client_id != client_id:
             return None
-        known = await self.grant(grant, principal)
-        if known is None or known.client_id != client_id:
-            return None
-        await self.end(grant, principal)
-        return grant, principal
+        await self.end(found.grant, found.principal)
+        return found.grant, found.principal
 
     async def is_new(self, kind: str, id_: str, seconds: float) -> bool:
         """Whether an id comes for the first time, in so many seconds: the `jti` of an assertion counts once."""
@@ -331,6 +314,11 @@ class Grants:
         return kept == mine
 
     # -- keeping
+
+    async def _find(self, kind: str, handle: str, type_: type[_Kept], principal: str = "") -> _Kept | None:
+        """What is kept under this handle; None: nothing, any more."""
+        body = await self._store.get(kind, handle, principal=principal)
+        return None if body is None else msgspec.json.decode(body, type=type_)
 
     async def _keep(self, grant: Grant, seconds: float | None = None) -> None:
         await self._store.put(
@@ -364,10 +352,6 @@ def digest_of(secret: str) -> str:
 
 def new_grant_id() -> str:
     """An id that nobody can guess."""
-    return _new_id()
-
-
-def _new_id() -> str:
     return secrets.token_hex(16)
 
 

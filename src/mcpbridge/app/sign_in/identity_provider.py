@@ -15,9 +15,8 @@ from msgspec import Struct
 
 from mcpbridge.app.sign_in.errors import ProviderRefused
 from mcpbridge.app.sign_in.grants import Person
-from mcpbridge.base.errors import BridgeError
 from mcpbridge.base.log import get_logger
-from mcpbridge.downstream.auth.provider_http import ProviderDown, ask, discover, is_of
+from mcpbridge.downstream.auth.provider_http import ProviderDown, ask, discover, fetch, is_of
 from mcpbridge.downstream.auth.provider_keys import ProviderKeys
 from mcpbridge.downstream.auth.sign_in_settings import SignInSettings
 from mcpbridge.downstream.auth.signed_tokens import (
@@ -25,16 +24,15 @@ from mcpbridge.downstream.auth.signed_tokens import (
     InvalidToken,
     SignedToken,
     check_times,
+    display_name,
     is_signed_by,
     read_token,
     strict_json,
 )
 from mcpbridge.downstream.settings import IssuerSettings
-from mcpbridge.sandbox.fetch.fetch import Fetcher, FetchLimits
 
 log = get_logger("mcpbridge.auth")
 
-_LIMITS = FetchLimits(seconds=15, most=1 << 20, redirects=0)
 _METADATA_SECONDS = 3600.0
 _SCOPES: Mapping[str, tuple[str, ...]] = {
     "oidc": ("openid", "profile", "email"),
@@ -161,10 +159,10 @@ class IdentityProvider:
         if self._is_github:
             return SignedIn(self._same(before, await self._github_person(new.access)), new)
         if "id_token" not in answer:
-            claims = await self._claims_anew(before, new.access)
+            person = self._person_of(await self._claims_anew(before, new.access))
         else:
-            claims = await self._claims_in(new.id_token, None)
-        return SignedIn(self._same(before, await self._person(claims, new.access)), new)
+            person = await self._person(await self._claims_in(new.id_token, None), new.access)
+        return SignedIn(self._same(before, person), new)
 
     async def close(self) -> None:
         """Ask for nothing any more."""
@@ -240,22 +238,26 @@ class IdentityProvider:
             raise InvalidToken("signature does not fit")
 
     async def _person(self, claims: dict[str, Any], access: str) -> Person:
-        subject: object = claims.get("sub")
-        if not isinstance(subject, str) or not 0 < len(subject) <= 255:
-            raise ProviderRefused("its ID token names nobody")
+        """Who the claims of an ID token are about, with what else the provider says of them."""
         if "_claim_names" in claims:  # Entra: more than 200 groups are left out of the token
             log.warning("the provider leaves groups out of its ID token; give the bridge roles by app roles instead")
         missing = [name for name in ("email", "name", "groups") if name not in claims]
         if missing:
-            more = await self._user_info(access, subject)
+            more = await self._user_info(access, claims.get("sub"))
             if "email" in claims:
                 more.pop("email_verified", None)  # it may be about another address
             claims = {**more, **claims}
+        return self._person_of(claims)
+
+    def _person_of(self, claims: Mapping[str, Any]) -> Person:
+        subject: object = claims.get("sub")
+        if not isinstance(subject, str) or not 0 < len(subject) <= 255:
+            raise ProviderRefused("its ID token names nobody")
         kept = {name: value for name, value in claims.items() if name not in _NOT_KEPT}
         spelled: object = claims.get("iss", self.issuer)
         return Person(str(spelled), subject, display_name(kept, subject), kept)
 
-    async def _user_info(self, access: str, subject: str) -> dict[str, Any]:
+    async def _user_info(self, access: str, subject: object) -> dict[str, Any]:
         """What the provider says beside the ID token; nothing where it has no such address, or speaks of another."""
         url: object = (await self._discovered()).get("userinfo_endpoint")
         if not isinstance(url, str) or not access:
@@ -306,12 +308,12 @@ class IdentityProvider:
 
     async def _github(self, url: str, access: str) -> object:
         headers = {"authorization": f"Bearer {access}", "accept": "application/vnd.github+json"}
-        fetched = await _fetch(url, headers=headers)
-        if fetched[0] in (401, 403, 404):
+        fetched = await fetch(url, is_trusted=True, headers=headers)
+        if fetched.status in (401, 403, 404):
             raise ProviderRefused("GitHub does not know this sign-in any more")
-        if fetched[0] != 200:
-            raise ProviderDown(f"it answers with status {fetched[0]}")
-        return _json(fetched[1])
+        if fetched.status != 200:
+            raise ProviderDown(f"it answers with status {fetched.status}")
+        return _json(fetched.body)
 
     # -- asking
 
@@ -345,8 +347,10 @@ class IdentityProvider:
             headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
         else:
             form = {**form, "client_id": self._settings.client_id, **({"client_secret": secret} if secret else {})}
-        status, body = await _fetch(url, headers=headers, content=urlencode(form).encode())
-        found = _json(body) if status < 500 else None
+        content = urlencode(form).encode()
+        fetched = await fetch(url, is_trusted=True, method="POST", headers=headers, content=content)
+        status = fetched.status
+        found = _json(fetched.body) if status < 500 else None
         answer = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
         error = answer.get("error")
         if isinstance(error, str) and (status != 200 or self._is_github):  # GitHub refuses with 200
@@ -376,26 +380,6 @@ _PAGE = 100
 """Entries of one answer of GitHub's."""
 _NOT_KEPT = frozenset({"nonce", "at_hash", "c_hash", "s_hash", "aud", "azp", "exp", "iat", "nbf", "jti", "sid"})
 """Claims that are about the ID token, not about the person."""
-
-
-def display_name(claims: Mapping[str, Any], subject: str) -> str:
-    """What people are shown of somebody."""
-    for name in ("email", "preferred_username", "name"):
-        value: object = claims.get(name)
-        if isinstance(value, str) and 0 < len(value) <= 200 and value.isprintable():
-            return value
-    return subject
-
-
-async def _fetch(url: str, *, headers: Mapping[str, str], content: bytes = b"") -> tuple[int, bytes]:
-    method = "POST" if content else "GET"
-    try:
-        fetched = await Fetcher(limits=_LIMITS, is_trusted=True).fetch(
-            url, method=method, headers=headers, content=content
-        )
-    except BridgeError as error:
-        raise ProviderDown(str(error)) from error
-    return fetched.status, fetched.body
 
 
 def _json(body: bytes) -> object:

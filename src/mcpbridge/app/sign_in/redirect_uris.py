@@ -80,7 +80,7 @@ def _without_port(parts: SplitResult) -> str:
     return parts._replace(netloc=host).geturl()
 
 
-def shown_target(uri: str) -> str:
+def target_name(uri: str) -> str:
     """Where it leads, in the words of the page that asks: a host, this computer, or the program of a scheme."""
     parts = urlsplit(uri)
     if parts.scheme == "http" and is_loopback(parts):

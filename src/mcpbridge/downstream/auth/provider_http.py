@@ -32,17 +32,27 @@ async def ask(
     Raises:
         ProviderDown: there is no such answer.
     """
+    return _object(await fetch(url, is_trusted=is_trusted, method=method, headers=headers, content=content))
+
+
+async def fetch(
+    url: str, *, is_trusted: bool, method: str = "GET", headers: Mapping[str, str] | None = None, content: bytes = b""
+) -> Fetched:
+    """What a provider answers, whatever its status.
+
+    Raises:
+        ProviderDown: there is no whole answer.
+    """
     parts = urlsplit(url)
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
         raise ProviderDown("it names an address that is not https")
     fetcher = Fetcher(limits=_LIMITS, is_trusted=is_trusted)
     try:
-        fetched = await fetcher.fetch(
+        return await fetcher.fetch(
             url, method=method, headers={"accept": "application/json", **(headers or {})}, content=content
         )
     except BridgeError as error:
         raise ProviderDown(str(error)) from error
-    return _object(fetched)
 
 
 def _object(fetched: Fetched) -> dict[str, Any]:

@@ -253,7 +253,7 @@ def identity_from(claims: Mapping[str, Any], expected: Expected) -> Identity:
         claims,
         scopes=scopes_of(claims),
         client_id=client_of(claims),
-        name=_display_name(claims, subject),
+        name=display_name(claims, subject),
         expires_at=end + expected.leeway if isinstance(end, int) else None,
     )
 
@@ -275,7 +275,8 @@ def scopes_of(claims: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(word for word in words if isinstance(word, str) and word)
 
 
-def _display_name(claims: Mapping[str, Any], subject: str) -> str:
+def display_name(claims: Mapping[str, Any], subject: str) -> str:
+    """What people are shown of somebody; it decides nothing."""
     for name in ("email", "preferred_username", "username", "name"):
         if _is_name(value := claims.get(name)):
             return str(value)

@@ -332,30 +332,36 @@ class HttpFront:
             self._sockets = WebSockets(self._bridge.server, self._settings)
         return self._sockets
 
-    def _answer(self, exchange: Exchange, *, is_known: bool = False) -> Awaitable[None]:
-        """What answers the request. `is_known`: it was found out who sends it.
+    def _answer(self, exchange: Exchange, checked: "Caller | None" = None) -> Awaitable[None]:
+        """What answers the request. `checked`: who sends it, where that took time; the rules have let it in before.
 
         Raises:
             Refused: the rules do not let it in, or nothing is there.
         """
-        if self._proxies is not None:
-            self._heed(exchange)
-        headers, path = exchange.headers, exchange.path
-        if self._public is not None and (app := self._public.find(path)) is not None:
-            return self._in_public(exchange, app)
-        checked = as_navigation(headers, path) if exchange.method == "GET" else headers
-        exchange.extra = self._host_check.check(checked, len(headers), exchange.raw_headers)
-        if path != self._settings.path or exchange.method == "OPTIONS" or self._is_stopping:
-            answer = self._beside(exchange)
-            if answer is not None:
-                return answer
-        if (server := self._auth.resource_server) is None:
-            exchange.principal = self._auth.principal(headers.get(b"authorization"))
-        elif not is_known:
-            caller = server.caller(path, exchange.query, headers.get(b"authorization"))
-            if caller is None:
-                return self._answer_once_checked(exchange, server)
-            exchange.principal, exchange.identity = caller.principal, caller.identity
+        server, path = self._auth.resource_server, exchange.path
+        if checked is not None:
+            exchange.principal, exchange.identity = checked.principal, checked.identity
+            if self._is_stopping:
+                raise _STOPPING
+        else:
+            if self._proxies is not None:
+                self._heed(exchange)
+            headers = exchange.headers
+            if self._public is not None and (app := self._public.find(path)) is not None:
+                return self._in_public(exchange, app)
+            seen = as_navigation(headers, path) if exchange.method == "GET" else headers
+            exchange.extra = self._host_check.check(seen, len(headers), exchange.raw_headers)
+            if path != self._settings.path or exchange.method == "OPTIONS" or self._is_stopping:
+                answer = self._beside(exchange)
+                if answer is not None:
+                    return answer
+            if server is None:
+                exchange.principal = self._auth.principal(headers.get(b"authorization"))
+            else:
+                caller = server.caller(path, exchange.query, headers.get(b"authorization"))
+                if caller is None:
+                    return self._answer_once_checked(exchange, server)
+                exchange.principal, exchange.identity = caller.principal, caller.identity
         if server is not None and exchange.identity is not None:
             exchange.challenge = server.insufficient_scope
         if path != self._settings.path and (answer := self._behind_token(exchange)) is not None:
@@ -376,8 +382,7 @@ class HttpFront:
 
     async def _answer_once_checked(self, exchange: Exchange, server: "ResourceServer") -> None:
         caller = await server.check(exchange.path, exchange.headers.get(b"authorization"))
-        exchange.principal, exchange.identity = caller.principal, caller.identity
-        await self._answer(exchange, is_known=True)
+        await self._answer(exchange, caller)
 
     def _beside(self, exchange: Exchange) -> Awaitable[None] | None:
         """What answers without a token: health, metadata, what browsers ask beforehand, and pages."""

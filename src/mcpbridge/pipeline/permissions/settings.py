@@ -6,7 +6,7 @@ takes no rule and no hook off it. Case counts.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from fnmatch import translate
 from typing import Any, cast
 
@@ -23,6 +23,14 @@ def or_one(schema: dict[str, Any]) -> None:
     """The JSON schema of a setting that may also be a single value of its list; for editors."""
     kinds = {"type": schema.pop("type"), "items": schema.pop("items")}
     schema["anyOf"] = [kinds, kinds["items"]]
+
+
+def with_lists(value: object, lists: Collection[str]) -> object:
+    """What is written for a model, in which a single text in place of one of these lists is a list of one."""
+    if not isinstance(value, dict):
+        return value
+    members = cast("dict[str, object]", value)
+    return {key: [one] if key in lists and isinstance(one, str) else one for key, one in members.items()}
 
 
 class PermissionRule(BaseModel):
@@ -87,10 +95,7 @@ class PermissionRule(BaseModel):
     @classmethod
     def _from_one(cls, value: object) -> object:
         """Take a single value for a list of one."""
-        if not isinstance(value, dict):
-            return value
-        members = cast("dict[str, object]", value)
-        return {key: [one] if key in _LISTS and isinstance(one, str) else one for key, one in members.items()}
+        return with_lists(value, _LISTS)
 
     @field_validator("when")
     @classmethod

@@ -4,13 +4,13 @@ Who has a role is said by selectors over what a checked token says. What it open
 `permissions`. Roles say what there is for somebody; `permissions` say what becomes of a call of it.
 """
 
-from typing import Self, cast
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from mcpbridge.base.units import RateText, Seconds
 from mcpbridge.pipeline.permissions.conditions import LONGEST, Faulty, condition_of
-from mcpbridge.pipeline.permissions.settings import or_one
+from mcpbridge.pipeline.permissions.settings import or_one, with_lists
 
 _WHO = ("groups", "emails", "scopes", "clients", "issuers", "principals")
 _WHAT = ("tools", "servers", "prompts", "resources")
@@ -100,10 +100,7 @@ class RoleSettings(BaseModel):
     @classmethod
     def _from_one(cls, value: object) -> object:
         """Take a single value for a list of one."""
-        if not isinstance(value, dict):
-            return value
-        members = cast("dict[str, object]", value)
-        return {key: [one] if key in _LISTS and isinstance(one, str) else one for key, one in members.items()}
+        return with_lists(value, _LISTS)
 
     @field_validator("when")
     @classmethod
