@@ -72,7 +72,7 @@ def test_a_document_that_cannot_be_meant_is_refused(change: dict[str, Any]) -> N
 
 @given(st.binary(max_size=200))
 def test_any_document_is_a_client_or_refused(data: bytes) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011
+    with pytest.raises(ValueError):  # noqa: PT011 - as above
         client_of_document(URL, data)
 
 

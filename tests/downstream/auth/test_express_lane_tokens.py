@@ -19,7 +19,7 @@ from support.token_issuer import Issuer, issuing
 def talking(kind: type[HttpTalk], bridge: BridgeToScripts, issuer: Issuer) -> HttpTalk:
     """A client that sends a token."""
 
-    class Signed(kind):  # type: ignore[valid-type,misc]
+    class Signed(kind):  # type: ignore[valid-type,misc] - which of the two is a parameter
         token = ""
 
         def request(self, message: Message | None, method: str = "POST") -> bytes:
@@ -41,16 +41,16 @@ async def test_a_known_head_is_let_in_while_its_token_lasts(
     up = server()
     async with issuing() as issuer, bridged({"up": up}) as bridge:
         talk = talking(kind, bridge, issuer)
-        talk.token = issuer.token(exp=int(time.time()) + 60)  # type: ignore[attr-defined]
+        talk.token = issuer.token(exp=int(time.time()) + 60)  # type: ignore[attr-defined] - of `Signed`
         people = talk.front._auth.resource_server
         assert people is not None
-        await people.check("/mcp", f"Bearer {talk.token}".encode())  # type: ignore[attr-defined]
+        await people.check("/mcp", f"Bearer {talk.token}".encode())  # type: ignore[attr-defined] - as above
         await talk.begin()
         taken: list[str] = []
         take = talk.front.take
 
         def counted(exchange: object) -> bool:
-            is_taken = take(exchange)  # type: ignore[arg-type]
+            is_taken = take(exchange)  # type: ignore[arg-type] - it is counted, whatever it is
             taken.append("express" if is_taken else "full")
             return is_taken
 

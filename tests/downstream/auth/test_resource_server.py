@@ -312,9 +312,10 @@ async def test_a_head_that_was_let_in_is_not_let_in_after_its_end() -> None:
         headers = modern_headers("ping", {}) | bearer(token)
         statuses = [(await http.post(modern_body("ping"), **headers)).status_code for _ in range(3)]
         assert statuses == [200] * 3
-        while time.time() < int(time.time()) + 3 and statuses[-1] == 200:
-            statuses.append((await http.post(modern_body("ping"), **headers)).status_code)
-            await asyncio.sleep(0.05)
+        async with asyncio.timeout(60):
+            while statuses[-1] == 200:
+                statuses.append((await http.post(modern_body("ping"), **headers)).status_code)
+                await asyncio.sleep(0.05)  # nothing says when a token has ended
         assert statuses[-1] == 401
 
 

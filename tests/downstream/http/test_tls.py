@@ -86,7 +86,7 @@ def speaks(port: int, version: ssl.TLSVersion) -> bool:
         return False
 
 
-def shown_by(certificate: Certificate, authority: trustme.CA, host: str) -> Any:
+def certificate_at(certificate: Certificate, authority: trustme.CA, host: str) -> Any:
     """Whether a handshake in memory succeeds, with a client that trusts this authority."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     server = certificate.context.wrap_bio(to_server, to_client, server_side=True)
@@ -107,23 +107,23 @@ def test_files_that_change_are_read_anew_and_broken_ones_change_nothing(
 ) -> None:
     first, second = trustme.CA(), trustme.CA()
     certificate = Certificate(write(first, tmp_path))
-    assert shown_by(certificate, first, "localhost")
+    assert certificate_at(certificate, first, "localhost")
     write(second, tmp_path)
     certificate.look()
-    assert shown_by(certificate, second, "localhost")
-    assert not shown_by(certificate, first, "localhost")
+    assert certificate_at(certificate, second, "localhost")
+    assert not certificate_at(certificate, first, "localhost")
     key = (tmp_path / "key.pem").read_bytes()
     write(first, tmp_path)
     (tmp_path / "key.pem").write_bytes(key)
     certificate.look()  # the certificate is there, and its key is not yet
-    assert shown_by(certificate, second, "localhost")
+    assert certificate_at(certificate, second, "localhost")
     assert str(tmp_path / "cert.pem") in capsys.readouterr().out
     write(first, tmp_path)
     certificate.look()
-    assert shown_by(certificate, first, "localhost")
+    assert certificate_at(certificate, first, "localhost")
     (tmp_path / "cert.pem").unlink()
     certificate.look()
-    assert shown_by(certificate, first, "localhost")
+    assert certificate_at(certificate, first, "localhost")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from support.upstreams.changing_definitions import (
     Files,
     announce,
     call,
-    found_in,
+    definitions_of,
     list_again,
     listed,
     lock,
@@ -69,7 +69,7 @@ async def test_each_kind_of_change_is_classed_and_treated_as_configured(
                 files.show(**change)
                 await list_again(bridge, *change)
                 expected = effect if policy == "hold" else "warned"
-                assert found_in(bridge) == {name: (classes, expected)}, title
+                assert definitions_of(bridge) == {name: (classes, expected)}, title
                 now = await listed(bridge)
                 if title == "gone tool":
                     assert "up__safe" not in now
@@ -135,7 +135,7 @@ async def test_a_change_at_a_restart_is_found_against_the_first_sight(files: Fil
         async with running(files) as bridge:
             await bridge.pool.upstreams["up"].tried()
             await bridge.pool.lists_in_force("up")
-            found = found_in(bridge)
+            found = definitions_of(bridge)
             assert found["read"] == ({"text", "new-url"}, "held" if policy == "hold" else "warned")
             assert found["identity"] == ({"server-name", "server-version"}, "warned")
             assert found["instructions"] == (
@@ -230,7 +230,7 @@ async def test_a_lock_that_is_broken_agrees_to_nothing_new(files: Files) -> None
         assert await listed(bridge) == before, "what it agreed to is still known"
     async with running(files) as bridge:
         assert not [name for name in await listed(bridge) if name.startswith("up__")]
-        assert found_in(bridge) == {"": ({"added"}, "unlisted")}
+        assert definitions_of(bridge) == {"": ({"added"}, "unlisted")}
 
 
 async def test_a_server_that_is_not_in_the_lock_is_held_as_a_whole(files: Files) -> None:

@@ -23,7 +23,7 @@ from support.upstreams.changing_definitions import (
     Files,
     announce,
     call,
-    found_in,
+    definitions_of,
     listed,
     lock,
     running,
@@ -155,11 +155,11 @@ class Keys:
     def sign(self, serial: int) -> None:
         signature_path(self.lock).write_bytes(sign_lock(self.lock.read_bytes(), serial, self.key))
 
-    def put_back(self, kept: tuple[bytes, bytes]) -> None:
-        self.lock.write_bytes(kept[0])
-        signature_path(self.lock).write_bytes(kept[1])
+    def put_back(self, files: tuple[bytes, bytes]) -> None:
+        self.lock.write_bytes(files[0])
+        signature_path(self.lock).write_bytes(files[1])
 
-    def kept(self) -> tuple[bytes, bytes]:
+    def files(self) -> tuple[bytes, bytes]:
         return self.lock.read_bytes(), signature_path(self.lock).read_bytes()
 
 
@@ -177,7 +177,7 @@ async def test_only_a_signed_lock_agrees_to_what_a_malicious_server_shows(
         assert "up__read" not in await listed(bridge), "it is not signed"
         keys.sign(1)
         await until(bridge, lambda: "up__read" in bridge.catalog.snapshot.tools)
-        first, before = keys.kept(), await listed(bridge)
+        first, before = keys.files(), await listed(bridge)
 
         files.show(**CHANGES["default"][0])
         await announce(bridge)
@@ -190,17 +190,17 @@ async def test_only_a_signed_lock_agrees_to_what_a_malicious_server_shows(
         keys.sign(2)
         await until(bridge, lambda: not bridge.pins.findings("up"))
         assert (await call(bridge, "up__read", path="x")).startswith("read")
-        second = keys.kept()
+        second = keys.files()
 
         files.show()
         await announce(bridge)
         keys.put_back(first)
         await until(bridge, lambda: "is older than" in bridge.pins.lock.fault)
-        assert found_in(bridge)["read"][1] == "refused", "the newer one still counts"
+        assert definitions_of(bridge)["read"][1] == "refused", "the newer one still counts"
     async with running(files) as bridge:
         assert not [name for name in await listed(bridge) if name.startswith("up__")], "another process holds it all"
     (Path(os.environ["XDG_STATE_HOME"]) / "mcpbridge" / "lock-serials.json").unlink()
     async with running(files) as bridge:
         assert "up__read" in await listed(bridge), "as on a new machine: docs/how-to/review-what-servers-change.md"
         keys.put_back(second)
-        await until(bridge, lambda: found_in(bridge).get("read", (set(), ""))[1] == "refused")
+        await until(bridge, lambda: definitions_of(bridge).get("read", (set(), ""))[1] == "refused")

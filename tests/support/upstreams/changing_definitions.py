@@ -187,5 +187,5 @@ async def listed(bridge: Bridge) -> dict[str, Any]:
     return found
 
 
-def found_in(bridge: Bridge) -> dict[str, tuple[set[str], str]]:
+def definitions_of(bridge: Bridge) -> dict[str, tuple[set[str], str]]:
     return {one.name: ({change.what for change in one.changes}, one.effect) for one in bridge.pins.findings("up")}
