@@ -3,6 +3,8 @@
 `mcpbridge ui` has it opened. It is a random port of 127.0.0.1, closed again when no page was open for a while. A page
 that is open counts as a client, so the daemon does not end under it. Port and sign-ins are written down beside the
 daemon's socket, so that a daemon that starts anew takes the same port and the open pages continue by themselves.
+
+The rules about `Host`, `Origin` and `Sec-Fetch-Site` come first there, as on every front (`host_and_origin.py`).
 """
 
 import asyncio
@@ -20,7 +22,9 @@ from mcpbridge.app.console.guard import PREFIX
 from mcpbridge.app.console.sign_in import Visit
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.log import get_logger
-from mcpbridge.downstream.http.page_front import PageFront
+from mcpbridge.downstream.http.exchange import ClientLeft, Exchange, Refused, refusal
+from mcpbridge.downstream.http.host_and_origin import HostCheck
+from mcpbridge.downstream.http.routes import App
 from mcpbridge.downstream.http.server import bind_port, serve_front
 from mcpbridge.downstream.settings import HttpSettings
 
@@ -32,6 +36,7 @@ CLOSE_AFTER = 120.0
 RESUME_WITHIN = 24 * 3600.0
 """Seconds for which the port of a daemon that has ended is taken again."""
 _LOOK_EVERY = 5.0
+_NO_SOCKET = Refused(400, "No WebSocket is served here")
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -121,7 +126,7 @@ class ConsolePort:
                 if not ready.done():
                     ready.set_result(at.port or 0)
 
-            app = PageFront(make_console(self._console, self._cookie), address=ADDRESS, port=at.port)
+            app = _PageFront(make_console(self._console, self._cookie), address=ADDRESS, port=at.port)
             watching = asyncio.create_task(self._close_when_idle())
             try:
                 await serve_front(app, at.listener, is_ready)
@@ -177,3 +182,32 @@ class ConsolePort:
             return 0
         self._console.sign_ins.restore(kept.visits)
         return kept.port
+
+
+class _PageFront:
+    """The front of a port of loopback that has pages only."""
+
+    def __init__(self, app: App, *, address: str, port: int) -> None:
+        """`address` and `port`: where it listens."""
+        self._app = app
+        self._check = HostCheck(reach="loopback", allowed_hosts=(), allowed_origins=(), address=address, port=port)
+
+    async def handle(self, exchange: Exchange) -> None:
+        """Serve one request."""
+        try:
+            self._check.check(exchange.headers, len(exchange.headers), exchange.raw_headers)
+            await self._app(exchange.scope, exchange.receive, exchange.send)
+        except Refused as refused:
+            await exchange.refuse(refused)
+        except ClientLeft:
+            pass
+
+    def upgrade(
+        self, path: str, query: bytes, raw_headers: list[tuple[bytes, bytes]], transport: asyncio.Transport
+    ) -> None:
+        """There are no WebSockets here."""
+        transport.write(refusal(_NO_SOCKET))
+        transport.close()
+
+    async def stop(self, seconds: float) -> None:
+        """Pages take moments; the stream of events ends with whoever made it."""

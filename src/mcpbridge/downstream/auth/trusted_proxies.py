@@ -8,7 +8,7 @@ such proxy. `Host` is replaced only where the proxies set the host in these head
 
 import ipaddress
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Literal
 
@@ -74,6 +74,23 @@ class TrustedProxies:
             others = [header for header in raw_headers if header[0] != b"host"]
             raw_headers = [(b"host", forwarded.host), *others]
         return forwarded, raw_headers
+
+    def heed_checked(
+        self,
+        peer: str,
+        headers: dict[bytes, bytes],
+        raw_headers: list[tuple[bytes, bytes]],
+        check_host: Callable[[dict[bytes, bytes], int, list[tuple[bytes, bytes]]], object],
+    ) -> tuple[Forwarded, dict[bytes, bytes], list[tuple[bytes, bytes]]]:
+        """As `heed`. Where the proxies name another `Host`, the one that they themselves sent must be right as well.
+
+        `headers`: the same by name, as in the answer. `check_host` raises `Refused` for a host that is not ours.
+        """
+        forwarded, seen = self.heed(peer, raw_headers)
+        if seen is raw_headers:
+            return forwarded, headers, raw_headers
+        check_host(headers, len(headers), raw_headers)
+        return forwarded, dict(seen), seen
 
     def _standard(self, peer: str, values: dict[bytes, list[bytes]]) -> Forwarded:
         hops = [_pairs(element) for element in values.get(_FORWARDED, ())]

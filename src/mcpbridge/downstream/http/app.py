@@ -15,7 +15,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mcpbridge.base.background_tasks import TaskGroup
-from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.http.bearer_tokens import Authenticator
 from mcpbridge.downstream.http.body_deadline import Deadline
 from mcpbridge.downstream.http.exchange import (
@@ -28,16 +27,16 @@ from mcpbridge.downstream.http.exchange import (
     Scope,
     Send,
     is_json,
-    refusal,
 )
 from mcpbridge.downstream.http.host_and_origin import HostCheck, Reach, as_navigation, preflight_headers
-from mcpbridge.downstream.http.http1_exchange import Http1Exchange, peer_of
+from mcpbridge.downstream.http.http1_exchange import Http1Exchange
 from mcpbridge.downstream.http.reply import OpenReplies, declares_modern, decode_body
 from mcpbridge.downstream.http.routes import App, Mounts, Routes, serve
 from mcpbridge.downstream.http.sessions import LegacyFront
 from mcpbridge.downstream.http.sse import SseFront
 from mcpbridge.downstream.http.stateless import ModernFront
 from mcpbridge.downstream.http.token_lifetime import while_valid
+from mcpbridge.downstream.http.upgrade import STOPPING, Upgrades
 from mcpbridge.downstream.services import RunningBridge
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.protocol.jsonrpc import Frame, encode
@@ -47,7 +46,6 @@ from mcpbridge.protocol.revisions import LEGACY, MODERN
 if TYPE_CHECKING:
     from mcpbridge.downstream.auth.resource_server import Caller, ResourceServer
     from mcpbridge.downstream.auth.trusted_proxies import TrustedProxies
-    from mcpbridge.downstream.http.websocket import WebSockets
 
 
 _ALL_METHODS = ((b"allow", b"GET, POST, DELETE"),)
@@ -61,7 +59,6 @@ _SOON = ((b"retry-after", b"1"),)
 _LARGEST_PLAIN = 1 << 16
 """Bytes of a request that is answered without a task; a larger one is read by one."""
 _NO_MOUNTS: Mapping[str, Callable[[], App]] = MappingProxyType({})
-_STOPPING = Refused(503, "The bridge is stopping", headers=((b"retry-after", b"5"),), close=True)
 
 
 def make_app(
@@ -144,8 +141,7 @@ class HttpFront:
         self._modern = ModernFront(bridge.server, settings, self._underway)
         self._legacy = LegacyFront(bridge.server, settings, self._underway, monotonic)
         self._sse = SseFront(bridge.server, settings, self._legacy.sessions, self._body_deadline)
-        self._sockets: WebSockets | None = None
-        self._upgrading = set[asyncio.Task[None]]()
+        self._upgrades = Upgrades(bridge.server, settings, auth, self._routes, self._host_check, self._proxies)
         self._is_stopping = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -221,99 +217,28 @@ class HttpFront:
             Refused: 400 or 421, for the former.
         """
         assert self._proxies is not None
-        exchange.forwarded, seen = self._proxies.heed(exchange.peer, exchange.raw_headers)
-        if seen is not exchange.raw_headers:
-            self._host_check.check_host(exchange.headers, len(exchange.headers), exchange.raw_headers)
-            exchange.raw_headers, exchange.headers = seen, dict(seen)
+        exchange.forwarded, exchange.headers, exchange.raw_headers = self._proxies.heed_checked(
+            exchange.peer, exchange.headers, exchange.raw_headers, self._host_check.check_host
+        )
 
     def upgrade(
         self, path: str, query: bytes, raw_headers: list[tuple[bytes, bytes]], transport: asyncio.Transport
     ) -> None:
-        """Take a connection over that asks to become a WebSocket; the same rules let it in as any request."""
-        address, headers = peer_of(transport), dict(raw_headers)
-        authorization = headers.get(b"authorization")
-        try:
-            if self._proxies is not None:
-                forwarded, seen = self._proxies.heed(address, raw_headers)
-                address = forwarded.client
-                if seen is not raw_headers:
-                    self._host_check.check_host(headers, len(headers), raw_headers)
-                    raw_headers, headers = seen, dict(seen)
-            self._host_check.check(headers, len(headers), raw_headers)
-            if self._is_stopping:
-                raise _STOPPING
-            server = self._auth.resource_server
-            if server is None:
-                self._open_socket(path, raw_headers, transport, address, self._auth.principal(authorization))
-            elif (caller := server.caller(path, query, authorization)) is not None:
-                self._open_socket(path, raw_headers, transport, address, caller.principal, caller)
-            else:
-                transport.pause_reading()  # the client says nothing before it is answered
-                task = asyncio.ensure_future(
-                    self._open_socket_once_checked(
-                        path, raw_headers, transport, address, server.check(path, authorization)
-                    )
-                )
-                self._upgrading.add(task)
-                task.add_done_callback(self._upgrading.discard)
-        except Refused as refused:
-            transport.write(refusal(refused))
-            transport.close()
-
-    async def _open_socket_once_checked(
-        self,
-        path: str,
-        raw_headers: list[tuple[bytes, bytes]],
-        transport: asyncio.Transport,
-        address: str,
-        checked: "Awaitable[Caller]",
-    ) -> None:
-        try:
-            caller = await checked
-            if self._is_stopping:
-                raise _STOPPING
-            if not transport.is_closing():
-                self._open_socket(path, raw_headers, transport, address, caller.principal, caller)
-                transport.resume_reading()
-        except Refused as refused:
-            transport.write(refusal(refused))
-            transport.close()
-
-    def _open_socket(
-        self,
-        path: str,
-        raw_headers: list[tuple[bytes, bytes]],
-        transport: asyncio.Transport,
-        address: str,
-        principal: str,
-        caller: "Caller | None" = None,
-    ) -> None:
-        endpoint = self._routes.find(path)
-        if endpoint.kind != "ws":
-            raise Refused(400, f"No WebSocket is served at {path[:200]}")
-        client = Client(
-            principal,
-            endpoint.view,
-            endpoint.profile,
-            identity=None if caller is None else caller.identity,
-            address=address,
-            projects=tuple(self._settings.projects),
-            front="websocket",
-        )
-        self._web_sockets().accept(path, raw_headers, transport, client)
+        """Take a connection over that asks to become a WebSocket."""
+        self._upgrades.upgrade(path, query, raw_headers, transport)
 
     async def stop(self, seconds: float) -> None:
         """Take no new requests, let open ones finish for that long, then end them and all sessions."""
         self._is_stopping = True
+        self._upgrades.refuse_more()
         self._legacy.express.continue_all()
         self._modern.express.continue_all()
         self._legacy.sessions.hang_up()
-        self._underway.withdraw(_STOPPING, lambda reply, _: reply.is_subscription)
+        self._underway.withdraw(STOPPING, lambda reply, _: reply.is_subscription)
         async with TaskGroup() as ending:
             ending.create_task(self._finish_replies(seconds))
             ending.create_task(self._sse.stop(seconds))
-            if self._sockets is not None:
-                ending.create_task(self._sockets.stop(seconds))
+            ending.create_task(self._upgrades.stop(seconds))
         self._legacy.sessions.close()
         if self._auth.resource_server is not None:
             await self._auth.resource_server.close()
@@ -323,14 +248,7 @@ class HttpFront:
             async with asyncio.timeout(seconds):
                 await self._underway.until_none()
         except TimeoutError:
-            self._underway.withdraw(_STOPPING, lambda _, __: True)
-
-    def _web_sockets(self) -> "WebSockets":
-        if self._sockets is None:
-            from mcpbridge.downstream.http.websocket import WebSockets
-
-            self._sockets = WebSockets(self._bridge.server, self._settings)
-        return self._sockets
+            self._underway.withdraw(STOPPING, lambda _, __: True)
 
     def _answer(self, exchange: Exchange, checked: "Caller | None" = None) -> Awaitable[None]:
         """What answers the request. `checked`: who sends it, where that took time; the rules have let it in before.
@@ -342,7 +260,7 @@ class HttpFront:
         if checked is not None:
             exchange.principal, exchange.identity = checked.principal, checked.identity
             if self._is_stopping:
-                raise _STOPPING
+                raise STOPPING
         else:
             if self._proxies is not None:
                 self._heed(exchange)
@@ -397,7 +315,7 @@ class HttpFront:
             if allowed is not None:
                 return exchange.send_empty(204, allowed)
         if self._is_stopping:
-            raise _STOPPING
+            raise STOPPING
         app = self._pages.find(exchange.path)
         return None if app is None else app(exchange.scope, exchange.receive, exchange.send)
 
@@ -405,7 +323,7 @@ class HttpFront:
         headers = exchange.headers
         self._host_check.check_host(headers, len(headers), exchange.raw_headers)
         if self._is_stopping:
-            raise _STOPPING
+            raise STOPPING
         if exchange.method == "OPTIONS" and (allowed := preflight_headers(headers)) is not None:
             return exchange.send_empty(204, (*allowed, (b"access-control-allow-origin", b"*")))
         return app(exchange.scope, exchange.receive, exchange.send)
