@@ -22,9 +22,10 @@ from mcpbridge.app.console.guard import PREFIX
 from mcpbridge.app.console.sign_in import Visit
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.log import get_logger
+from mcpbridge.downstream.http.body_deadline import BODY_SECONDS
 from mcpbridge.downstream.http.exchange import ClientLeft, Exchange, Refused, refusal
 from mcpbridge.downstream.http.host_and_origin import HostCheck
-from mcpbridge.downstream.http.routes import App
+from mcpbridge.downstream.http.routes import App, serve
 from mcpbridge.downstream.http.server import bind_port, serve_front
 from mcpbridge.downstream.settings import HttpSettings
 
@@ -196,7 +197,7 @@ class _PageFront:
         """Serve one request."""
         try:
             self._check.check(exchange.headers, len(exchange.headers), exchange.raw_headers)
-            await self._app(exchange.scope, exchange.receive, exchange.send)
+            await serve(self._app, exchange, BODY_SECONDS)
         except Refused as refused:
             await exchange.refuse(refused)
         except ClientLeft:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from mcpbridge.base.background_tasks import TaskGroup
 from mcpbridge.downstream.http.bearer_tokens import Authenticator
-from mcpbridge.downstream.http.body_deadline import Deadline
+from mcpbridge.downstream.http.body_deadline import BODY_SECONDS, Deadline
 from mcpbridge.downstream.http.exchange import (
     NO_HEADERS,
     Admission,
@@ -102,7 +102,7 @@ class HttpFront:
         address: str = "",
         port: int | None = None,
         scheme: str = "http",
-        body_seconds: float = 30,
+        body_seconds: float = BODY_SECONDS,
         mounts: Mapping[str, Callable[[], App]] = _NO_MOUNTS,
         pages: Mapping[str, Callable[[], App]] = _NO_MOUNTS,
         public: Mapping[str, Callable[[], App]] = _NO_MOUNTS,
@@ -317,7 +317,7 @@ class HttpFront:
         if self._is_stopping:
             raise STOPPING
         app = self._pages.find(exchange.path)
-        return None if app is None else app(exchange.scope, exchange.receive, exchange.send)
+        return None if app is None else serve(app, exchange, self._body_deadline.seconds)
 
     def _in_public(self, exchange: Exchange, app: App) -> Awaitable[None]:
         headers = exchange.headers
@@ -326,7 +326,7 @@ class HttpFront:
             raise STOPPING
         if exchange.method == "OPTIONS" and (allowed := preflight_headers(headers)) is not None:
             return exchange.send_empty(204, (*allowed, (b"access-control-allow-origin", b"*")))
-        return app(exchange.scope, exchange.receive, exchange.send)
+        return serve(app, exchange, self._body_deadline.seconds)
 
     def _behind_token(self, exchange: Exchange) -> Awaitable[None] | None:
         """What answers beside the endpoints: readiness, and further applications."""
@@ -337,7 +337,7 @@ class HttpFront:
             return None
         is_admin = self._auth.is_admin(exchange.headers.get(b"authorization"))
         who = {"principal": exchange.principal, "is_admin": is_admin}
-        return serve(app, exchange.scope, exchange.receive, exchange.send, who=who, extra=exchange.extra)
+        return serve(app, exchange, self._body_deadline.seconds, who=who, extra=exchange.extra)
 
     def _mcp(self, exchange: Exchange) -> Awaitable[None]:
         version = exchange.version = exchange.header(b"mcp-protocol-version")

@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TypeVar
 
+BODY_SECONDS = 30.0
+"""How long a client may take to send the body of a request."""
 _CHECKS = 4
 """How often the timer looks within the time limit: a wait may take a quarter longer than that."""
 

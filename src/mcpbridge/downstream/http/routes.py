@@ -5,13 +5,28 @@ other ASGI applications, such as the admin API. Each is made at the first reques
 one.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
+from types import MappingProxyType
 from typing import Any
 
-from mcpbridge.downstream.http.exchange import MERGED, Endpoint, Headers, Kind, Receive, Refused, Scope, Send
+from mcpbridge.downstream.http.exchange import (
+    MERGED,
+    NO_HEADERS,
+    Endpoint,
+    Exchange,
+    Headers,
+    Kind,
+    Receive,
+    Refused,
+    Scope,
+    Send,
+)
 from mcpbridge.downstream.settings import HttpSettings
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_NOBODY: Mapping[str, object] = MappingProxyType({})
 
 
 class Mounts:
@@ -34,16 +49,42 @@ class Mounts:
 
 
 async def serve(
-    app: App, scope: Scope, receive: Receive, send: Send, *, who: Mapping[str, object], extra: Headers
+    app: App, exchange: Exchange, seconds: float, *, who: Mapping[str, object] = _NOBODY, extra: Headers = NO_HEADERS
 ) -> None:
-    """Let the application answer. `who`: goes into the state; `extra`: headers that every response must carry."""
+    """Let the application answer. A body that is not whole after so many seconds is answered for it, with 408.
 
-    async def send_on(message: Any) -> None:
+    `who`: goes into the state; `extra`: headers that every response must carry.
+    """
+    end = asyncio.get_running_loop().time() + seconds
+    is_whole = has_begun = is_over = False
+
+    async def receive() -> MutableMapping[str, Any]:
+        nonlocal is_whole, is_over
+        if is_whole:
+            return await exchange.receive()
+        try:
+            async with asyncio.timeout_at(end):
+                message = await exchange.receive()
+        except TimeoutError:
+            if not has_begun:
+                is_over = True
+                text = f"The request was not complete within {seconds:g} s"
+                await exchange.refuse(Refused(408, text, close=True))
+            return {"type": "http.disconnect"}
+        is_whole = not message.get("more_body", False)
+        return message
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        nonlocal has_begun
+        if is_over:
+            return
+        has_begun = True
         if extra and message["type"] == "http.response.start":
             message = {**message, "headers": [*message.get("headers", ()), *extra]}
-        await send(message)
+        await exchange.send(message)
 
-    await app({**scope, "state": {**scope.get("state", {}), **who}}, receive, send_on)
+    scope = exchange.scope
+    await app({**scope, "state": {**scope.get("state", {}), **who}} if who else scope, receive, send)
 
 
 _SERVERS = "/servers/"
