@@ -39,10 +39,13 @@ class Member:
     origin: str
     can_open: bool = False
     """The client opens pages when it is asked to."""
+    token: str = ""
+    """What its client sends; empty: its own of `http.tokens`."""
     http: httpx2.AsyncClient = field(init=False)
     browser: httpx2.AsyncClient = field(init=False)
 
     def __post_init__(self) -> None:
+        self.token = self.token or token_of(self.name)
         self.http = httpx2.AsyncClient(timeout=60, trust_env=False)
         self.browser = httpx2.AsyncClient(timeout=60, trust_env=False)
 
@@ -57,7 +60,7 @@ class Member:
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
         headers = {
             "accept": "application/json, text/event-stream",
-            "authorization": f"Bearer {token_of(self.name)}",
+            "authorization": f"Bearer {self.token}",
             "mcp-protocol-version": MODERN,
             "mcp-method": method,
             **({"mcp-name": params["name"]} if "name" in params else {}),
@@ -75,7 +78,7 @@ class Member:
 
     async def enter(self) -> None:
         """Sign in to the pages about accounts."""
-        answer = await self._post("/connections/enter", {"token": token_of(self.name), "next": ""})
+        answer = await self._post("/connections/enter", {"token": self.token, "next": ""})
         assert answer.status_code == 303, answer.text
 
     async def get(self, path: str) -> httpx2.Response:
@@ -144,7 +147,7 @@ async def team(
     settings = Settings.model_validate({"servers": servers, "http": http, **sections})
     redact = Redactor()
     async with Bridge(settings, redact=redact, show=show, manifest=manifest, mode="served") as bridge:
-        with bind_port(settings.http, host="127.0.0.1", port=0) as at:
+        with bind_port(settings.http, host="127.0.0.1", port=0, oauth=settings.auth) as at:
             desk = ConnectionsDesk(bridge)
             console = ConsoleDesk(bridge, redact, facts=lambda: {"front": at.origin}, reload=None)
             ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()

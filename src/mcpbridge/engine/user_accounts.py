@@ -52,6 +52,14 @@ class SignIns(Protocol):
         ...
 
 
+class Doors(Protocol):
+    """Who lets people in by tokens of issuers; see `ResourceServer`, which does."""
+
+    async def revoke(self, principal: str) -> None:
+        """Put somebody out: no token that was issued by now lets them in, and what they have open ends."""
+        ...
+
+
 Note = Callable[[str, Mapping[str, object]], object]
 """Gets the kind of an event, and its facts."""
 
@@ -73,6 +81,10 @@ class EngineAccounts:
         self._forget_results, self._note = forget_results, note
         self.sign_ins: SignIns | None = None
         """Where the bridge signs people in itself; set by its front."""
+        self.doors: Doors | None = None
+        """Where tokens of issuers let people in; set by the front."""
+        self.visits: list[Callable[[str], object]] = []
+        """Each signs a user out of the pages of the bridge in every browser; added by the fronts."""
         self.origin: Callable[[], str] = lambda: ""
         """Where browsers reach the bridge, `https://HOST`; empty: nowhere."""
 
@@ -107,6 +119,25 @@ class EngineAccounts:
     @property
     def _exchanging(self) -> list[str]:
         return [name for name, server in self._settings().servers.items() if server.auth.account == "exchange"]
+
+    async def put_out(self, principal: str) -> tuple[int, bool]:
+        """End what a user is signed in with: tokens, visits of pages, and sign-ins at the bridge itself.
+
+        Returns how many of the latter there were, and whether tokens of issuers are refused now that were issued by
+        now. What is open ends.
+        """
+        for end in self.visits:
+            end(principal)
+        if self.doors is not None:
+            await self.doors.revoke(principal)
+        ended = await self.sign_ins.end_all(principal) if self.sign_ins is not None else 0
+        return ended, self.doors is not None and self.is_of_issuer(principal)
+
+    def is_of_issuer(self, principal: str) -> bool:
+        """Whether this is a person or program of one of the issuers of `[auth]`."""
+        issuer, hash_, subject = principal.partition("#")
+        issuers = {one.issuer for one in self._settings().auth.issuers.values()}
+        return bool(hash_ and subject) and issuer in issuers
 
     def present(self, identity: Identity, token: bytes) -> None:
         """Somebody came in with this token: it may be exchanged for one of a server with `auth.as = "exchange"`."""

@@ -59,7 +59,7 @@ class Place:
             self.store,
             MemorySecrets(),
             path="/mcp",
-            on_end=self.ended.append,
+            on_end=lambda principal, client_id: self.ended.append(principal),
             now=self.clock,
         )
         app: Any = make_sign_in(self.server)

@@ -98,10 +98,10 @@ async def list_sign_ins(bridge: Bridge, _: Document) -> Document:
 async def revoke_user(bridge: Bridge, request: Document) -> Document:
     """Disconnect a user from every server, end sign-ins of the user, and what the user's calls wait for."""
     user, accounts = str(request.get("user") or ""), bridge.user_accounts
-    ended = await accounts.sign_ins.end_all(user) if accounts.sign_ins is not None else 0
+    ended, has_tokens = await accounts.put_out(user)
     servers = await accounts.all.revoke(user) if accounts.are_open else []
     calls = bridge.server.parking.end_of_user(user)
-    return {"pid": os.getpid(), "servers": servers, "calls": calls, "sign_ins": ended}
+    return {"pid": os.getpid(), "servers": servers, "calls": calls, "sign_ins": ended, "tokens": has_tokens}
 
 
 async def live_calls(bridge: Bridge) -> Document:

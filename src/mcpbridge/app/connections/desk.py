@@ -41,6 +41,7 @@ class ConnectionsDesk:
         self._at = at
         accounts = self._bridge.user_accounts
         accounts.origin = lambda: self.origin
+        accounts.visits.append(self._sign_out)
         if at.auth.resource_server is not None:
             at.auth.resource_server.on_checked = accounts.present
 
@@ -77,6 +78,10 @@ class ConnectionsDesk:
         from mcpbridge.app.console.sign_in import SignIns
 
         return SignIns(lambda: self._bridge.settings.accounts.sign_in_lifetime)
+
+    def _sign_out(self, user: str) -> None:
+        if "sign_ins" in self.__dict__:  # else nobody ever signed in
+            self.sign_ins.end_of_user(user)
 
     async def link(self, request: Document) -> Document:
         """Answer `connections.link`: a link that signs a browser in to the pages as this user, once."""

@@ -93,6 +93,11 @@ class ConsoleDesk:
     def serve_at(self, at: "ListenAddress") -> None:
         """The bridge serves HTTP there, so links lead there."""
         self._at = at
+        self._bridge.user_accounts.visits.append(self._sign_out)
+
+    def _sign_out(self, user: str) -> None:
+        if "_context" in self.__dict__:  # else nobody ever signed in
+            self._context.sign_ins.end_of_user(user)
 
     @cached_property
     def _context(self) -> "ConsoleContext":

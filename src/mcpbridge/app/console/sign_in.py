@@ -106,6 +106,12 @@ class SignIns:
         """Sign out."""
         self._visits.pop(visit.digest, None)
 
+    def end_of_user(self, by: str) -> None:
+        """Sign somebody out of every browser; one-time links of theirs work no more."""
+        for kept in (self._visits, self._codes):
+            for digest in [digest for digest, one in kept.items() if one.by == by]:
+                del kept[digest]
+
     def visits(self) -> list[Visit]:
         """Who is signed in, the oldest first."""
         now = self._clock()

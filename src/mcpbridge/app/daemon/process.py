@@ -149,6 +149,10 @@ async def serve_over_http(
     if connections.origin.startswith("https:"):  # forms of our own pages come from there
         http = http.model_copy(update={"allowed_origins": [*http.allowed_origins, origin_of(connections.origin)]})
     server = at.auth.resource_server
+    if server is not None:
+        from mcpbridge.downstream.auth.revocations import Revocations
+
+        server.tokens.revocations, bridge.user_accounts.doors = Revocations(bridge.store), server
     if bridge.settings.auth.sign_in is None or server is None:
         await serve_http(bridge, http, at, on_ready=on_ready, mounts=mounts, pages=shown)
         return

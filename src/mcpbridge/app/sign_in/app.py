@@ -65,7 +65,7 @@ async def signing_in(
         store,
         SealedFiles(),
         path=settings.http.path,
-        on_end=resource_server.tokens.forget,
+        on_end=resource_server.ended,
     )
     own = SignedInTokens(server.grants, server.provider_tokens, accounts)
     resource_server.tokens.own, resource_server.on_checked = own, own.present

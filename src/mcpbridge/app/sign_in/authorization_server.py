@@ -74,10 +74,10 @@ class AuthorizationServer:
         kept_secrets: SecretStore,
         *,
         path: str,
-        on_end: Callable[[str], None] = lambda principal: None,
+        on_end: Callable[[str, str], object] = lambda principal, client_id: None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """`path`: of the main endpoint. `on_end`: tokens of this principal work no more, perhaps not all."""
+        """`path`: of the main endpoint. `on_end`: tokens of a principal work no more, those of this client or all."""
         assert settings.resource is not None
         self._settings, self._sign_in, self._on_end, self._now = settings, sign_in, on_end, now
         self._resources = Resources(settings.resource, path)
@@ -261,7 +261,7 @@ class AuthorizationServer:
         ended = await self.grants.end_by_token(given.get("token", ""), client.id)
         if ended is not None:
             log.info("a client ended its sign-in", client=client.id)
-            self._on_end(ended[1])
+            self._on_end(ended[1], client.id)
 
     async def people(self) -> dict[str, int]:
         """Everybody who is signed in: programs by principal."""
@@ -271,7 +271,7 @@ class AuthorizationServer:
         """End everything of one person; returns how many grants that were."""
         ended = await self.grants.put_out(principal)
         await self.provider_tokens.forget(principal)
-        self._on_end(principal)
+        self._on_end(principal, "")
         return ended
 
     async def close(self) -> None:
@@ -286,7 +286,7 @@ class AuthorizationServer:
             code = await self.grants.code(spelled)
         except Replayed as replayed:
             log.warning("a code came a second time; its sign-in was ended", client=client.id)
-            self._on_end(replayed.principal)
+            self._on_end(replayed.principal, client.id)
             raise OAuthRefused("invalid_grant", _NO_GRANT) from None
         if code is None or code.request.client_id != client.id:
             raise OAuthRefused("invalid_grant", _NO_GRANT)
@@ -310,7 +310,7 @@ class AuthorizationServer:
             grant = await self.grants.refreshed(spelled, client.id)
         except Replayed as replayed:
             log.warning("a refresh token came a second time; its sign-in was ended", client=client.id)
-            self._on_end(replayed.principal)
+            self._on_end(replayed.principal, client.id)
             raise OAuthRefused("invalid_grant", _NO_GRANT) from None
         if grant is None:
             raise OAuthRefused("invalid_grant", _NO_GRANT)
@@ -325,7 +325,7 @@ class AuthorizationServer:
         except ProviderRefused as refused:
             log.info("a sign-in was ended", who=grant.person.name, reason=refused.reason)
             await self.grants.end(grant.id, grant.person.principal)
-            self._on_end(grant.person.principal)
+            self._on_end(grant.person.principal, client.id)
             raise OAuthRefused("invalid_grant", "sign in again: " + refused.reason) from None
         except ProviderDown as down:
             log.warning("the identity provider cannot be asked", reason=down.reason)

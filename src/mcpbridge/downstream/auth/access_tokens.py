@@ -17,6 +17,7 @@ from mcpbridge.core.identity import Identity
 from mcpbridge.downstream.auth.introspection import Introspection
 from mcpbridge.downstream.auth.provider_keys import ProviderKeys
 from mcpbridge.downstream.auth.resources import canonical
+from mcpbridge.downstream.auth.revocations import Revocations
 from mcpbridge.downstream.auth.signed_tokens import (
     LONGEST_TOKEN,
     Expected,
@@ -93,6 +94,10 @@ class AccessTokens:
         """By their names in tokens."""
         self.own: OwnTokens | None = None
         """Set where the bridge signs people in itself."""
+        self.revocations: Revocations | None = None
+        """Whose tokens were revoked here, whatever their provider says. Set by who has a store."""
+        self.generation = 0
+        """Another one whenever what was decided before may be wrong: whoever remembers a decision asks again."""
         self._asked = next((one for one in issuers if one.settings.introspection is not None), None)
         self._introspection: Introspection | None = None
         self._known = OrderedDict[bytes, CheckedToken]()
@@ -123,17 +128,11 @@ class AccessTokens:
             return known
         if not token or len(token) > LONGEST_TOKEN or not _TOKEN.issuperset(token):
             raise InvalidToken("malformed")
-        if self.own is not None and token.startswith(self.own.prefix):
-            found = await self.own.check(token)
-            if found is None:
-                raise InvalidToken("unknown or ended")
-            checked = found
-        elif is_jose(token):
-            checked = await self._check_signed(token)
-        elif self._asked is not None and self._asked.settings.introspection is not None:
-            checked = await self._check_opaque(token, digest, self._asked)
-        else:
-            raise InvalidToken("malformed")
+        while True:
+            generation = self.generation
+            checked = await self._decide(token, digest)
+            if generation == self.generation:
+                break  # else somebody was put out meanwhile, perhaps this very person
         if checked.until > self._now():
             self._known[digest] = checked
             self._known.move_to_end(digest)
@@ -141,8 +140,25 @@ class AccessTokens:
                 self._known.popitem(last=False)
         return checked
 
+    async def _decide(self, token: bytes, digest: bytes) -> CheckedToken:
+        if self.own is not None and token.startswith(self.own.prefix):
+            found = await self.own.check(token)
+            if found is None:
+                raise InvalidToken("unknown or ended")
+            return found
+        if is_jose(token):
+            checked = await self._check_signed(token)
+        elif self._asked is not None and self._asked.settings.introspection is not None:
+            checked = await self._check_opaque(token, digest, self._asked)
+        else:
+            raise InvalidToken("malformed")
+        if self.revocations is not None and await self.revocations.refuses(checked.identity):
+            raise InvalidToken("revoked here")
+        return checked
+
     def forget(self, principal: str) -> None:
         """Check the tokens of this person or program anew."""
+        self.generation += 1
         for digest in [digest for digest, one in self._known.items() if one.identity.principal == principal]:
             del self._known[digest]
 

@@ -46,6 +46,10 @@ def _not_noted(_: Identity, __: bytes) -> None:
     """Nobody exchanges tokens."""
 
 
+def _nothing_open(principal: str, client_id: str) -> None:
+    """Nobody serves."""
+
+
 class ResourceServer:
     """Lets people in by the tokens of issuers."""
 
@@ -66,6 +70,8 @@ class ResourceServer:
         """Whose static token has this SHA-256; None: nobody's. Set by who has them."""
         self.on_checked: Callable[[Identity, bytes], object] = _not_noted
         """Gets each token that was checked and lets somebody in, with who that is. Set by who exchanges tokens."""
+        self.on_ended: Callable[[str, str], object] = _nothing_open
+        """Ends what a principal has open by way of an OAuth client (empty: of any). Set by the front."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._resources.main} {self.tokens!r}>"
@@ -123,6 +129,17 @@ class ResourceServer:
             raise Refused(503, what, headers=(after,)) from None
         self.on_checked(checked.identity, token)
         return self._caller(checked)
+
+    async def revoke(self, principal: str) -> None:
+        """Put somebody out: no token of theirs that was issued by now lets them in, and what they have open ends."""
+        if self.tokens.revocations is not None:
+            await self.tokens.revocations.revoke(principal)
+        self.ended(principal)
+
+    def ended(self, principal: str, client_id: str = "") -> None:
+        """Tokens of a principal are of no use any more: those of this OAuth client, or all. What is open ends."""
+        self.tokens.forget(principal)
+        self.on_ended(principal, client_id)
 
     async def close(self) -> None:
         """Ask no provider any more."""

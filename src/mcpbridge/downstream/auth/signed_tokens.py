@@ -27,7 +27,7 @@ LONGEST_TOKEN = 16 * 1024
 _LONGEST_SIGNATURE = 1024
 _LONGEST_NAME = 255
 """Characters of a subject (OpenID Connect Core, 2), of a key's id, and of a client's."""
-_LONGEST_LIFE = 366 * 86400
+LONGEST_LIFE = 366 * 86400
 """Seconds."""
 _MOST_KEYS = 100
 _SHORTEST_RSA = 2048
@@ -212,7 +212,7 @@ def check_times(claims: Mapping[str, Any], expected: Expected, now: float, *, ne
             raise InvalidToken("has no end")
     elif now >= end + expected.leeway:
         raise InvalidToken("expired", is_expired=True)
-    elif end > now + _LONGEST_LIFE:
+    elif end > now + LONGEST_LIFE:
         raise InvalidToken("lives for too long")
     if max(times.get("nbf", 0), times.get("iat", 0)) > now + expected.leeway:
         raise InvalidToken("not valid yet")

@@ -35,7 +35,7 @@ from mcpbridge.downstream.http.routes import App, Mounts, Routes, serve
 from mcpbridge.downstream.http.sessions import LegacyFront
 from mcpbridge.downstream.http.sse import SseFront
 from mcpbridge.downstream.http.stateless import ModernFront
-from mcpbridge.downstream.http.token_lifetime import while_valid
+from mcpbridge.downstream.http.token_lifetime import REVOKED, while_valid
 from mcpbridge.downstream.http.upgrade import STOPPING, Upgrades
 from mcpbridge.downstream.services import RunningBridge
 from mcpbridge.downstream.settings import HttpSettings
@@ -143,6 +143,9 @@ class HttpFront:
         self._sse = SseFront(bridge.server, settings, self._legacy.sessions, self._body_deadline)
         self._upgrades = Upgrades(bridge.server, settings, auth, self._routes, self._host_check, self._proxies)
         self._is_stopping = False
+        self._tokens = None if auth.resource_server is None else auth.resource_server.tokens
+        if auth.resource_server is not None:
+            auth.resource_server.on_ended = self.end_of_user
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request of another ASGI server's."""
@@ -168,8 +171,11 @@ class HttpFront:
         lane = self._bridge.server.express
         if lane is None or self._is_stopping or (lane.recorded.writes_first and not lane.plans.timed.has_express):
             return False
-        admission = exchange.admission
-        if admission is None or (admission.until is not None and admission.until <= time()):
+        admission, tokens = exchange.admission, self._tokens
+        if admission is None or (
+            admission.until is not None
+            and (admission.until <= time() or (tokens is not None and admission.generation != tokens.generation))
+        ):
             admission = exchange.admission = self._admit(exchange)
             if admission is None:
                 return False
@@ -208,7 +214,9 @@ class HttpFront:
             caller = server.caller(exchange.path, exchange.query, headers.get(b"authorization"))
         except Refused:
             return None
-        return None if caller is None else Admission(caller.principal, extra, version, session, *caller[1:])
+        if caller is None:
+            return None
+        return Admission(caller.principal, extra, version, session, *caller[1:], server.tokens.generation)
 
     def _heed(self, exchange: Exchange) -> None:
         """Take what trusted proxies say of a request for what it is. Both hosts, the former and theirs, must be right.
@@ -226,6 +234,17 @@ class HttpFront:
     ) -> None:
         """Take a connection over that asks to become a WebSocket."""
         self._upgrades.upgrade(path, query, raw_headers, transport)
+
+    def end_of_user(self, principal: str, client_id: str = "") -> None:
+        """Somebody's tokens are of no use any more: end what they have open, and their calls under way.
+
+        `client_id`: what came by way of this OAuth client alone; empty: everything.
+        """
+        self._legacy.express.continue_all()
+        self._modern.express.continue_all()
+        self._underway.withdraw(REVOKED, lambda reply, _: reply.is_open_by(principal, client_id))
+        self._legacy.sessions.end_of_user(principal, client_id)
+        self._upgrades.end_of_user(principal, client_id)
 
     async def stop(self, seconds: float) -> None:
         """Take no new requests, let open ones finish for that long, then end them and all sessions."""
@@ -302,6 +321,11 @@ class HttpFront:
         caller = await server.check(exchange.path, exchange.headers.get(b"authorization"))
         await self._answer(exchange, caller)
 
+    async def _check_again(self, exchange: Exchange) -> None:
+        """Raises Refused: whoever sends this was put out since it was let in."""
+        if (server := self._auth.resource_server) is not None:
+            await server.check(exchange.path, exchange.headers.get(b"authorization"))
+
     def _beside(self, exchange: Exchange) -> Awaitable[None] | None:
         """What answers without a token: health, metadata, what browsers ask beforehand, and pages."""
         if exchange.path == "/healthz":
@@ -359,7 +383,10 @@ class HttpFront:
             raise Refused(415, "Compressed requests are not read; send the body as it is")
         if not (exchange.accepts.json or exchange.accepts.events):
             raise Refused(406, "Accept application/json and text/event-stream")
+        tokens, generation = self._tokens, self._tokens.generation if self._tokens is not None else 0
         body = await exchange.body(self._settings.max_body, self._body_deadline)
+        if tokens is not None and generation != tokens.generation and exchange.identity is not None:
+            await self._check_again(exchange)  # somebody was put out while the body came
         message = exchange.frame or decode_body(body)
         if version is not None and version not in LEGACY:
             is_modern = True

@@ -114,6 +114,8 @@ class Admission(Struct, frozen=True):
     """See `Exchange.identity`."""
     until: float | None = None
     """Seconds since 1970, from which on its token is to be looked at again; None: it has no end."""
+    generation: int = 0
+    """See `AccessTokens.generation`."""
 
 
 @lru_cache(maxsize=256)

@@ -18,6 +18,7 @@ from msgspec import Struct
 from mcpbridge.downstream.client import Answer, Notify
 from mcpbridge.downstream.http.event_streams import Request, Stream, deliver, fitting
 from mcpbridge.downstream.http.exchange import NO_HEADERS, Exchange, Headers, Refused
+from mcpbridge.downstream.http.token_lifetime import is_open_by
 from mcpbridge.protocol.batches import Batch
 from mcpbridge.protocol.error_codes import PARSE_ERROR
 from mcpbridge.protocol.jsonrpc import Frame, decode_array, one_line
@@ -162,6 +163,10 @@ class Reply:
     def is_outlived(self) -> bool:
         """Its client left, and the call continues or continued without it."""
         return self._left and self._options.outlived is not None
+
+    def is_open_by(self, whose: str, client_id: str) -> bool:
+        """Whether it is for this principal, by way of this OAuth client; empty: of any."""
+        return is_open_by(self._exchange.principal, self._exchange.identity, whose, client_id)
 
     def begin(self, task: asyncio.Task[Any], since: float) -> None:
         """It lived without a task since this time of the loop, and will `run` in this one: messages have their way."""

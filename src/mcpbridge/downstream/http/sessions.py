@@ -26,6 +26,7 @@ from mcpbridge.downstream.http.exchange import MERGED, NO_HEADERS, Admission, En
 from mcpbridge.downstream.http.express_replies import ExpressReplies, ExpressReply
 from mcpbridge.downstream.http.http1_exchange import Http1Exchange
 from mcpbridge.downstream.http.reply import OpenReplies, Reply, ReplyOptions
+from mcpbridge.downstream.http.token_lifetime import is_open_by
 from mcpbridge.downstream.services import Core
 from mcpbridge.downstream.sessions import BRIDGE_STOPPED, make_one_turn
 from mcpbridge.downstream.settings import HttpSettings
@@ -147,6 +148,12 @@ class Sessions:
         if session.also_ends is not None:
             session.also_ends()
         self._on_end(session)
+
+    def end_of_user(self, principal: str, client_id: str) -> None:
+        """End the sessions of this principal, by way of this OAuth client; empty: of any."""
+        for session in list(self._by_id.values()):
+            if is_open_by(session.client.principal, session.client.identity, principal, client_id):
+                self.end(session, "its access token was revoked")
 
     def hang_up(self) -> None:
         """End all channels for unsolicited messages; calls continue."""

@@ -1,4 +1,4 @@
-"""What somebody opened with an access token ends with it: streams, subscriptions and WebSockets.
+"""What somebody opened with an access token ends with it: streams, subscriptions, sessions and WebSockets.
 
 A token that says no end (an opaque one whose provider names none) could be revoked, and nobody would look at it again.
 So what was opened with it ends after a while; its client connects anew, and the token is checked then.
@@ -15,6 +15,14 @@ from mcpbridge.downstream.http.http1_exchange import Http1Exchange
 
 LONGEST_WITHOUT_END = 3600.0
 """Seconds."""
+
+
+REVOKED = Refused(401, "The access token was revoked")
+
+
+def is_open_by(principal: str, identity: Identity | None, whose: str, client_id: str) -> bool:
+    """Whether somebody has something open as this principal, by way of this OAuth client; empty: of any."""
+    return principal == whose and (not client_id or (identity is not None and identity.client_id == client_id))
 
 
 def end_of(identity: Identity | None) -> float | None:

@@ -119,6 +119,11 @@ class Upgrades:
             self._sockets = WebSockets(self._core, self._settings)
         self._sockets.accept(path, raw_headers, transport, client)
 
+    def end_of_user(self, principal: str, client_id: str) -> None:
+        """See `WebSockets.end_of_user`."""
+        if self._sockets is not None:
+            self._sockets.end_of_user(principal, client_id)
+
     def refuse_more(self) -> None:
         """Open none from now on."""
         self._is_stopping = True

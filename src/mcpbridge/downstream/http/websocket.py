@@ -23,7 +23,7 @@ from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.conversation import READ_LIMIT, Conversation
 from mcpbridge.downstream.http.exchange import Headers as RawHeaders
 from mcpbridge.downstream.http.exchange import Refused
-from mcpbridge.downstream.http.token_lifetime import end_of
+from mcpbridge.downstream.http.token_lifetime import end_of, is_open_by
 from mcpbridge.downstream.services import Core
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.protocol.reading.client_messages import read_client_message
@@ -74,6 +74,13 @@ class WebSockets:
         self._open.add(connection)
         transport.set_protocol(connection)
 
+    def end_of_user(self, principal: str, client_id: str) -> None:
+        """Close the connections of this principal, by way of this OAuth client; empty: of any."""
+        for connection in list(self._open):
+            client = connection.client
+            if is_open_by(client.principal, client.identity, principal, client_id):
+                connection.end("the access token was revoked")
+
     async def stop(self, seconds: float) -> None:
         """Read no more requests, let open ones finish for that long, then close every connection."""
         await asyncio.gather(*(connection.stop(seconds) for connection in list(self._open)))
@@ -90,6 +97,7 @@ class _Connection(asyncio.Protocol):
         client: Client,
         on_end: "Callable[[_Connection], None]",
     ) -> None:
+        self.client = client
         self._frames = ServerProtocol(state=State.OPEN, max_size=settings.max_body)
         self._transport = transport
         self._on_end = on_end
@@ -109,7 +117,11 @@ class _Connection(asyncio.Protocol):
         """Set once the connection is being closed."""
         self._conversation = Conversation(core, client, send=self._send, pending=self._pending)
         until = end_of(client.identity)
-        self._expiry = None if until is None else self._loop.call_later(max(0.0, until - time()), self._expired)
+        self._expiry = (
+            None
+            if until is None
+            else self._loop.call_later(max(0.0, until - time()), self.end, "the access token expired")
+        )
 
     async def stop(self, seconds: float) -> None:
         """See `WebSockets.stop`."""
@@ -125,6 +137,13 @@ class _Connection(asyncio.Protocol):
                 await self._lost.wait()
         except TimeoutError:
             self._transport.abort()
+
+    def end(self, why: str) -> None:
+        """The token that let the client in is over."""
+        self._conversation.cancel()
+        if self._frames.state is State.OPEN:
+            self._frames.send_close(_UNAUTHORIZED, why)
+            self._flush()
 
     # -- asyncio.Protocol
 
@@ -215,13 +234,6 @@ class _Connection(asyncio.Protocol):
                 self._transport.write_eof()
             else:
                 self._transport.close()
-
-    def _expired(self) -> None:
-        """The token that let the client in is over."""
-        self._conversation.cancel()
-        if self._frames.state is State.OPEN:
-            self._frames.send_close(_UNAUTHORIZED, "the access token expired")
-            self._flush()
 
     def _tick(self) -> None:
         """Ask for a sign of life. A client that takes what it was sent shows one too, however slow it is."""

@@ -2,6 +2,10 @@
 
 import json
 
+from mcpbridge.core.identity import Identity
+from mcpbridge.downstream.auth.revocations import Revocations
+from mcpbridge.storage.open_store import LazyStore
+from mcpbridge.storage.settings import StoreSettings
 from support.harness import Place, python_server
 
 CANARY = "canary-77d1c0aa"
@@ -34,6 +38,7 @@ async def test_values_of_users_are_kept_listed_encrypted_anew_and_taken_away_wit
         "servers": ["me"],
         "calls": 0,
         "sign_ins": 0,
+        "tokens": False,
     }
     again = await place.run("users", "revoke", "alice", *options)
     assert again.code == 2
@@ -47,3 +52,20 @@ async def test_values_of_users_are_kept_listed_encrypted_anew_and_taken_away_wit
 async def test_a_link_needs_a_bridge_that_browsers_reach(place: Place) -> None:
     finished = await place.run("connections", "link", "--user", "alice")
     assert finished.code == 4
+
+
+async def test_tokens_of_an_issuer_are_refused_even_where_no_bridge_runs(place: Place) -> None:
+    issuer = "https://login.example.com"
+    auth = {"resource": "https://bridge.example.com/mcp", "issuers": {"acme": {"issuer": issuer}}}
+    config = place.config({"up": python_server("plain")}, auth=auth, store={"path": str(place.folder / "kept.db")})
+    revoked = await place.run("users", "revoke", f"{issuer}#ann", "--config", str(config), "--json")
+    assert json.loads(revoked.out)["tokens"] is True, revoked.err
+    store = LazyStore(StoreSettings(path=str(place.folder / "kept.db")))
+    try:
+        kept = Revocations(store)
+        assert await kept.refuses(Identity(f"{issuer}#ann", issuer, "ann", {"iat": 1}))
+        assert not await kept.refuses(Identity(f"{issuer}#bob", issuer, "bob", {"iat": 1}))
+    finally:
+        await store.close()
+    unknown = await place.run("users", "revoke", "https://other.example.com#ann", "--config", str(config))
+    assert unknown.code == 2

@@ -25,7 +25,9 @@ from mcpbridge.app.exit_codes import OK, UNREACHABLE, USAGE
 from mcpbridge.base.directories import runtime_directory
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded
+from mcpbridge.config.schema import Settings
 from mcpbridge.engine.user_accounts import EngineAccounts
+from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.storage.token_store import SealedFiles
 from mcpbridge.upstream.accounts.accounts import LARGEST_VALUE, UserAccounts
 from mcpbridge.upstream.auth.context import AuthContext
@@ -109,8 +111,10 @@ def list_users(*, config: str | None, as_json: bool) -> int:
 def revoke_user(*, user: str, config: str | None, as_json: bool) -> int:
     """Disconnect USER from every server: tokens are revoked at their providers, and what runs with them ends.
 
-    USER is what `mcpbridge users list` shows. Where people sign in at the bridge, all sign-ins of this user end, too. A
-    token of `http.tokens` has to be removed from the configuration. Exit code 2: this user has no accounts.
+    USER is what `mcpbridge users list` shows. Where people sign in at the bridge, all sign-ins of this user end, too.
+    Tokens of an issuer of `[auth]` that were issued by now are refused from now on; whoever may have new ones is for
+    the provider to say. A token of `http.tokens` has to be removed from the configuration. Exit code 2: this user has
+    no accounts, and is not of an issuer of `[auth]`.
 
     \u0008
     Examples:
@@ -125,8 +129,10 @@ def revoke_user(*, user: str, config: str | None, as_json: bool) -> int:
         calls = sum(int(answer.get("calls") or 0) for answer in answers)
         async with _accounts_of(loaded, redact) as accounts:  # what no running bridge had to do with
             servers |= set(await accounts.revoke(user))
-        sign_ins = sum(int(answer.get("sign_ins") or 0) for answer in answers)
-        if not servers and not calls and not sign_ins:
+        kept, refuses_tokens = await _put_out(loaded.settings, user)
+        sign_ins = sum(int(answer.get("sign_ins") or 0) for answer in answers) + kept
+        refuses_tokens = refuses_tokens or any(answer.get("tokens") for answer in answers)
+        if not servers and not calls and not sign_ins and not refuses_tokens:
             fail(
                 USAGE, visible(f"no user {user[:80]!r} has an account"), "`mcpbridge users list` shows those who have."
             )
@@ -135,14 +141,50 @@ def revoke_user(*, user: str, config: str | None, as_json: bool) -> int:
         )
         if as_json:
             print_json(
-                "users-revoke/1", {"user": user, "servers": sorted(servers), "calls": calls, "sign_ins": sign_ins}
+                "users-revoke/1",
+                {
+                    "user": user,
+                    "servers": sorted(servers),
+                    "calls": calls,
+                    "sign_ins": sign_ins,
+                    "tokens": refuses_tokens,
+                },
             )
         else:
             ended = f", and ended {sign_ins} of their sign-ins here" if sign_ins else ""
             print_text(visible(f"disconnected {user} from {', '.join(sorted(servers)) or 'nothing'}{ended}"))
+            if refuses_tokens:
+                print_text("tokens that their provider issued until now are refused; new ones count")
         return OK
 
     return run(revoke, config, as_json=as_json)
+
+
+async def _put_out(settings: Settings, user: str) -> tuple[int, bool]:
+    """Write down that a user was put out, for bridges that do not run now and read the same store.
+
+    Returns how many sign-ins ended that no running bridge has ended, and whether tokens of an issuer are refused.
+    """
+    auth = settings.auth
+    is_of_issuer = user.partition("#")[0] in {one.issuer for one in auth.issuers.values()} and "#" in user
+    if settings.store.kind == "memory" or not (is_of_issuer or auth.sign_in is not None):
+        return 0, False
+    store = LazyStore(settings.store)
+    try:
+        ended = 0
+        if auth.sign_in is not None:
+            from mcpbridge.app.sign_in.grants import Grants
+
+            lifetimes = auth.sign_in.token_lifetime, auth.sign_in.session_lifetime
+            grants = Grants(store, token_seconds=lifetimes[0], session_seconds=lifetimes[1])
+            ended = await grants.put_out(user)
+        if is_of_issuer:
+            from mcpbridge.downstream.auth.revocations import Revocations
+
+            await Revocations(store).revoke(user)
+        return ended, is_of_issuer
+    finally:
+        await store.close()
 
 
 @click.group("connections")

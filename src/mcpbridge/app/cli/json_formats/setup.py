@@ -216,6 +216,8 @@ class RevokedUser(TypedDict):
     """Calls that waited for the user, and do so no more."""
     sign_ins: int
     """Programs that the user was signed in with (`[auth.sign_in]`), and is no more."""
+    tokens: bool
+    """Tokens that an issuer of `[auth]` issued to the user until then are refused."""
 
 
 class ConnectionsLink(TypedDict):

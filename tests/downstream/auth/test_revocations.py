@@ -1,0 +1,245 @@
+"""Whoever is put out (`mcpbridge users revoke`) is out: tokens, streams, sessions, calls and visits (issue 23)."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, cast
+
+import httpx2
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from mcpbridge.app.admin.control_commands import revoke_user
+from mcpbridge.app.sign_in.authorization_server import AuthorizationServer
+from mcpbridge.app.sign_in.grants import Grant, Person, new_grant_id
+from mcpbridge.core.identity import principal_of
+from mcpbridge.downstream.auth.revocations import Revocations
+from mcpbridge.storage.memory_store import MemoryStore
+from support.harness import eventually, python_server
+from support.people import person
+from support.team import MODERN, Team, team
+from support.token_issuer import Issuer, issuing
+
+RESOURCE = "http://127.0.0.1:1/mcp"
+Kind = str
+KINDS = ["of an issuer", "of the bridge"]
+JSON = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+
+
+class Office:
+    """A bridge, and tokens for it."""
+
+    def __init__(self, kind: Kind, team: Team, issuer: Issuer) -> None:
+        self.kind, self.team, self.issuer = kind, team, issuer
+
+    async def token(self, subject: str, client: str = "one") -> str:
+        """A new token, issued after all that were revoked before."""
+        if self.kind == "of an issuer":
+            return self.issuer.token(sub=subject, client_id=client, iat=int(time.time()) + 1)
+        server = cast("AuthorizationServer", self.team.bridge.user_accounts.sign_ins)
+        somebody = Person(self.issuer.url, subject, subject, {})
+        grant = Grant(new_grant_id(), client, client, somebody, (), RESOURCE, time.time())
+        return (await server.grants.grant_without_renewal(grant)).access
+
+    def old_token(self, subject: str) -> str:
+        """One that was issued a while ago."""
+        return self.issuer.token(sub=subject, iat=int(time.time()) - 60)
+
+    async def first_token(self, subject: str, client: str = "one") -> str:
+        return self.old_token(subject) if self.kind == "of an issuer" else await self.token(subject, client)
+
+    def principal(self, subject: str) -> str:
+        return principal_of(self.issuer.url, subject)
+
+    async def put_out(self, subject: str) -> dict[str, Any]:
+        return dict(await revoke_user(self.team.bridge, {"user": self.principal(subject)}))
+
+    def headers(self, token: str, **more: str) -> dict[str, str]:
+        return {**JSON, "authorization": f"Bearer {token}", **more}
+
+    async def calls(self) -> int:
+        """Under way."""
+        return len(self.team.bridge.running_calls())
+
+    async def status(self, token: str) -> int:
+        http = self.team["service"].http
+        return (await http.get(f"{self.team.origin}/readyz", headers=self.headers(token))).status_code
+
+    @asynccontextmanager
+    async def socket(self, token: str) -> AsyncIterator[ClientConnection]:
+        """A WebSocket that has begun."""
+        url = self.team.origin.replace("http", "ws") + "/ws"
+        async with connect(url, additional_headers={"authorization": f"Bearer {token}"}, proxy=None) as socket:
+            await socket.send(json.dumps(initialize()))
+            assert "result" in json.loads(await socket.recv())
+            yield socket
+
+
+def initialize() -> dict[str, Any]:
+    params = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "probe", "version": "1"},
+    }
+    return {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+
+
+@asynccontextmanager
+async def office(kind: Kind) -> AsyncIterator[Office]:
+    async with issuing() as issuer:
+        issuer.resource = RESOURCE
+        auth = issuer.settings(resource=RESOURCE)
+        if kind == "of the bridge":
+            sign_in = {"issuer": issuer.url, "client_id": "bridge", "client_secret": "s"}
+            auth = {"resource": RESOURCE, "sign_in": sign_in}
+        servers = {"up": python_server("plain"), "mine": {**python_server("plain"), "auth": OWN_VARIABLES}}
+        async with (
+            asyncio.timeout(120),
+            team(servers, "service", auth=auth, store={"kind": "memory"}) as members,
+        ):
+            yield Office(kind, members, issuer)
+
+
+OWN_VARIABLES = {"as": "user", "variables": ["X"]}
+
+
+async def closing_code(socket: ClientConnection) -> int:
+    with suppress(ConnectionClosed):
+        while True:
+            await socket.recv()
+    return socket.close_code or 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_web_socket_ends_at_once_and_the_token_opens_no_other(kind: Kind) -> None:
+    async with office(kind) as place:
+        token, other = await place.first_token("alice"), await place.first_token("bob")
+        async with place.socket(token) as socket, place.socket(other) as another:
+            done = await place.put_out("alice")
+            assert await closing_code(socket) == 3000
+            await another.send(json.dumps({"jsonrpc": "2.0", "id": 2, "method": "ping"}))
+            assert "result" in json.loads(await another.recv()), "nobody else is put out"
+        assert (done["tokens"], done["sign_ins"]) == ((True, 0) if kind == "of an issuer" else (False, 1))
+        with pytest.raises(InvalidStatus) as refused:
+            async with place.socket(token):
+                pass
+        assert refused.value.response.status_code == 401
+        assert await place.status(token) == 401
+        assert await place.status(other) == 200
+        async with place.socket(await place.token("alice")):
+            pass  # signed in anew
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("path", ["/mcp", "/sse", "listen"])
+async def test_streams_end_at_once_and_sessions_with_them(kind: Kind, path: str) -> None:
+    async with office(kind) as place:
+        http, origin = place.team["service"].http, place.team.origin
+        headers = place.headers(await place.first_token("alice"))
+        message = None
+        if path == "/mcp":
+            opened = await http.post(f"{origin}/mcp", json=initialize(), headers=headers)
+            headers["mcp-session-id"] = opened.headers["mcp-session-id"]
+        if path == "listen":
+            headers |= {"mcp-protocol-version": MODERN, "mcp-method": "subscriptions/listen"}
+            message = modern("subscriptions/listen", notifications={"toolsListChanged": True})
+        url = f"{origin}{'/mcp' if path == 'listen' else path}"
+        async with http.stream("POST" if message else "GET", url, headers=headers, json=message) as stream:
+            assert stream.status_code == 200
+            await place.put_out("alice")
+            async for _ in stream.aiter_bytes():
+                pass  # to its end
+        if path == "/mcp":
+            headers |= place.headers(await place.token("alice"))
+            ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+            assert (await http.post(f"{origin}/mcp", json=ping, headers=headers)).status_code == 404
+
+
+def modern(method: str, **params: Any) -> dict[str, Any]:
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_connection_that_was_let_in_before_gets_no_further(kind: Kind) -> None:
+    """What the front remembers of the head of a request counts no more."""
+    async with office(kind) as place, httpx2.AsyncClient(timeout=60) as http:
+        headers = place.headers(await place.first_token("alice"))
+        headers |= {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "up__journal"}
+        call = modern("tools/call", name="up__journal", arguments={})
+        answers = [await http.post(f"{place.team.origin}/mcp", json=call, headers=headers) for _ in range(4)]
+        assert [answer.status_code for answer in answers] == [200] * 4
+        await place.put_out("alice")
+        assert (await http.post(f"{place.team.origin}/mcp", json=call, headers=headers)).status_code == 401
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_call_under_way_ends_and_one_whose_body_is_still_to_come_does_not_begin(kind: Kind) -> None:
+    async with office(kind) as place:
+        token = await place.first_token("alice")
+        headers = place.headers(token) | {"mcp-protocol-version": MODERN, "mcp-method": "tools/call"}
+        address = httpx2.URL(place.team.origin)
+        body = json.dumps(modern("tools/call", name="up__journal", arguments={})).encode()
+        reader, writer = await asyncio.open_connection(address.host, address.port)
+        lines = [f"{name}: {value}" for name, value in {**headers, "mcp-name": "up__journal"}.items()]
+        head = "\r\n".join(["POST /mcp HTTP/1.1", "host: localhost", f"content-length: {len(body)}", *lines, "", ""])
+        writer.write(head.encode() + body[:10])
+        headers["mcp-name"] = "up__hold"
+        hangs = modern("tools/call", name="up__hold", arguments={})
+        waiting = asyncio.ensure_future(
+            place.team["service"].http.post(f"{place.team.origin}/mcp", json=hangs, headers=headers)
+        )
+        await eventually(place.calls, lambda calls: calls > 0)
+        await place.put_out("alice")
+        assert (await waiting).status_code in (401, 200)  # 200: a stream was open, and ended without the answer
+        await eventually(place.calls, lambda calls: calls == 0)
+        writer.write(body[10:])
+        assert (await reader.readline()).startswith(b"HTTP/1.1 401 ")
+        writer.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_browsers_are_signed_out_of_the_pages_about_accounts(kind: Kind) -> None:
+    async with office(kind) as place:
+        member = place.team["service"]
+        member.token = await place.first_token("alice")
+        await member.enter()
+        assert place.principal("alice") in (await member.get("/connections")).text
+        await place.put_out("alice")
+        page = await member.get("/connections")
+        assert place.principal("alice") not in page.text
+        assert 'name="token"' in page.text
+
+
+async def test_a_client_that_ends_its_sign_in_ends_what_it_has_open_and_no_other_client() -> None:
+    """RFC 7009: the grant of this client alone."""
+    async with office("of the bridge") as place:
+        server = cast("AuthorizationServer", place.team.bridge.user_accounts.sign_ins)
+        one = await server.clients.register(
+            json.dumps({"redirect_uris": ["http://127.0.0.1:1/back"], "token_endpoint_auth_method": "none"}).encode()
+        )
+        token, other = await place.token("alice", one["client_id"]), await place.token("alice", "two")
+        async with place.socket(token) as socket, place.socket(other) as another:
+            await server.revoke({"token": [token], "client_id": [one["client_id"]]}, "")
+            assert await closing_code(socket) == 3000
+            await another.send(json.dumps({"jsonrpc": "2.0", "id": 2, "method": "ping"}))
+            assert "result" in json.loads(await another.recv())
+
+
+@pytest.mark.parametrize(("iat", "is_refused"), [(100, True), (101, False), (None, True), ("101", True)])
+async def test_what_counts_is_when_a_token_was_issued(iat: object, is_refused: bool) -> None:
+    store = MemoryStore()
+    revocations = Revocations(store, now=lambda: 100.5)
+    claims = {} if iat is None else {"iat": iat}
+    alice, bob = person("alice", **claims), person("bob", **claims)
+    await revocations.revoke(alice.principal)
+    assert await revocations.refuses(alice) is is_refused
+    assert not await revocations.refuses(bob)
+    assert await Revocations(store).refuses(alice) is is_refused, "another bridge with the same store"
