@@ -32,6 +32,14 @@ class Identity(Struct, frozen=True, eq=False):
     """Seconds since 1970 from which on the token is not accepted (its `exp`, and the leeway); None: it does not say."""
 
 
+def application_of(identity: Identity | None) -> str:
+    """The OAuth client that somebody comes by way of; empty: by none, or the token does not say.
+
+    What one client of a person has begun is no other client's: it may have been trusted with less.
+    """
+    return "" if identity is None else identity.client_id
+
+
 def principal_of(issuer: str, subject: str) -> str:
     """The principal of a subject of an issuer."""
     return f"{issuer}#{subject}"

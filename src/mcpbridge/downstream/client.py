@@ -14,7 +14,7 @@ from msgspec import Raw, Struct, field
 
 from mcpbridge.core.context import Session
 from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities, Elicitor
-from mcpbridge.core.identity import Identity
+from mcpbridge.core.identity import Identity, application_of
 from mcpbridge.downstream.sessions import Sessions
 from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.protocol.payload import Pieces
@@ -162,6 +162,8 @@ class Client(Struct, eq=False):
     """`clientInfo.name`, as the client declared it, up to `LONGEST_NAME`. Read several times in each call."""
     identity: Identity | None = None
     """What the token of its latest request says; None: the local user, or an entry of `http.tokens`."""
+    cached_caller: "TokenCaller | None" = None
+    """See `caller`; of the latest token."""
 
     def __post_init__(self) -> None:
         if self.info:
@@ -182,6 +184,25 @@ class Client(Struct, eq=False):
         return self.started_in
 
     @property
+    def caller(self) -> "Client | TokenCaller":
+        """Whose the call is that it makes now. A later request may come with another token; the call has this one."""
+        if self.identity is None or self.modern:
+            return self  # nothing changes: there is no token, or the request has a client of its own
+        if self.cached_caller is None or self.cached_caller.identity is not self.identity:
+            self.cached_caller = TokenCaller(
+                self,
+                self.principal,
+                self.identity,
+                self.name,
+                self.version,
+                self.view,
+                self.profile_name,
+                self.session,
+                self.address,
+            )
+        return self.cached_caller
+
+    @property
     def session(self) -> Session:
         """What lasts over its calls."""
         if self.cached_session is None:
@@ -189,10 +210,33 @@ class Client(Struct, eq=False):
                 self.cached_session = self.channel.cached_session or Session(self.principal, self.name)
                 self.channel.cached_session = self.cached_session
             elif self.sessions is not None:
-                self.cached_session = self.sessions.of(self.principal, self.name, self.conversation, by=self)
+                self.cached_session = self.sessions.of(
+                    self.principal, self.name, self.conversation, application=application_of(self.identity), by=self
+                )
             else:
                 self.cached_session = Session(self.principal, self.name)
         return self.cached_session
+
+
+class TokenCaller(Struct, frozen=True, eq=False):
+    """A legacy client with the token that one of its requests came with. See `Caller`."""
+
+    client: Client
+    principal: str
+    identity: Identity
+    name: str
+    version: str
+    view: str
+    profile_name: str
+    session: Session
+    address: str
+
+
+def client_behind(caller: object) -> Client | None:
+    """The client whose call it is; None: it is a program's in this process."""
+    if isinstance(caller, TokenCaller):
+        return caller.client
+    return caller if isinstance(caller, Client) else None
 
 
 class Answer(Struct, frozen=True):

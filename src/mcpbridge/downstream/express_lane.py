@@ -210,7 +210,8 @@ class ExpressLane:
             level = "" if is_modern else LEVELS[0]
             update = CallUpdates(notify, ref.server, token, level, self._loop.time, redact)
             call.wants_progress = True
-        call.tool, call.caller, call.around, call.meta, call.update = ref, client, self._around, meta, update
+        caller = client if client.identity is None else client.caller
+        call.tool, call.caller, call.around, call.meta, call.update = ref, caller, self._around, meta, update
         if asking is not None:
             call.client = client.bystander or LegacyElicitor(client, asking, notify)
         else:

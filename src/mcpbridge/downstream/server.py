@@ -21,7 +21,7 @@ from mcpbridge.catalog.listing.tool_lists import Exposed
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.core.context import NOWHERE, BridgeContext, Session
 from mcpbridge.core.model import OWN, Call
-from mcpbridge.downstream.client import Answer, Client, Notify
+from mcpbridge.downstream.client import Answer, Client, Notify, client_behind
 from mcpbridge.downstream.elicitation.parked_calls import Parking
 from mcpbridge.downstream.elicitation.request_state import Sealer
 from mcpbridge.downstream.errors import to_answer
@@ -322,7 +322,7 @@ class Server:
                 return Answer(encode_large_response(id_, result))
             return Answer(encode_response(id_, result))
         except asyncio.CancelledError:
-            if (stopped := self._stopped.get(task)) is not None and stopped.caller is client:
+            if (stopped := self._stopped.get(task)) is not None and client_behind(stopped.caller) is client:
                 del self._stopped[task]
                 if task.uncancel() > before:
                     raise

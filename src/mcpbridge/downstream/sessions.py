@@ -1,9 +1,9 @@
 """Sessions of modern clients that have no connection of their own, and turns of a model.
 
 A modern request declares everything anew and belongs to no session (MCP 2026-07-28). What the bridge keeps for a
-client over its calls is found by the authenticated principal, the client's name, and the conversation that it names.
-The name alone is never enough, so nobody gets at what belongs to another principal. Legacy sessions over HTTP are in
-`http/sessions.py`.
+client over its calls is found by the authenticated principal, the OAuth client of its token, the name that it gives
+itself, and the conversation that it names. So nobody gets at what belongs to another principal. Legacy sessions over
+HTTP are in `http/sessions.py`.
 
 `make_one_turn` marks the calls of one JSON-RPC batch (MCP 2025-03-26, basic) as one turn of a model, so that the
 limit for a turn counts them together.
@@ -30,8 +30,8 @@ _PLACES = 10_000
 _IDLE = 3600.0
 """Seconds without a request after which a session is over."""
 
-_Key = tuple[str, str, str]
-"""Principal, client name and conversation."""
+_Key = tuple[str, str, str, str]
+"""Principal, client name, conversation, and OAuth client."""
 
 
 class _Entry:
@@ -71,10 +71,21 @@ class Sessions:
     def __repr__(self) -> str:
         return f"<Sessions: {len(self._entries)} of {self._places}, {len(self._own)} principals>"
 
-    def of(self, principal: str, client: str = "", conversation: str = "", *, by: object = None) -> Session:
-        """The session of these, the same object as long as it is in use. `by`: for `on_begin`."""
+    def of(
+        self,
+        principal: str,
+        client: str = "",
+        conversation: str = "",
+        *,
+        application: str = "",
+        by: object = None,
+    ) -> Session:
+        """The session of these, the same object as long as it is in use.
+
+        `application`: see `application_of`. `by`: for `on_begin`.
+        """
         now = self._clock()
-        key = principal, client, conversation
+        key = principal, client, conversation, application
         entry = self._entries.get(key)
         if entry is not None and now - entry.last_used < self._idle:
             entry.last_used = now

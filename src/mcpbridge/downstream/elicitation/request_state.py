@@ -1,8 +1,9 @@
 """The `requestState` that a client brings back with its answers: its format, and what it belongs to (MCP 2026-07-28).
 
 The bridge must not trust what a client brings back (MCP 2026-07-28, multi round-trip requests), so AES-256-GCM hides
-the content and proves that it is ours. Principal, method, target and arguments are bound in as associated data: a
-state does not open with any other request. Task ids are sealed in the same way (`downstream/tasks/tasks.py`).
+the content and proves that it is ours. Principal, OAuth client, method, target and arguments are bound in as
+associated data: a state does not open with any other request. Task ids are sealed in the same way
+(`downstream/tasks/tasks.py`).
 """
 
 import base64
@@ -17,6 +18,7 @@ import msgspec
 from msgspec import Raw
 
 from mcpbridge.base.errors import BadRequest
+from mcpbridge.core.identity import application_of
 from mcpbridge.core.model import Call
 from mcpbridge.downstream.client import Client
 from mcpbridge.protocol.canonical_json import canonical_digest
@@ -38,7 +40,8 @@ class Binding:
     __slots__ = ("_fields", "_target", "_value")
 
     def __init__(self, client: Client, call: Call) -> None:
-        self._target = client.principal, call.method, call.upstream, call.target
+        application = application_of(client.identity)
+        self._target = client.principal, application, call.method, call.upstream, call.target
         self._fields = {name: value for name, value in call.params.fields.items() if name not in _NOT_BOUND}
         self._value: tuple[str, ...] | None = None
 

@@ -2,7 +2,8 @@
 
 `initialize` opens a session, and every later request names it. `Sessions` decides how many there may be, how long an
 idle one lives, and the format of its id: 128 random bits. The id is never proof of who calls: a session answers only
-the principal that opened it, and to anyone else it does not exist (MCP, security best practices).
+the principal that opened it, by way of the same OAuth client, and to anyone else it does not exist (MCP, security
+best practices).
 
 A client that loses a stream comes back by GET with the id of the last event that it saw (`event_streams.py`). Its
 call continues meanwhile: a broken connection is no cancellation (MCP 2025-11-25, transports). Only
@@ -19,6 +20,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from mcpbridge.base.background_tasks import TaskGroup
+from mcpbridge.core.identity import Identity, application_of
 from mcpbridge.downstream.client import Answer, Client, Notify
 from mcpbridge.downstream.express_lane import ExpressCall, ExpressLane
 from mcpbridge.downstream.http.event_streams import Request, Stream, Streams, carry
@@ -42,11 +44,27 @@ class Session:
     """One legacy client, from `initialize` to its end."""
 
     __slots__ = (
-        *("also_ends", "busy", "client", "endpoint", "id", "is_ended", "last_used", "reply_options", "streams", "why"),
+        *(
+            "also_ends",
+            "application",
+            "busy",
+            "client",
+            "endpoint",
+            "id",
+            "is_ended",
+            "last_used",
+            "reply_options",
+            "streams",
+            "why",
+        ),
     )
 
-    def __init__(self, id_: bytes, endpoint: Endpoint, client: Client, streams: Streams, now: float) -> None:
+    def __init__(
+        self, id_: bytes, endpoint: Endpoint, client: Client, streams: Streams, now: float, application: str
+    ) -> None:
         self.id = id_
+        self.application = application
+        """The OAuth client that opened it; see `application_of`."""
         self.endpoint = endpoint
         """Where it was opened; elsewhere it is unknown."""
         self.client = client
@@ -93,7 +111,7 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def open(self, principal: str, endpoint: Endpoint = MERGED) -> Session | None:
+    def open(self, principal: str, endpoint: Endpoint = MERGED, identity: Identity | None = None) -> Session | None:
         """A new session. At the limit the longest idle one ends for it; None when all are busy."""
         if len(self._by_id) >= self._limit:
             oldest = next((session for session in self._by_id.values() if not session.busy), None)
@@ -108,18 +126,29 @@ class Sessions:
             push=streams.channel.notify,
             projects=self._projects,
             front="http",
+            identity=identity,
         )
-        session = Session(secrets.token_hex(16).encode(), endpoint, client, streams, self._clock())
+        id_ = secrets.token_hex(16).encode()
+        session = Session(id_, endpoint, client, streams, self._clock(), application_of(identity))
         self._by_id[session.id] = session
         if self._sweep is None:
             self._schedule(self._idle)
         return session
 
-    def find(self, id_: bytes, principal: str, endpoint: Endpoint = MERGED) -> Session | None:
-        """The session, unless it is unknown, over, somebody else's, or another endpoint's."""
+    def find(
+        self, id_: bytes, principal: str, endpoint: Endpoint = MERGED, identity: Identity | None = None
+    ) -> Session | None:
+        """The session, unless it is unknown, over, somebody else's or another OAuth client's, or another endpoint's.
+
+        It has this identity from now on.
+        """
         session = self._by_id.get(id_)
         if session is None or session.client.principal != principal or session.endpoint != endpoint:
             return None
+        if session.client.identity is not identity:
+            if session.application != application_of(identity):
+                return None
+            session.client.identity = identity
         return session
 
     def enter(self, session: Session) -> None:
@@ -253,12 +282,12 @@ class LegacyFront:
 
     def take(self, exchange: Http1Exchange, frame: Frame, admission: Admission, lane: ExpressLane) -> bool:
         """Send a call on the express lane, if it is plain and has a session. False: nothing was done."""
-        session = self.sessions.find(admission.session, admission.principal)
+        session = self.sessions.find(admission.session, admission.principal, MERGED, admission.identity)
         if session is None or (options := session.reply_options) is None:
             return False
         if options.primes and exchange.accepts.prefers_events:
             return False  # it has a stream as soon as it takes a moment
-        exchange.extra, session.client.identity = admission.extra, admission.identity
+        exchange.extra = admission.extra
         session.busy += 1
         if self.express.take(exchange, frame, session.client, session, lane):
             return True
@@ -305,11 +334,11 @@ class LegacyFront:
         await exchange.send_empty(204)
 
     async def _initialize(self, exchange: Exchange, frame: Frame) -> None:
-        session = self.sessions.open(exchange.principal, exchange.endpoint)
+        session = self.sessions.open(exchange.principal, exchange.endpoint, exchange.identity)
         if session is None:
             text = f"All {self._settings.max_sessions} sessions are busy (`http.max_sessions`)"
             raise Refused(503, text, id_=bytes(frame.id), headers=(_RETRY_AFTER,))
-        session.client.identity, session.client.address = exchange.identity, exchange.address
+        session.client.address = exchange.address
         self._core.open(session.client)
         self.sessions.enter(session)
         # A client that left before it knew its session cannot come back to it.
@@ -390,13 +419,12 @@ class LegacyFront:
         session_id = exchange.headers.get(b"mcp-session-id")
         if session_id is None:
             raise Refused(400, "The header Mcp-Session-Id is missing; `initialize` returns it", id_=id_)
-        session = self.sessions.find(session_id.strip(), exchange.principal, exchange.endpoint)
+        session = self.sessions.find(session_id.strip(), exchange.principal, exchange.endpoint, exchange.identity)
         if session is None:
             raise Refused(404, "This session is unknown or over; initialize a new one", id_=id_)
         version = exchange.version
         if version is not None and version not in LEGACY:
             raise Refused(400, f"Unsupported protocol version; this session speaks {', '.join(LEGACY)}", id_=id_)
-        session.client.identity = exchange.identity
         return session
 
     def _options(self, session: Session) -> ReplyOptions:

@@ -1,8 +1,8 @@
 """The HTTP+SSE front of revision 2024-11-05: messages come in by POST and leave on an event stream.
 
 `GET /sse` opens the stream. Its first event says where to POST, with a session id that nobody can guess and that is
-bound to the principal who opened it. A POST is answered 202; its answer comes on the stream. The session ends with
-the stream.
+bound to who opened it, principal and OAuth client. A POST is answered 202; its answer comes on the stream. The session
+ends with the stream.
 """
 
 import asyncio
@@ -46,12 +46,12 @@ class SseFront:
         """
         if not exchange.accepts.events:
             raise Refused(406, "A GET is answered with a stream: accept text/event-stream")
-        session = self._sessions.open(exchange.principal, exchange.endpoint)
+        session = self._sessions.open(exchange.principal, exchange.endpoint, exchange.identity)
         if session is None:
             text = f"All {self._settings.max_sessions} sessions are busy (`http.max_sessions`)"
             raise Refused(503, text, headers=((b"retry-after", b"10"),))
         client = session.client
-        client.front, client.identity, client.address = "sse", exchange.identity, exchange.address
+        client.front, client.address = "sse", exchange.address
         self._sessions.enter(session)  # the stream: a session that has it does not expire
         stream = Stream(max_waiting=_NO_LIMIT, max_waiting_bytes=_NO_LIMIT)
         session.also_ends = stream.finish
@@ -80,11 +80,10 @@ class SseFront:
         session_id = parse_qs(exchange.query).get(b"session", [b""])[0]
         if not session_id:
             raise Refused(405, "Open a stream with GET first; it says where to POST", headers=((b"allow", b"GET"),))
-        session = self._sessions.find(session_id, exchange.principal, exchange.endpoint)
+        session = self._sessions.find(session_id, exchange.principal, exchange.endpoint, exchange.identity)
         found = None if session is None else self._open.get(session)
         if session is None or found is None:
             raise _over()
-        session.client.identity = exchange.identity
         if not is_json(exchange.headers.get(b"content-type", b"")):
             raise Refused(415, "The Content-Type must be application/json")
         conversation, stream = found

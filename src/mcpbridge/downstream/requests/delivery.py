@@ -101,7 +101,8 @@ class Delivery:
             call, update = sent.call, sent.call.update
         else:
             call = Call(method, server, name, params, meta, token is not None, client.log_level, update)
-            call.tool, call.caller, call.around = tool, client, self._around
+            caller = client if client.identity is None else client.caller
+            call.tool, call.caller, call.around = tool, caller, self._around
             outer = CURRENT_CALL.get()
             if outer is not None and outer.around is self._around:
                 call.within = outer

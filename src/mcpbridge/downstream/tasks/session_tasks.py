@@ -194,7 +194,7 @@ class LegacyTasks:
     async def _ask(self, client: Client, method: str, record: _Task, params: Body) -> Body:
         params.put("taskId", record.task_id)
         call = Call(method, record.server, record.task_id, params, params.inner("_meta"))
-        call.caller = client
+        call.caller = client.caller
         if client.requests is not None:
             call.client = LegacyElicitor(client, client.requests, record.send, task=record.id)
         if record.instance is not None and record.instance.status.state != "stopped":

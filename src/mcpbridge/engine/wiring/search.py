@@ -25,7 +25,7 @@ from mcpbridge.config.schema import Settings
 from mcpbridge.core.elicitation import Elicitor
 from mcpbridge.core.model import BRIDGE, Call, Caller, CallHandler
 from mcpbridge.core.source_settings import OfferSettings
-from mcpbridge.downstream.client import Client
+from mcpbridge.downstream.client import client_behind
 from mcpbridge.engine.leases import Lease, until_closed
 from mcpbridge.pipeline.permissions.policy import Audience
 from mcpbridge.protocol.body import Body
@@ -302,8 +302,8 @@ _LIST_CHANGED = encode_notification("notifications/tools/list_changed")
 
 def _activate(call: Call, ids: Sequence[str]) -> None:
     """What a search of a legacy session has found is listed from now on. A modern list depends on no earlier call."""
-    client = call.caller
-    if isinstance(client, Client) and not client.modern and client.initialized:
+    client = client_behind(call.caller)
+    if client is not None and not client.modern and client.initialized:
         activated = tuple(dict.fromkeys([*ids, *client.activated]))[:_MOST_ACTIVATED]
         if set(activated) != set(client.activated):
             client.activated = activated
