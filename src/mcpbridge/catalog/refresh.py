@@ -308,10 +308,16 @@ class Catalog:
 
         For what is left of calls: results, tasks.
         """
+        sees = self.restriction_of(caller)
+        return sees is None or sees(id_)
+
+    def restriction_of(self, caller: Caller) -> Callable[[str], bool] | None:
+        """As `sees_tool`, for many tools at once; None: no roles keep this caller from any."""
         if not self.is_kept(caller):
-            return True
-        seen = self.view("", self.audience(caller.name, caller.principal, caller.identity))
-        return any(ref.id == id_ or f"{ref.server}/{ref.name}" == id_ for ref in seen.by_wire.values())
+            return None
+        seen = self.view("", self.audience(caller.name, caller.principal, caller.identity)).by_wire.values()
+        ids = {ref.id for ref in seen} | {f"{ref.server}/{ref.name}" for ref in seen}
+        return ids.__contains__
 
     def is_kept(self, caller: Caller) -> bool:
         """Whether this caller is kept to its roles."""

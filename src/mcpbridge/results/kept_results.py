@@ -1,5 +1,8 @@
 """Kept results: put, found again, read and deleted. Each belongs to a principal, and nobody else sees it.
 
+Whoever is kept to roles reads those of tools that there are for them now: a role that somebody lost takes what it
+brought along (`get_for`, `summaries_for`). Those who administer the bridge, and the local user, read all of them.
+
 `ResultSummary` is the entry that is written beside a kept result, so that it can be found without being read.
 
 A handle is computed from the principal and the bytes of the result, with a secret of the store. So the same result,
@@ -18,7 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from mcpbridge.base.masking.known_values import known_only
-from mcpbridge.core.model import Call
+from mcpbridge.core.model import Call, Caller
 from mcpbridge.storage.store import BytesLike, Entry, Store
 
 
@@ -80,6 +83,14 @@ _MOST_WORDS, _LONGEST_WORD = 20, 100
 """Words that are looked for, and characters of each that are; the rest would find nothing less."""
 
 
+Restriction = Callable[[Caller], Callable[[str], bool] | None]
+"""What says which tools (ids) there are for a caller; None: all of them."""
+
+
+def _unrestricted(caller: Caller) -> None:
+    """Nobody is kept to roles."""
+
+
 class KeptResults:
     """The results kept in a store."""
 
@@ -90,8 +101,13 @@ class KeptResults:
         lifetime: float,
         redact: Callable[[str], str] = lambda text: text,
         clock: Callable[[], float] = time.time,
+        restriction: Restriction = _unrestricted,
     ) -> None:
-        """`lifetime`: seconds that a result is kept after it was last used. `redact` masks secrets in summaries."""
+        """`lifetime`: seconds that a result is kept after it was last used. `redact` masks secrets in summaries.
+
+        `restriction`: of those who read results of their own.
+        """
+        self._restriction = restriction
         self._store, self._redact, self._clock = store, known_only(redact), clock
         self.lifetime = lifetime
         """Seconds that a result is kept after it was last used."""
@@ -133,6 +149,28 @@ class KeptResults:
     async def get(self, handle: str, *, principal: str) -> bytes | None:
         """The result as the server sent it, and it counts as used; None if there is none for this principal."""
         return await self._store.get(RESULTS, handle, principal=principal, renew=self.lifetime)
+
+    async def get_for(self, handle: str, caller: Caller) -> bytes | None:
+        """As `get`, for who called: None as well where there is no such tool for the caller any more."""
+        sees = self._restriction(caller)
+        if sees is not None:
+            summary = await self.summary(handle, principal=caller.principal)
+            if summary is None or not sees(summary.tool):
+                return None
+        return await self.get(handle, principal=caller.principal)
+
+    async def summaries_for(self, caller: Caller, *, search: str = "", limit: int = 50) -> list[ResultSummary]:
+        """As `summaries`, for who called: of tools that there are for the caller now."""
+        sees = self._restriction(caller)
+        if sees is None:
+            return await self.summaries(principal=caller.principal, search=search, limit=limit)
+        found = await self.summaries(principal=caller.principal, search=search, limit=_SEARCHED)
+        return [summary for summary in found if sees(summary.tool)][:limit]
+
+    def may_know(self, caller: Caller, tool: str) -> bool:
+        """Whether there is such a tool for who called."""
+        sees = self._restriction(caller)
+        return sees is None or sees(tool)
 
     async def summary(self, handle: str, *, principal: str) -> ResultSummary | None:
         """What is known of one; of results that have no summary, the handle and times alone."""

@@ -11,9 +11,10 @@ from mcpbridge.catalog.snapshot import ToolRef
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.model import Call
 from mcpbridge.downstream.client import Client
-from mcpbridge.pipeline.stages.abandoned_calls import LATE_META, MAX_LATE, RESULTS, AbandonedCalls
+from mcpbridge.pipeline.stages.abandoned_calls import LATE_META, MAX_LATE, AbandonedCalls
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.deadlines import Timeouts
+from mcpbridge.results.kept_results import RESULTS, KeptResults
 from mcpbridge.storage.memory_store import MemoryStore
 from mcpbridge.upstream.settings import ServerSettings
 
@@ -75,6 +76,9 @@ async def test_a_kept_result_answers_the_same_call_once_and_can_be_read_until_it
     assert again.facts == {"late": handle, "recalled": handle}
     assert await repeated(late, call_of(a=1, b=[2.0])) == FRESH
     assert json.loads(await store.get(RESULTS, handle, principal="") or b"") == RESULT
+    summary = await KeptResults(store, lifetime=60).summary(handle, principal="")
+    assert summary is not None
+    assert summary.tool == TOOL.id, "whose roles open the tool may read it"
 
 
 async def test_the_same_call_of_another_principal_runs_anew() -> None:

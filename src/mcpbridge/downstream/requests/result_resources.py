@@ -58,11 +58,11 @@ class ResultResources:
         """The answer to `resources/read`.
 
         Raises:
-            UnknownName: there is none, not any more, it has no such part, or it is another principal's. It may still be
-                that of a server which is a bridge itself.
+            UnknownName: there is none, not any more, it has no such part, it is another principal's, or of a tool that
+                there is not for this client. It may still be that of a server which is a bridge itself.
         """
         named = _PART.fullmatch(uri, len(URI)) if uri.startswith(URI) else None
-        data = await self._kept_results.get(named[1], principal=client.principal) if named else None
+        data = await self._kept_results.get_for(named[1], client) if named else None
         if named is None or data is None:
             raise UnknownName("resource", uri)
         make = partial(self._answer, data, uri, named, is_modern=client.modern)

@@ -60,7 +60,7 @@ class LargeResults:
     ) -> None:
         """Touches nothing: no file, no process. `lifetime`: see `KeptResults`."""
         self._store, self._catalog, self._metrics = store, catalog, metrics
-        self.kept_results = KeptResults(store, lifetime=lifetime, redact=redact)
+        self.kept_results = KeptResults(store, lifetime=lifetime, redact=redact, restriction=catalog.restriction_of)
         self.ledger = TokenLedger(store)
         self._tasks = OwnedTasks()
         self._scripts = LazyScripts(_javascript)

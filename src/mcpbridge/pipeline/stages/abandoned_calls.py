@@ -12,6 +12,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 
+import msgspec
+
 from mcpbridge.base.errors import StoreFailed, UpstreamError, UpstreamTimeout
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.call_options import CallOptions
@@ -24,14 +26,13 @@ from mcpbridge.pipeline.stage import Stage, Trigger
 from mcpbridge.pipeline.task_results import is_task
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.canonical_json import canonical_digest
+from mcpbridge.results.kept_results import RESULTS, ResultSummary
 from mcpbridge.storage.store import Store, new_handle
 
 log = get_logger("mcpbridge.late")
 
 LATE_META = "mcpbridge/late"
 """In `_meta` of a result that an earlier call brought: its `handle` and `finishedAt`."""
-RESULTS = "result"
-"""The kind of value that results are in the store."""
 MAX_LATE = 32
 """Abandoned calls of one principal, running and kept; for a further one the oldest kept result is forgotten."""
 
@@ -158,9 +159,11 @@ class AbandonedCalls:
         return data or await self.store.get(RESULTS, abandoned.id, principal=abandoned.owner)
 
     async def _keep(self, abandoned: AbandonedCall, data: bytes) -> bool:
+        summary = ResultSummary(abandoned.id, abandoned.key[0], at=abandoned.finished_at)
+        label = msgspec.json.encode(summary)  # whose roles open this tool may read it
         try:
             await self.store.put(
-                RESULTS, data, principal=abandoned.owner, expires_in=self.lifetime, handle=abandoned.id
+                RESULTS, data, principal=abandoned.owner, expires_in=self.lifetime, handle=abandoned.id, label=label
             )
         except StoreFailed as error:
             log.warning("a late result cannot be stored", tool=abandoned.key[0], reason=str(error))

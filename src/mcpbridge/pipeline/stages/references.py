@@ -17,7 +17,7 @@ from msgspec import Raw, Struct
 
 from mcpbridge.base.errors import ArgumentsRefused
 from mcpbridge.core.call_options import CallOptions
-from mcpbridge.core.model import BRIDGE, Call, CallHandler, Tool
+from mcpbridge.core.model import BRIDGE, Call, Caller, CallHandler, Tool
 from mcpbridge.pipeline.stage import Stage, Trigger
 from mcpbridge.protocol.body import Body
 from mcpbridge.results.exact_json import NotReadable, NotThere, parse_json, pointed_at, write_json
@@ -76,7 +76,7 @@ class References:
         read = await self._workers.run(_read, data, size=len(data)) if is_slow else _read(data)
         if read is not None:
             value, uses = read
-            answers = await self._answers(uses, call.caller.principal)
+            answers = await self._answers(uses, call.caller)
             if answers:
                 size = len(data) + sum(len(answer.text) for answer in answers.values())
                 write = partial(_written, value, answers)
@@ -85,7 +85,7 @@ class References:
                 note_references(call, {reference.handle for reference in answers})
         return await proceed(call)
 
-    async def _answers(self, uses: "Counter[_Reference]", principal: str) -> "dict[_Reference, _Answer]":
+    async def _answers(self, uses: "Counter[_Reference]", caller: Caller) -> "dict[_Reference, _Answer]":
         """What references stand for, without those that are none. One result at a time is in memory.
 
         Raises:
@@ -100,7 +100,7 @@ class References:
             doubtful += not is_meant
             if doubtful > _MOST_DOUBTFUL and not is_meant:
                 continue
-            kept = await self._kept_results.get(handle, principal=principal)
+            kept = await self._kept_results.get_for(handle, caller)
             if kept is None:
                 if is_meant:
                     raise _unknown(handle)

@@ -111,7 +111,7 @@ class Recall:
 
         results: dict[str, bytes] = {}
         for handle in dict.fromkeys(handles):
-            data = await self._kept_results.get(handle, principal=call.caller.principal)
+            data = await self._kept_results.get_for(handle, call.caller)
             if data is None:
                 raise QueryRefused(
                     f"Nothing is kept under {handle[:60]!r}: handles are 26 characters, and expire. recall without "
@@ -134,9 +134,11 @@ class Recall:
     async def _list(self, call: Call, wanted: "Wanted") -> str:
         from mcpbridge.tools.builtin.recall.arguments import LOOKED_AT, listing, with_logged
 
-        principal = call.caller.principal
-        summaries = await self._kept_results.summaries(principal=principal, search=wanted.search, limit=LOOKED_AT)
+        caller = call.caller
+        summaries = await self._kept_results.summaries_for(caller, search=wanted.search, limit=LOOKED_AT)
         text = listing(summaries, wanted, self._room(call))
         if not wanted.search or self._logged is None:
             return text
-        return with_logged(text, await self._logged(principal, wanted.search), self._room(call))
+        logged = await self._logged(caller.principal, wanted.search)
+        known = [one for one in logged if self._kept_results.may_know(caller, one.tool)]
+        return with_logged(text, known, self._room(call))
