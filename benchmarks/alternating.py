@@ -11,7 +11,7 @@ from benchmarks.clients import StdioClient, handshake
 from benchmarks.readings import cpu_seconds
 from benchmarks.subjects import Upstream
 
-__all__ = ["CALL", "SECONDS", "Subjects", "bridge_of", "measured", "one_after_another"]
+__all__ = ["CALL", "SECONDS", "Subjects", "bridge_of", "measured", "one_after_another", "sixteen_in_flight"]
 
 SECONDS = 2.0
 """Of one batch."""
@@ -53,6 +53,11 @@ def bridge_of(config: str, folder: Path, server: str = "") -> Generator[tuple[in
 def one_after_another(client: StdioClient, seconds: float = SECONDS) -> int:
     """Calls one after another; how many."""
     return client.load("tools/call", CALL, marker=_MARKER, in_flight=1, seconds=seconds).calls
+
+
+def sixteen_in_flight(client: StdioClient, seconds: float = SECONDS) -> int:
+    """Calls of which sixteen are under way at any time; how many."""
+    return client.load("tools/call", CALL, marker=_MARKER, in_flight=16, seconds=seconds).calls
 
 
 def measured(bridges: Subjects, work: Callable[[StdioClient], int], rounds: int) -> Mapping[str, Sequence[float]]:

@@ -28,7 +28,7 @@ from mcpbridge.downstream.stdio import serve_stdio
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.storage.settings import RunMode
 
-__all__ = ["WAYS", "Entry", "Way", "main", "trace_call", "trace_list"]
+__all__ = ["WAYS", "C", "Entry", "Way", "main", "trace_call", "trace_list"]
 
 _PACKAGE = str(Path(mcpbridge.__file__).parent)
 
@@ -140,6 +140,10 @@ WAYS = {
 """What is counted: the plain call on both fronts, and with each stage that can be on without a person."""
 
 
+C = "C: "
+"""What names of functions of C begin with."""
+
+
 class Entry(NamedTuple):
     """One entry into a function of the bridge."""
 
@@ -149,8 +153,8 @@ class Entry(NamedTuple):
     """The function's qualified name."""
 
 
-async def trace_call(way: Way) -> list[Entry]:
-    """The entries of one call, in order."""
+async def trace_call(way: Way, *, with_c: bool = False) -> list[Entry]:
+    """The entries of one call, in order. `with_c`: also those into functions of C, named by what called them."""
     client = _client if way.front == "stdio" else _http_client
     with TemporaryDirectory() as directory, _upstream(way.upstream) as reached:
         server = {**reached, **way.server}
@@ -164,7 +168,7 @@ async def trace_call(way: Way) -> list[Entry]:
             Bridge(settings, mode=way.mode) as bridge,
             client(bridge, way.capabilities) as ask,
         ):
-            return await _call(bridge, ask, way.meta)
+            return await _call(bridge, ask, way.meta, with_c=with_c)
 
 
 @contextmanager
@@ -199,28 +203,34 @@ async def _started(bridge: Bridge) -> None:
         raise RuntimeError("the upstream did not start")
 
 
-async def _call(bridge: Bridge, ask: "_Ask", meta: Mapping[str, Any] | None) -> list[Entry]:
+async def _call(bridge: Bridge, ask: "_Ask", meta: Mapping[str, Any] | None, *, with_c: bool) -> list[Entry]:
     await _started(bridge)
     more = {} if meta is None else {"_meta": dict(meta)}
     for _ in range(_WARM):
         await ask("tools/call", {"name": "up__echo", "arguments": {"text": "warm"}, **more})
-    return min([await _traced_call(ask, f"hello {number}", more) for number in range(_COUNTED)], key=len)
+    found = [await _traced_call(ask, f"hello {number}", more, with_c=with_c) for number in range(_COUNTED)]
+    return min(found, key=len)
 
 
-async def _traced_call(ask: "_Ask", word: str, more: Mapping[str, Any]) -> list[Entry]:
-    entries, answer = await _traced(ask, "tools/call", {"name": "up__echo", "arguments": {"text": word}, **more})
+async def _traced_call(ask: "_Ask", word: str, more: Mapping[str, Any], *, with_c: bool) -> list[Entry]:
+    params = {"name": "up__echo", "arguments": {"text": word}, **more}
+    entries, answer = await _traced(ask, "tools/call", params, with_c=with_c)
     if answer["result"]["content"][0]["text"] != word:
         raise RuntimeError(f"the call failed: {answer}")
     return entries
 
 
-async def _traced(ask: "_Ask", method: str, params: dict[str, Any]) -> tuple[list[Entry], dict[str, Any]]:
+async def _traced(
+    ask: "_Ask", method: str, params: dict[str, Any], *, with_c: bool = False
+) -> tuple[list[Entry], dict[str, Any]]:
     """The entries of one request, and its answer."""
     entries: list[Entry] = []
     resumed = set[FrameType]()
 
-    def profile(frame: FrameType, event: str, _: Any) -> None:
+    def profile(frame: FrameType, event: str, function: Any) -> None:
         code = frame.f_code
+        if with_c and event == "c_call" and code.co_filename.startswith(_PACKAGE):
+            entries.append(Entry(code.co_filename[len(_PACKAGE) + 1 :], f"{C}{function.__qualname__}"))
         if event != "call" or not code.co_filename.startswith(_PACKAGE) or frame in resumed:
             return
         if code.co_flags & _SUSPENDS:

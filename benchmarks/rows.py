@@ -17,7 +17,7 @@ from benchmarks.clients import CallFailed
 from benchmarks.running import Running, Starting, start, start_http_upstream
 from benchmarks.subjects import Bridge, Direct, Subject, Unsupported, Upstream, Wire
 
-__all__ = ["ROWS", "Lab"]
+__all__ = ["FULL", "FULL_SERVER", "ROWS", "Lab"]
 
 MANY = 20
 """Upstreams of the rows with many."""
@@ -260,7 +260,7 @@ metrics = false
 """
 """Everything off that can be."""
 
-_FULL = """
+FULL = """
 [calls]
 max_per_client = 64
 rate_limit = "1000000/s"
@@ -281,7 +281,7 @@ tools = ["up/*"]
 when = "args.text.startsWith('secret')"
 permission = "require_approval"
 """
-_FULL_SERVER = """
+FULL_SERVER = """
 trusted = true
 rate_limit = "1000000/s"
 
@@ -305,7 +305,7 @@ def _way(lab: Lab, row: str) -> None:
         "bare, again": bridge.configured(sections=_BARE),  # the same once more: what differs here is noise
         "results as they come": bridge.configured(sections=_AS_THEY_COME),
         "nothing configured": bridge,
-        "everything configured": bridge.configured(sections=_FULL, server=_FULL_SERVER),
+        "everything configured": bridge.configured(sections=FULL, server=FULL_SERVER),
         "answered from the cache": bridge.configured(sections="", server='[servers.up.tool.echo]\ncache = "10 min"'),
     }
     with ExitStack() as stack:

@@ -132,11 +132,12 @@ def test_both_lanes_record_the_same(steps: list[str], versions: tuple[str, str])
     assert express == full
 
 
+@pytest.mark.parametrize(("is_read", "content"), [(False, False), (True, False), (True, True)])
 @pytest.mark.parametrize("what", RESULTS)
-async def test_tools_that_only_read_are_logged_the_same_in_both_lanes(what: str, tmp_path: Path) -> None:
-    """Their calls have a row before they are sent if they last, and nobody waits for it."""
+async def test_calls_are_logged_the_same_in_both_lanes(what: str, is_read: bool, content: bool, tmp_path: Path) -> None:
+    """Each is written down before it is sent, and nobody waits for that if nothing of its content is."""
     steps, versions = [what, "answer late", "later", "cancel", "plain"], ("2025-06-18", "2025-11-25")
-    reads = {"trusted": True, "tool": {"echo": {"read_only": True}}, "rate_limit": "100/s"}
+    reads = {"trusted": True, "tool": {"echo": {"read_only": is_read}}, "rate_limit": "100/s", "log_content": content}
     found: list[Message] = []
     for name in ("express", "full"):
         (tmp_path / name).mkdir()
@@ -437,17 +438,17 @@ async def test_calls_at_once_beyond_the_slots_wait_in_order() -> None:
 @pytest.mark.parametrize(
     ("sections", "capabilities"),
     [
-        ({"call_log": {"enabled": True}}, {}),
         ({}, {"elicitation": {}}),
+        ({"call_log": {"enabled": True}, "calls": {"log_content": True}}, {}),
         ({}, {"sampling": {}, "roots": {}}),
     ],
 )
-async def test_a_row_before_each_call_or_one_who_can_be_asked_keeps_calls_in_the_full_lane(
+async def test_content_in_the_call_log_or_one_who_can_be_asked_keeps_calls_in_the_full_lane(
     sections: Message, capabilities: Message, tmp_path: Any
 ) -> None:
     up = server()
     if "call_log" in sections:
-        sections = {"call_log": {**sections["call_log"], "path": str(tmp_path / "calls.db")}}
+        sections = {**sections, "call_log": {**sections["call_log"], "path": str(tmp_path / "calls.db")}}
     async with bridged({"up": up}, **sections) as bridge:
         talk = Talk(bridge)
         await talk.begin(capabilities=capabilities)

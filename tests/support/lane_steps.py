@@ -247,9 +247,17 @@ QUESTION = {"message": "How many?", "requestedSchema": {"type": "object", "prope
 
 
 async def relist(talk: Talk, up: ScriptedTransport, bridge: BridgeToScripts) -> None:
-    """The server's list changes while calls run; what follows sees the new one."""
+    """The server's list changes while calls run, and one that is answered then waits for the new one.
+
+    The list is in force at the end: announcements within a twentieth of a second are one look, those of two steps would
+    be one or two as fast as the machine is.
+    """
     if up.line.is_open:
+        id_ = next(talk.numbers)
         up.line.says("notifications/tools/list_changed")
+        talk.say(talk.call(id_))
+        await talk.answer(id_)
+        await bridge.pool.upstreams["up"].listings.relisting.in_force()
     await turns()
 
 

@@ -1,5 +1,6 @@
 """What is noted of a call while it runs, for the call log and for those who look at running calls."""
 
+from collections.abc import Sequence
 from itertools import count
 from secrets import randbits
 
@@ -30,6 +31,23 @@ def uid_text(uid: int) -> str:
     return f"{uid:016x}"
 
 
+class ExpressStages(Struct, frozen=True):
+    """The times of the stages of a call that ended on the express lane: of those there are three, for all stages."""
+
+    text: str
+    """The stages as the call log has them, with places for the times in milliseconds; see `express_text`."""
+    sent: float
+    """Seconds from the beginning to when the call was sent."""
+    answered: float
+    over: float
+
+
+def express_text(passed: Sequence[tuple[str, bool]]) -> str:
+    """`passed`: the stages, outermost first, and whether they have anything to do with the result."""
+    times = [f'["{name}",0.00,{"{2}" if is_last else "{1}"}]' for name, is_last in passed]
+    return f'[{",".join([*times, f"""["{SERVER}",{{0}},{{1}}]"""])}]'
+
+
 class Recording(Struct, eq=False):
     """One call that is recorded."""
 
@@ -48,6 +66,11 @@ class Recording(Struct, eq=False):
     """When it was handed to its server or tool the first time, on `time.perf_counter`; 0: it was not yet."""
     stages: list[tuple[str, float, float]] = field(default_factory=list[tuple[str, float, float]])
     """Names of the stages that it has passed, and when it came in and out, in seconds since it began: `MOST_STAGES`."""
+    express_stages: "ExpressStages | None" = None
+    """The same of a call that ended on the express lane."""
+    digested: bytes | Raw | None = None
+    """Arguments of which `digest` is the digest; None: none is known."""
+    digest: bytes = b""
     running: int = 0
     """Its number among the calls under way in the call log; 0: it has none there."""
 

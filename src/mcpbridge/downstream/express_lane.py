@@ -217,20 +217,22 @@ class ExpressLane:
         else:
             client.sessions = self._sessions
         call.asked_as, call.began = frame.id, began
+        calls, id_, requests = self.calls.get(client), bytes(frame.id), upstream.requests
+        if calls is not None and id_ in calls:
+            return False
+        if (running := self._running.get(client)) is not None and id_ in running:
+            return False
         for begin in plan.begin:
             if not begin(call, arguments):
+                for unsent in plan.unsent:
+                    unsent(call)
                 return False
+        if calls is None:
+            calls = self.calls[client] = {}
         if plan.name is not None:
             params.put("name", plan.name)
         elif meta is not None or len(frame.params) != _SHORTEST + len(name) + len(arguments):
             params.remove_duplicate_members()
-        calls, id_, requests = self.calls.get(client), bytes(frame.id), upstream.requests
-        if calls is None:
-            calls = self.calls[client] = {}
-        elif id_ in calls:
-            return False
-        if (running := self._running.get(client)) is not None and id_ in running:
-            return False
         calls[id_] = sent = ExpressCall(
             "tools/call",
             update,
@@ -248,6 +250,8 @@ class ExpressLane:
         )
         if not requests.send(sent):
             del calls[id_]
+            for unsent in plan.unsent:
+                unsent(call)
             if is_modern:
                 del self.calls[client]
             return False

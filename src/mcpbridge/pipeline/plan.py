@@ -21,7 +21,7 @@ from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.call_settings import CallDefaults
 from mcpbridge.core.events import EventBus
 from mcpbridge.core.model import Asks, Call, CallHandler, Tool
-from mcpbridge.core.recording import MOST_STAGES, SERVER
+from mcpbridge.core.recording import MOST_STAGES, SERVER, ExpressStages, express_text
 from mcpbridge.pipeline.deliver import mirroring
 from mcpbridge.pipeline.observability.metrics import Metrics
 from mcpbridge.pipeline.permissions.policy import Policy
@@ -30,6 +30,7 @@ from mcpbridge.pipeline.stage import (
     ExpressEnd,
     ExpressOver,
     ExpressSent,
+    ExpressUnsent,
     ExpressWithdrawn,
     Stage,
     StageFactory,
@@ -208,6 +209,8 @@ class ExpressPlan(Struct, frozen=True):
     """Last: the outermost stage, which counts and records. It never says False."""
     withdrawn: tuple[ExpressWithdrawn, ...]
     """Of a call that was withdrawn, after `over`."""
+    unsent: tuple[ExpressUnsent, ...]
+    """Of a call that is not plain after all: one of `begin` said False, or it cannot be sent."""
     name: Raw | None
     """The name that the server knows the tool by, encoded; None: clients know it by the same."""
     arguments: tuple[bytes, ...] = ()
@@ -391,6 +394,7 @@ def _express(
     over: list[ExpressOver] = []
     observe: list[ExpressEnd] = []
     withdrawn: list[ExpressWithdrawn] = []
+    unsent: list[ExpressUnsent] = []
     passed: list[tuple[str, bool]] = []
     for factory, stage in stages:
         of_trigger: Trigger | None = getattr(stage, "trigger", None)
@@ -405,10 +409,11 @@ def _express(
         outermost_last[:0] = filter(None, [parts["end"]])
         over[:0] = filter(None, [parts["over"]])
         withdrawn[:0] = filter(None, [parts["withdrawn"]])
+        unsent[:0] = filter(None, [parts["unsent"]])
         if (name := STAGE_NAMES.get(type(factory))) is not None:
             passed.insert(0, (name, parts["end"] is not None))
     if withdrawn:  # calls are recorded
-        observe.insert(0, partial(_note_times, tuple(passed)))
+        observe.insert(0, partial(_note_times, express_text(passed[::-1])))
     return ExpressPlan(
         whole,
         tuple(begin),
@@ -417,6 +422,7 @@ def _express(
         tuple(over),
         tuple(observe),
         tuple(withdrawn),
+        tuple(unsent),
         None if tool.name == tool.wire else Raw(encode(tool.name)),
         tuple(sign for trigger in all_triggers for sign in trigger.arguments),
         tuple(trigger.while_any for trigger in all_triggers if trigger.while_any is not None),
@@ -428,7 +434,7 @@ def _parts_of(stage: Stage | None) -> dict[str, Any]:
     return {part: getattr(stage, f"express_{part}", None) for part in _PARTS}
 
 
-_PARTS = ("begin", "sent", "end", "over", "withdrawn")
+_PARTS = ("begin", "sent", "end", "over", "withdrawn", "unsent")
 
 
 def _plain_chain(stages: Sequence[tuple[StageFactory, Stage]], deliver: CallHandler) -> CallHandler:
@@ -444,19 +450,13 @@ def _timed_chain(stages: Sequence[tuple[StageFactory, Stage]], deliver: CallHand
     return chain([stage if name is None else partial(_timed, stage, name) for stage, name in named], last=deliver)
 
 
-def _note_times(passed: Sequence[tuple[str, bool]], call: Call, _: Raw, _seconds: float) -> bool:
-    """Note the same of a call that ends on the express lane.
-
-    `passed`: the stages, innermost first, and whether they had anything to do with the result.
-    """
+def _note_times(text: str, call: Call, _: Raw, _seconds: float) -> bool:
+    """Note the same of a call that ends on the express lane. `text`: see `ExpressStages`."""
     recorded = call.recorded
     if recorded is not None:
-        sent, over = recorded.sent_at - recorded.began, perf_counter() - recorded.began
-        answered = sent + call.upstream_seconds
-        recorded.stages += [
-            (SERVER, sent, answered),
-            *[(name, 0.0, over if is_last else answered) for name, is_last in passed],
-        ]
+        sent = recorded.sent_at - recorded.began
+        over = perf_counter() - recorded.began
+        recorded.express_stages = ExpressStages(text, sent, sent + call.upstream_seconds, over)
     return True
 
 

@@ -46,6 +46,12 @@ ExpressWithdrawn = Callable[[Call], None]
 """The same, as `express_withdrawn`, for a call that was cancelled, and did not continue in the full lane."""
 
 
+ExpressUnsent = Callable[[Call], None]
+"""The same for a call that is not plain after all, as `express_unsent`: what `express_begin` did is undone. Only a
+stage that has it may do anything there that outlives the call. It may be called of one whose `express_begin` was not.
+"""
+
+
 class Trigger(Struct, frozen=True):
     """What a call must have for a stage to do anything: any of these. A stage that has one says so in `trigger`.
 

@@ -59,14 +59,15 @@ class OwnedFile:
         """
         self._path = path
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
-        self._descriptor = os.open(path, flags, 0o600)
-        _try_lock(self._descriptor)
+        self.descriptor = os.open(path, flags, 0o600)
+        """Of the file, open to read and write."""
+        _try_lock(self.descriptor)
 
     def close(self) -> None:
         """Remove the file and free the lock."""
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
-        os.close(self._descriptor)
+        os.close(self.descriptor)
 
 
 def is_owned(path: Path) -> bool:

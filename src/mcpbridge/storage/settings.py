@@ -48,10 +48,10 @@ class CallLogSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     enabled: bool | None = None
-    """`false`: no calls are recorded. `true`: every call is, and one that may change something is written down before
-    it is sent. Default: a history that takes at most some hundredths of a processor, so that calls beyond some hundred
-    a second are only counted. A bridge within a program (`Bridge`) has none by default, nor has one with `store.kind`
-    `memory`. Decisions on approvals are always recorded."""
+    """`false`: no calls are recorded. `true`: every call is, and is written down before it is sent. Default: a history
+    that takes at most some hundredths of a processor, so that calls beyond some hundred a second are only counted. A
+    bridge within a program (`Bridge`) has none by default, nor has one with `store.kind` `memory`. Decisions on
+    approvals are always recorded."""
 
     path: str | None = None
     """The file. A relative path starts at the directory of the configuration file. Default: `calls.db` beside the file

@@ -48,3 +48,23 @@ async def test_a_call_during_which_the_daemon_is_killed_is_in_the_log(place: Pla
     tools = [line.split()[0] for line in await log_of(place)]
     assert sorted(tools) == ["gated/echo", "gated/echo", "gated/pass_gate"]
     assert tools.count("gated/pass_gate") == 1, "the record is made once"
+
+
+async def test_a_call_that_was_sent_in_the_moment_of_the_kill_is_in_the_log(place: Place) -> None:
+    """The server has it, and no row was written yet."""
+    config = place.config({"gated": GATED}, call_log={"enabled": True})
+    gate = place.folder / "gate"
+    os.mkfifo(gate)
+    async with daemon(place, config) as command, connected(socket_of(place, config), command) as client:
+        await client.initialize()
+        await client.tools_with("gated__pass_gate")
+        assert (await client.call("gated__echo", text="a")).text == "a"
+        await eventually(lambda: log_of(place), lambda rows: len(rows) == 1)
+        call = asyncio.create_task(client.call("gated__pass_gate", gate=str(gate), within=60))
+        with await asyncio.to_thread(gate.open, "wb"):
+            command.process.send_signal(signal.SIGKILL)
+            await command.process.wait()
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+    lines = await log_of(place, "--outcome", "interrupted")
+    assert sum("gated/pass_gate" in line for line in lines) == 1

@@ -5,6 +5,8 @@ import sys
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mcpbridge.pipeline.permissions.conditions import (
     LONGEST,
@@ -298,3 +300,41 @@ def test_without_the_package_that_evaluates_conditions_each_is_refused(monkeypat
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(Faulty, match=r"common-expression-language.* is not installed"):
         Condition("args.a == 1")
+
+
+@given(
+    st.sampled_from(
+        [
+            "args.a == {}",
+            "args.a != {}",
+            " args.a.startsWith( {} ) ",
+            "args.a.endsWith({})",
+            "args.a.contains({})",
+            "args.a  ==  {}  ",
+        ]
+    ),
+    st.text("ab %", max_size=3),
+    st.sampled_from("'\""),
+    st.none() | st.integers() | st.booleans() | st.text(max_size=4) | st.text("ab %", max_size=4) | st.lists(st.text()),
+)
+def test_what_compares_one_text_says_the_same_as_any_other_form_of_it(
+    form: str, text: str, quote: str, value: object
+) -> None:
+    """Such conditions need no library; as part of a longer one they do."""
+    source = form.format(f"{quote}{text}{quote}")
+
+    def outcome(condition: str) -> object:
+        try:
+            return Condition(condition).holds({"args": {"a": value}})
+        except Undecidable as error:
+            return str(error)
+
+    assert outcome(source) == outcome(f"({source}) && true")
+
+
+def test_a_text_with_escapes_is_read_as_the_language_has_it() -> None:
+    assert Condition(r"args.a == 'x\ty'").holds({"args": {"a": "x\ty"}})
+    assert Condition("args.a == r'x'").holds({"args": {"a": "x"}})
+    assert not Condition("args.a == 'x' + 'y'").holds({"args": {"a": "x' + 'y"}})
+    with pytest.raises(Undecidable, match="'b' is missing"):
+        Condition("args.b == 'x'").holds({"args": {}})

@@ -4,15 +4,20 @@ import asyncio
 import sqlite3
 import sys
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.storage.call_log.format import CallRecord
+from mcpbridge.storage.call_log.journal import Journal, SentCall, left_behind, packed_names
 from mcpbridge.storage.call_log.log import CallLog
 from mcpbridge.storage.call_log.reader import Filter, read_calls, read_running
 from mcpbridge.storage.call_log.schema import SCHEMA
@@ -205,3 +210,145 @@ async def test_calls_that_begin_faster_than_the_disk_takes_them_are_bounded(
     assert [log.begin(RECORD, lambda: None) for _ in range(7)] == [1, 2, 3, 4, 5, 0, 0]
     await log.close()
     assert len(running(path)) == 5
+
+
+# -- the journal
+
+
+def sent(record: CallRecord, uid: int) -> SentCall:
+    """What the journal has of this call."""
+    names = (record.method, record.server, record.tool, record.client, record.principal, record.session, "", "")
+    digest = sha256(record.arguments).digest()
+    return SentCall(record.at + uid / 1000, uid, 0, len(record.arguments), 0, digest, names)
+
+
+def journals(path: Path) -> list[Path]:
+    return list(path.parent.glob("*.sent"))
+
+
+async def test_a_call_in_the_journal_has_one_record_when_it_is_over(path: Path) -> None:
+    log = log_in(path)
+    number = log.write_ahead(sent(RECORD, 1), lambda: RECORD)
+    assert number
+    log.append(replace(RECORD, outcome="ok", running=number))
+    await log.close()
+    assert ended(path) == [("files/write", "ok")]
+    assert running(path) == journals(path) == []
+
+
+async def test_a_call_in_the_journal_has_a_row_soon_if_it_lasts(path: Path) -> None:
+    log = log_in(path)
+    lasting = log.write_ahead(sent(RECORD, 1), lambda: RECORD)
+    with anyio.fail_after(60):
+        while not path.exists() or not running(path):
+            await anyio.sleep(0.02)
+    assert running(path) == [("files/write", "running")]
+    log.ended(lasting)
+    log.append(replace(RECORD, outcome="ok", running=lasting))
+    await log.close()
+    assert running(path) == []
+    assert ended(path) == [("files/write", "ok")]
+
+
+async def test_an_entry_that_is_taken_back_leaves_nothing(path: Path) -> None:
+    log = log_in(path)
+    first = log.write_ahead(sent(RECORD, 1), lambda: RECORD)
+    log.take_back(log.write_ahead(sent(RECORD, 2), lambda: RECORD))
+    log.append(replace(RECORD, outcome="ok", running=first))
+    await log.close()
+    assert ended(path) == [("files/write", "ok")]
+    assert running(path) == []
+
+
+async def test_a_full_journal_takes_no_more_until_rows_are_written(path: Path) -> None:
+    log = log_in(path)
+    long = replace(RECORD, tool="files/" + "x" * 900)
+    numbers: list[int] = []
+    while number := log.write_ahead(sent(long, len(numbers) + 1), lambda: long):
+        numbers.append(number)
+        log.append(replace(long, outcome="ok", running=number))
+    with anyio.fail_after(60):
+        while not log.write_ahead(sent(RECORD, 0), lambda: RECORD):
+            await anyio.sleep(0.02)
+    await log.close()
+    assert len(numbers) > 100
+    assert len(read_calls(path, ALL, limit=len(numbers) + 10)) == len(numbers)
+
+
+async def test_without_a_journal_calls_have_rows_as_before(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("mcpbridge.storage.call_log.journal._reserve", full)
+    log = log_in(path)
+    assert log.write_ahead(sent(RECORD, 1), lambda: RECORD) == 0
+    assert await begun(log) == 1
+    await log.close()
+    assert journals(path) == []
+
+
+SEND_AND_DIE = """
+import sys, asyncio, os, signal
+from pathlib import Path
+from mcpbridge.storage.call_log.log import CallLog
+from mcpbridge.storage.call_log.format import CallRecord
+from mcpbridge.storage.call_log.journal import SentCall
+from mcpbridge.storage.settings import CallLogSettings
+
+def record(number):
+    tool = f"s/{number}"
+    return CallRecord(1.8e9 + number, 0, "tools/call", "s", tool, "", "", "", "", "interrupted", "", b"{}", b"")
+
+async def main():
+    log = CallLog(lambda: Path(sys.argv[1]), CallLogSettings(), redact=lambda text: text.replace("hush", "***"))
+    def send(number):
+        names = ("tools/call", "s", f"s/{number}", "hush", "", "", "", "")
+        sent = SentCall(1.8e9 + number, number, 0, 2, 0, b"d" * 32, names, {"note": "hush"})
+        return log.write_ahead(sent, lambda: record(number))
+    written = log.calls_written
+    first = send(1)
+    from msgspec.structs import replace
+    log.append(replace(record(1), outcome="ok", running=first, uid=1))
+    while log.calls_written == written:
+        await asyncio.sleep(0.01)
+    send(2)
+    send(3)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+async def test_calls_that_were_sent_in_the_moment_of_the_kill_are_interrupted(path: Path) -> None:
+    """Promise of the bridge: of each call that a server may have got there is a record (issue 18)."""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", SEND_AND_DIE, str(path))
+    await process.wait()
+    [journal] = journals(path)
+    assert b"hush" not in journal.read_bytes(), "secrets are masked there too"
+    expected = [("s/2", "interrupted"), ("s/3", "interrupted")]
+    assert running(path) == running(path, outcome="interrupted") == expected
+    assert running(path, tool="s/3") == [("s/3", "interrupted")]
+    for _ in range(2):  # more than one bridge looks
+        log = log_in(path)
+        log.recover()
+        await log.close()
+        assert ended(path) == [("s/1", "ok"), *expected]
+    assert running(path) == journals(path) == []
+    *_, last = read_calls(path, ALL, limit=10)
+    assert (last["client"], last["facts"]) == ("***", {"note": "***"})
+
+
+@given(st.binary(max_size=400), st.integers(0, 400))
+def test_a_journal_that_was_not_written_to_its_end_is_read_as_far_as_it_is_whole(noise: bytes, cut: int) -> None:
+    with TemporaryDirectory() as folder, closing(open_file(Path(folder) / "calls.db", SCHEMA)) as connection:
+        log = Path(folder) / "calls.db"
+        journal = Journal(log)
+        names = packed_names(sent(RECORD, 1).names, None, str)
+        for uid in (1, 2):
+            assert journal.append(sent(RECORD, uid).packed(names))
+        [file] = journals(log)
+        data = file.read_bytes()
+        journal.close()
+        (Path(folder) / "calls.db.dead.sent").write_bytes(data[:cut] + noise + data[cut + len(noise) :])
+        rows, [_] = left_behind(connection, log)
+        assert {row["uid"] for row in rows} <= {1, 2}

@@ -1,21 +1,25 @@
 """Make the record of a call, as the call log and listeners of events get it."""
 
 import re
+from hashlib import sha256
+from time import time
 
 from msgspec import Raw
 
 from mcpbridge.base.errors import BridgeError, UpstreamAnswered
 from mcpbridge.core.context import run_of, text_in
 from mcpbridge.core.model import Call
-from mcpbridge.core.recording import RunningCall, new_uid, uid_text
+from mcpbridge.core.recording import Recording, RunningCall, new_uid, uid_text
 from mcpbridge.protocol.body import LARGE, Body
+from mcpbridge.protocol.canonical_json import canonical
 from mcpbridge.results.token_count import estimated_tokens
 from mcpbridge.storage.call_log.format import CallRecord, Outcome
+from mcpbridge.storage.call_log.journal import SentCall
 
 
 def arguments_of(call: Call) -> bytes | Raw:
     """What the call says beside its name, as far as it got."""
-    return call.params.data if call.tool is None else call.params.get("arguments") or b""
+    return call.params.data if call.tool is None else call.params.fields.get("arguments") or b""
 
 
 def record_of(
@@ -30,11 +34,16 @@ def record_of(
     rule: str = "",
 ) -> CallRecord:
     """The record of a call. `at`: seconds since 1970, when it began."""
-    session, context, arguments = call.caller.session, call.existing_context, bytes(arguments_of(call))
+    caller, context, meta, found = call.caller, call.existing_context, call.meta, arguments_of(call)
     recorded, asked, stages, size, original = call.recorded, call.asked, (), len(result), 0
+    arguments, digest = bytes(found), b""
     if recorded is not None:
-        at, stages = recorded.at, recorded.stages
-        asked = bytes(asked or recorded.asked)
+        at, stages = recorded.at, recorded.express_stages or recorded.stages
+        asked = asked or recorded.asked
+        if recorded.digested is found:
+            digest = recorded.digest
+    if asked is found or (asked := bytes(asked)) == arguments:
+        asked = b""
     if call.original and size:
         original = len(call.original)
         original = 0 if original == size else original
@@ -44,28 +53,61 @@ def record_of(
         method=call.method,
         server=call.upstream,
         tool=call.tool.id if call.tool is not None else call.target,
-        client=call.caller.name,
-        principal=call.caller.principal,
-        session=session.id,
-        run=context.run if context is not None else run_of(call.meta) if call.meta is not None else "",
+        client=caller.name,
+        principal=caller.principal,
+        session=caller.session.id,
+        run=context.run if context is not None else run_of(meta) if meta is not None else "",
         outcome=outcome,
         error=error,
         arguments=arguments,
         result=result if size > LARGE else bytes(result),
         keeps_content=keeps_content,
-        facts=call.facts if call.meta is None else _facts(call, call.meta),
+        facts=call.facts if meta is None else _facts(call, meta),
         sent=len(arguments),
         received=size,
         running=call.running or (recorded.running if recorded is not None else 0),
         uid=new_uid(at) if recorded is None else recorded.uid,
         parent=parent_of(call) if call.within is not None else 0,
-        revision=call.caller.version,
-        asked=b"" if asked == arguments else asked,
+        revision=caller.version,
+        asked=asked,
         stages=stages,
+        arguments_digest=digest,
         tokens=estimated_tokens(size) if size else 0,
         original_size=original,
         original_tokens=estimated_tokens(original) if original else 0,
         rule=rule,
+    )
+
+
+def sent_call(call: Call) -> SentCall:
+    """What the journal has of a call that is about to be sent. What is noted of it begins here, if it had not yet."""
+    caller, context, arguments = call.caller, call.existing_context, arguments_of(call)
+    recorded, asked = call.recorded, call.asked
+    if recorded is None:
+        at = time()
+        recorded = call.recorded = Recording(new_uid(at), at, call.began)
+    else:
+        asked = asked or recorded.asked
+    digest = sha256(canonical(arguments)).digest()
+    recorded.digested, recorded.digest = arguments, digest
+    return SentCall(
+        recorded.at,
+        recorded.uid,
+        parent_of(call) if call.within is not None else 0,
+        len(arguments),
+        0 if not asked or asked is arguments or bytes(asked) == bytes(arguments) else len(asked),
+        digest,
+        (
+            call.method,
+            call.upstream,
+            call.tool.id if call.tool is not None else call.target,
+            caller.name,
+            caller.principal,
+            caller.session.id,
+            context.run if context is not None else run_of(call.meta) if call.meta is not None else "",
+            caller.version,
+        ),
+        call.facts if call.meta is None else _facts(call, call.meta),
     )
 
 

@@ -65,9 +65,11 @@ class Recorder:
 
     def begin(self, call: Call, asked: bool | None) -> None:
         """A call begins that is to be recorded. `asked`: as for `keeps_content`."""
-        at = time()
         keeps = (self.recorded.content and not call.caller.principal) if asked is None else asked
-        noted = call.recorded = Recording(new_uid(at), at, perf_counter(), keeps)
+        noted = call.recorded
+        if noted is None:
+            at = time()
+            noted = call.recorded = Recording(new_uid(at), at, perf_counter(), keeps)
         if call.tool is not None:
             noted.asked = call.params.fields.get("arguments", b"")
         self._running[noted.uid] = call

@@ -11,7 +11,7 @@ import importlib
 import importlib.util
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, cast
 
@@ -89,6 +89,7 @@ class Condition:
         self._depth, self._per_round = depth, _PATTERN if "matches" in references["functions"] else 0
         _check_names(self.reads, bound, references["functions"], bare)
         named = [found[1] for found in _ARGUMENTS.finditer(bare)]
+        self._text_test = _TextTest.of(source)
         self.arguments: frozenset[str] | None = None if None in named else frozenset(named)
         """The arguments that it reads; None where it may read any."""
 
@@ -98,7 +99,11 @@ class Condition:
         Raises:
             Undecidable: something that it names is missing or of another type, or there is too much to look at.
         """
-        if "args" in values or "context" in values or "claims" in values:
+        if self._text_test is not None:
+            known = self._text_test.holds(values["args"])
+            if known is not None:
+                return known
+        if self._depth or not _is_flat(values):
             self._check_size([values.get("args"), values.get("context"), values.get("claims")])
         try:
             result: object = self._program.execute(values)
@@ -126,6 +131,41 @@ class Condition:
             raise Undecidable(f"{'it loops, and ' if self._depth else ''}the call has more than {most} values")
         if self._depth and longest**self._depth * (values + characters + self._per_round) > MOST_WORK:
             raise Undecidable("it loops, and the lists or texts of the call are too long for that")
+
+
+class _TextTest:
+    """A condition that compares one argument with one text, as most do: the library takes ten times as long for it."""
+
+    _FORM = re.compile(
+        r"""\s*args\.(\w+)\s*(?:(==|!=)\s*|\.(startsWith|endsWith|contains)\s*\(\s*)"""
+        r"""(?:'([^'"\\\n]*)'|"([^'"\\\n]*)")\s*(\))?\s*"""
+    )
+
+    def __init__(self, name: str, method: str, text: str) -> None:
+        self._name, self._text = name, text
+        self._test: Callable[[str, str], bool] = _TESTS[method]
+
+    @classmethod
+    def of(cls, source: str) -> "_TextTest | None":
+        """None: the condition is not one of these."""
+        found = cls._FORM.fullmatch(source)
+        if found is None or bool(found[3]) is not bool(found[6]):
+            return None
+        return cls(found[1], found[2] or found[3], found[4] or found[5] or "")
+
+    def holds(self, arguments: object) -> bool | None:
+        """Whether it holds; None: the argument is no plain text, and what that means is the library's to say."""
+        value = cast("dict[str, object]", arguments).get(self._name)
+        return self._test(value, self._text) if isinstance(value, str) and value.isascii() else None
+
+
+_TESTS: Mapping[str, Callable[[str, str], bool]] = {
+    "==": str.__eq__,
+    "!=": str.__ne__,
+    "startsWith": str.startswith,
+    "endsWith": str.endswith,
+    "contains": str.__contains__,
+}
 
 
 @lru_cache(maxsize=1024)
@@ -204,6 +244,17 @@ def _check_names(reads: frozenset[str], bound: frozenset[str], functions: list[s
 def _meant(name: str, known: Mapping[str, object] | frozenset[str]) -> str:
     close = nearest(name, sorted(known), limit=1)
     return f" (did you mean `{close[0]}`?)" if close else f"; known: {', '.join(sorted(known))}"
+
+
+def _is_flat(values: Mapping[str, object]) -> bool:
+    """Nothing of what a condition reads has members or items of its own, but for its few arguments."""
+    if "context" in values or "claims" in values:
+        return False
+    arguments = cast("dict[str, object]", values.get("args", {}))
+    return len(arguments) <= _FEW and not any(isinstance(one, dict | list) for one in arguments.values())
+
+
+_FEW = 100
 
 
 def _measured(read: list[object], most: int) -> tuple[int, int, int]:

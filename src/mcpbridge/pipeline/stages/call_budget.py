@@ -88,15 +88,17 @@ class CallBudget:
         `max_calls_of`: what the roles of a caller give it in place of `max_calls`; None: no role gives any.
         """
         self._max_calls_of = max_calls_of
-        self._max_calls, self.max_chain, self._pause = calls.max_calls, calls.max_chain, calls.chain_pause
+        self.max_calls, self.max_chain, self._pause = calls.max_calls, calls.max_chain, calls.chain_pause
         self.clock = clock
         state = state or BudgetState()
         self._counts, self._chains = state.counts, state.chains
+        self.is_plain = bool(calls.max_calls) and not calls.max_chain and max_calls_of is None
+        """Nothing but `max_calls` counts."""
         self._stage = _Counted(self)
 
     def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """One for all tools, if anything is limited; only their calls count."""
-        is_limited = self._max_calls or self.max_chain or self._max_calls_of is not None
+        is_limited = self.max_calls or self.max_chain or self._max_calls_of is not None
         return self._stage if tool is not None and is_limited else None
 
     def count_of(self, call: Call) -> CallCount:
@@ -106,14 +108,14 @@ class CallBudget:
     def refuse_if_spent(self, count: CallCount, call: Call) -> None:
         """Raise BudgetSpent if a conversation has made as many calls as it may."""
         given = self._max_calls_of(call.caller) if self._max_calls_of is not None else None
-        most, setting = (self._max_calls, "calls.max_calls") if given is None else (given, "roles.max_calls")
+        most, setting = (self.max_calls, "calls.max_calls") if given is None else (given, "roles.max_calls")
         if most and count.calls >= most:
             raise BudgetSpent(f"This conversation has made as many calls as it may: {most} (`{setting}`)")
 
     def has_room(self, count: CallCount, call: Call) -> bool:
         """Whether a call may begin now; nothing is counted."""
         given = self._max_calls_of(call.caller) if self._max_calls_of is not None else None
-        most = self._max_calls if given is None else given
+        most = self.max_calls if given is None else given
         if most and count.calls >= most:
             return False
         if not self.max_chain:
@@ -179,6 +181,8 @@ class _Counted:
         """See `pipeline/stage.py`."""
         budget = self._budget
         count = self._count = budget.count_of(call)
+        if budget.is_plain:  # the usual case, without a further call
+            return count.calls < budget.max_calls
         return budget.has_room(count, call)
 
     def express_sent(self, call: Call, at: float) -> None:
@@ -189,8 +193,12 @@ class _Counted:
             if chain is not None:
                 self._places[call] = chain, place
 
-    def express_over(self, call: Call) -> None:
-        """See `pipeline/stage.py`."""
+    @property
+    def express_over(self) -> "Callable[[Call], None] | None":
+        """See `pipeline/stage.py`. None: there is nothing to be done."""
+        return self._over if self._budget.max_chain else None
+
+    def _over(self, call: Call) -> None:
         if (held := self._places.pop(call, None)) is not None:
             chain, place = held
             chain.end(self._budget.clock(), place)

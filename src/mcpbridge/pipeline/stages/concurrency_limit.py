@@ -1,8 +1,8 @@
 """How many calls run at a time: of one model turn, of one client, of one tool; and one change at a time.
 
-Each limit has its slots and a bounded queue, in order of arrival. They are made when first needed and forgotten when
-nobody is inside or waits, so clients that went leave nothing behind. The slots of a server itself are counted where its
-calls are sent (`upstream/concurrency.py`).
+Each limit has its slots and a bounded queue, in order of arrival. They are made when first needed and forgotten soon
+after nobody is inside or waits, so clients that went leave nothing behind. The slots of a server itself are counted
+where its calls are sent (`upstream/concurrency.py`).
 
 A call takes its slots always in the same order, from what is most its own to what it shares with most others: turn,
 client, changes, tool, server. So no two calls ever wait for one another, and who waits for a busy tool keeps nobody
@@ -36,6 +36,9 @@ from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.meta import TURN
 from mcpbridge.upstream.concurrency import ConcurrencyLimiter
 
+_IDLE = 16
+"""Gates that are kept while nobody uses them."""
+
 
 class Limit(NamedTuple):
     """What is limited, for whom, and to how many calls at a time."""
@@ -54,7 +57,7 @@ class LimitSlots(ConcurrencyLimiter):
 
     def __init__(self, limit: Limit, *, queued: int) -> None:
         super().__init__(limit.what, slots=limit.slots, places=queued, patience=0)
-        self.key = limit.key
+        self.key, self.queued = limit.key, queued
 
 
 class Slots:
@@ -67,6 +70,8 @@ class Slots:
         self.held: dict[Call, list[LimitSlots]] = {}
         """The slots of the calls that run."""
         self._slots: dict[Hashable, LimitSlots] = {}
+        self._idle: dict[Hashable, LimitSlots] = {}
+        """Gates that nobody uses, the last few: making one takes longer than to use it."""
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -75,7 +80,10 @@ class Slots:
         """The gate of a limit. Whoever uses it says so with `leave` or `give_up`."""
         slot = self._slots.get(limit.key)
         if slot is None:
-            slot = self._slots[limit.key] = LimitSlots(limit, queued=self.queued)
+            slot = self._idle.pop(limit.key, None)
+            if slot is None or slot.queued != self.queued:
+                slot = LimitSlots(limit, queued=self.queued)
+            self._slots[limit.key] = slot
         slot.users += 1
         return slot
 
@@ -86,14 +94,27 @@ class Slots:
 
     def leave(self, slot: LimitSlots) -> None:
         """A call that was inside is over: the one who waits longest comes in."""
-        slot.leave()
-        self.give_up(slot)
+        if slot.queue:
+            slot.leave()
+        else:  # the usual case, without a further call
+            slot.free += 1
+        slot.users -= 1
+        if not slot.users:
+            self._forget(slot)
 
     def give_up(self, slot: LimitSlots) -> None:
         """A call does not come in."""
         slot.users -= 1
         if not slot.users:
-            del self._slots[slot.key]
+            self._forget(slot)
+
+    def _forget(self, slot: LimitSlots) -> None:
+        """Nobody uses it."""
+        idle = self._idle
+        del self._slots[slot.key]
+        idle[slot.key] = slot
+        if len(idle) > _IDLE:
+            del idle[next(iter(idle))]
 
 
 class SlotLending(ElicitorWrapper):
@@ -178,6 +199,9 @@ class _LimitedTool:
         text = f"Tool '{tool.id}' (`max_concurrent`)"
         self._own = Limit(("tool", tool.id, slots), text, slots) if slots else None
         self._is_always = self._is_serial or bool(slots or limits.per_client)
+        self._client: str | None = None
+        self._of_client: Sequence[Limit] = ()
+        """The limits of the client that called last."""
         self._entering: Sequence[Limit] = ()
         """The limits of the call that is about to be sent on the express lane."""
         self.trigger = None if self._is_always else Trigger(meta=TURN)
@@ -218,15 +242,22 @@ class _LimitedTool:
 
     def express_begin(self, call: Call, arguments: Raw) -> bool:
         """See `pipeline/stage.py`: it need not wait. Plain calls name no turn, and are made within none."""
-        self._entering = [*self._limits_of(call)]
-        return all(map(self._limits.slots.is_free, self._entering))
+        self._entering = entering = self._limits_of(call)
+        is_free = self._limits.slots.is_free
+        for limit in entering:  # noqa: SIM110 - a generator would be one function more for every call
+            if not is_free(limit):
+                return False
+        return True
 
     def express_sent(self, call: Call, at: float) -> None:
         """See `pipeline/stage.py`."""
         slots = self._limits.slots
-        inside = slots.held[call] = [*map(slots.use, self._entering)]
-        for slot in inside:
-            slot.try_enter()
+        inside: list[LimitSlots] = []
+        for limit in self._entering:
+            slot = slots.use(limit)
+            slot.free -= 1  # `try_enter`, which every call would enter here: `express_begin` has seen that it is free
+            inside.append(slot)
+        slots.held[call] = inside
         if call.client.capabilities:
             call.client = SlotLending(call, inside)
 
@@ -239,21 +270,27 @@ class _LimitedTool:
         for slot in reversed(slots.held.pop(call, ())):
             slots.leave(slot)
 
-    def _limits_of(self, call: Call) -> Iterator[Limit]:
+    def _limits_of(self, call: Call) -> Sequence[Limit]:
         """In the order in which every call takes them."""
-        limits = self._limits
-        client = client_of(call)
-        turn = call.meta.get(TURN) if call.meta is not None else None
+        client, turn = client_of(call), call.meta.get(TURN) if call.meta is not None else None
+        found = self._of_client if client == self._client else self._limits_of_client(client)
         if turn is not None and bytes(turn) != b"null":
-            yield Limit(("turn", client, bytes(turn), limits.batch), "This turn (`calls.batch`)", limits.batch)
-        if limits.per_client:
-            yield Limit(
-                ("client", client, limits.per_client), "This client (`calls.max_per_client`)", limits.per_client
-            )
+            batch = self._limits.batch
+            return [Limit(("turn", client, bytes(turn), batch), "This turn (`calls.batch`)", batch), *found]
+        return found
+
+    def _limits_of_client(self, client: str) -> Sequence[Limit]:
+        """Those that all calls of a client have. They are remembered: many calls of one follow each other."""
+        found: list[Limit] = []
+        most = self._limits.per_client
+        if most:
+            found.append(Limit(("client", client, most), "This client (`calls.max_per_client`)", most))
         if self._is_serial:
-            yield Limit(("changes", self._server, client), self._serial, 1)
+            found.append(Limit(("changes", self._server, client), self._serial, 1))
         if self._own is not None:
-            yield self._own
+            found.append(self._own)
+        self._client, self._of_client = client, found
+        return found
 
 
 def _held_around(held: dict[Call, list[LimitSlots]], call: Call) -> set[object]:

@@ -121,8 +121,11 @@ class _Observe:
     def express_end(self, call: Call, result: Raw, seconds: float) -> bool:
         """See `pipeline/stage.py`."""
         outcome: Outcome = "ok"
-        if any(map(bytes(result).__contains__, _TELLS_OUTCOME)):
-            outcome = outcome_of_result(Body(result))
+        data = bytes(result)
+        for sign in _TELLS_OUTCOME:
+            if data.find(sign) >= 0:
+                outcome = outcome_of_result(Body(result))
+                break
         if self._is_recorded:
             self._ended(call, seconds, outcome, result, None)
             return True

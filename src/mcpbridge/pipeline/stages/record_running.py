@@ -1,22 +1,27 @@
 """Write down in the call log that a call is about to be sent.
 
-Were the bridge killed now, the row would say so: only of a call that was sent does nobody know whether it took effect.
-So this comes after all waiting, and a call that may change something is sent when the row is in the file. One that only
-reads does not wait, and has a row only if it lasts. The record that `observe.py` makes at the end replaces the row.
+Were the bridge killed now, the log would say so: only of a call that was sent does nobody know whether it took effect.
+So this comes after all waiting. Most calls have an entry in the journal of the log, which costs next to nothing. One
+whose content is kept, or for which there is no room, gets a row in place of that: it is sent when the row is in the
+file if it may change something, else it does not wait. The record that `observe.py` makes at the end replaces both.
 """
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Protocol
+
+from msgspec import Raw
 
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.model import Call, CallHandler, Tool
-from mcpbridge.pipeline.observability.call_records import record_of
+from mcpbridge.pipeline.observability.call_records import record_of, sent_call
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
 from mcpbridge.storage.call_log.format import CallRecord
+from mcpbridge.storage.call_log.journal import SentCall
 
 _PATIENCE = 0.5
 """Seconds that a call waits for its row: a disk that hangs, or another process that writes, must not hold up calls."""
@@ -27,6 +32,14 @@ class RunningLog(Protocol):
 
     def begin(self, record: CallRecord, written: Callable[[], object] | None = None) -> int:
         """Have it written, at once if `written` is to be called then; returns its number, 0 if it has none."""
+        ...
+
+    def write_ahead(self, call: SentCall, record: Callable[[], CallRecord]) -> int:
+        """Have it in the journal, in this moment; returns its number, 0 if that cannot be."""
+        ...
+
+    def take_back(self, number: int) -> None:
+        """The call whose entry was the last one was not sent."""
         ...
 
     def resumed(self, number: int) -> None:
@@ -50,16 +63,16 @@ class RecordRunning:
         if self._log is None:
             return None
         may_change = tool is not None and options.effect != "read"
-        return _Recorded(self._log) if may_change else _RecordedRead(self._log)
+        if tool is None or not options.log_content:
+            return _Journaled(self._log, may_change=may_change)
+        return _Recorded(self._log, may_change=may_change) if may_change else _RecordedRead(self._log, may_change=False)
 
 
 class _Recorded:
-    """The stage of one tool."""
+    """The stage of one tool whose content is kept."""
 
-    may_change = True
-
-    def __init__(self, log: RunningLog) -> None:
-        self._log = log
+    def __init__(self, log: RunningLog, *, may_change: bool) -> None:
+        self._log, self._may_change = log, may_change
 
     def __call__(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
         return proceed(call) if call.method.startswith("tasks/") else self._run(call, proceed)
@@ -67,7 +80,7 @@ class _Recorded:
     async def _run(self, call: Call, proceed: CallHandler) -> Body:
         log = self._log
         try:
-            if call.sent is not None:  # `express_sent` did that
+            if call.sent is not None:  # that was done on the express lane
                 pass
             elif call.running:
                 log.resumed(call.running)
@@ -79,9 +92,8 @@ class _Recorded:
                 log.ended(call.running)
 
     async def _begin(self, call: Call) -> None:
-        keeps_content = call.recorded is not None and call.recorded.keeps_content
-        record = record_of(call, at=time.time(), outcome="interrupted", keeps_content=keeps_content)
-        if not self.may_change:
+        record = _record_of(call)
+        if not self._may_change:
             call.running = self._log.begin(record)
             return
         written = asyncio.Event()
@@ -95,15 +107,36 @@ class _Recorded:
 class _RecordedRead(_Recorded):
     """The same of a tool that only reads: nobody waits until the row is written."""
 
-    may_change = False
-
     def express_sent(self, call: Call, at: float) -> None:
         """See `pipeline/stage.py`."""
-        keeps_content = call.recorded is not None and call.recorded.keeps_content
-        record = record_of(call, at=time.time(), outcome="interrupted", keeps_content=keeps_content)
-        call.running = self._log.begin(record)
+        call.running = self._log.begin(_record_of(call))
 
     def express_over(self, call: Call) -> None:
         """See `pipeline/stage.py`."""
         if call.running:
             self._log.ended(call.running)
+
+
+class _Journaled(_Recorded):
+    """The stage of calls that have an entry in the journal."""
+
+    async def _begin(self, call: Call) -> None:
+        if not self._enter(call):
+            await super()._begin(call)
+
+    def express_begin(self, call: Call, arguments: Raw) -> bool:
+        """See `pipeline/stage.py`."""
+        return self._enter(call)
+
+    def express_unsent(self, call: Call) -> None:
+        """See `pipeline/stage.py`."""
+        self._log.take_back(call.running)
+
+    def _enter(self, call: Call) -> bool:
+        call.running = self._log.write_ahead(sent_call(call), partial(_record_of, call))
+        return call.running > 0
+
+
+def _record_of(call: Call) -> CallRecord:
+    keeps_content = call.recorded is not None and call.recorded.keeps_content
+    return record_of(call, at=time.time(), outcome="interrupted", keeps_content=keeps_content)

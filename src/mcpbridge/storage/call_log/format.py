@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, cast
 from msgspec import Raw, Struct
 
 from mcpbridge.base.masking.known_values import known_only
+from mcpbridge.core.recording import ExpressStages
 from mcpbridge.protocol.canonical_json import canonical_digest
 
 if TYPE_CHECKING:
@@ -69,8 +70,10 @@ class CallRecord(Struct, frozen=True):
     """The protocol revision that its client speaks."""
     asked: bytes | Raw = b""
     """The arguments as the client sent them, where those that the server got are others; kept as they are."""
-    stages: Sequence[StageTime] = ()
+    stages: Sequence[StageTime] | ExpressStages = ()
     """In the order in which it left them."""
+    arguments_digest: bytes = b""
+    """Of the arguments, if it is known already: SHA-256 of their canonical form."""
     tokens: int = 0
     """Of the result, estimated."""
     original_size: int = 0
@@ -170,7 +173,7 @@ def insert_event(connection: "Connection", at: float, kind: str, facts: Mapping[
     connection.execute(
         "INSERT INTO event (at, kind, tool, client, principal, session, server, arguments_digest, who, detail, facts)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (at, kind, *names, digest, *told, _facts(rest, redact)),
+        (at, kind, *names, digest, *told, facts_text(rest, redact)),
     )
 
 
@@ -214,10 +217,10 @@ class CallRows:
             record.outcome,
             _text(record.error, self._redact, _LONGEST_TEXT) if record.error else "",
             len(record.arguments),
-            bytes.fromhex(canonical_digest(record.arguments)),
+            record.arguments_digest or bytes.fromhex(canonical_digest(record.arguments)),
             len(record.result),
             sha256(record.result).digest(),
-            _facts(facts, self._redact) if facts else None,
+            facts_text(facts, self._redact) if facts else None,
             record.uid or None,
             record.parent or None,
             name(record.revision),
@@ -266,7 +269,7 @@ class CallRows:
     def _name(self, text: str) -> str:
         masked = self._names.get(text)
         if masked is None:
-            masked = self._names[text] = _text(text, self._known, _LONGEST_NAME) if text else ""
+            masked = self._names[text] = name_text(text, self._known)
         return masked
 
 
@@ -301,10 +304,13 @@ class _Turn:
             self._until = time.thread_time() + _TURN_SECONDS
 
 
-def _stages(stages: Sequence[StageTime]) -> str | None:
+def _stages(stages: Sequence[StageTime] | ExpressStages) -> str | None:
     """As JSON, in milliseconds, in the order in which the call came to them."""
     if not stages:
         return None
+    if isinstance(stages, ExpressStages):
+        times = stages.sent, stages.answered, stages.over
+        return stages.text.format(*[f"{1000 * seconds:.2f}" for seconds in times])
     in_order = list(reversed(stages))
     in_order.sort(key=itemgetter(1))  # of those that begin together the outermost was left last
     # Names are ours, and plain: no encoder is needed.
@@ -318,7 +324,13 @@ def _text(text: str, redact: Redact, limit: int) -> str:
     return kept if kept.isascii() else kept.encode(errors="replace").decode()
 
 
-def _facts(facts: Mapping[str, object], redact: Redact) -> str | None:
+def name_text(text: str, known: Redact) -> str:
+    """What is kept of a name. `known`: of what masks, what masks the known secrets (`known_only`)."""
+    return _text(text, known, _LONGEST_NAME) if text else ""
+
+
+def facts_text(facts: Mapping[str, object], redact: Redact) -> str | None:
+    """What is kept of facts, without secrets; None: nothing."""
     if not facts:
         return None
     try:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 from mcpbridge.storage.call_log.budget import Budget
 from mcpbridge.storage.call_log.format import CallRecord, MinuteRecord, insert_calls, insert_event, insert_minutes
+from mcpbridge.storage.call_log.journal import Journal, SentCall, has_journals, packed_names
 from mcpbridge.storage.call_log.retention import MINUTE_DAYS, RETENTION_INTERVAL, Limits, forget
 from mcpbridge.storage.call_log.running import RunningCalls, recover
 from mcpbridge.storage.call_log.schema import SCHEMA
@@ -43,6 +44,8 @@ _MOST_BYTES = 64 * 1024**2
 """Bytes of arguments and results that wait with them; one record may be larger."""
 _GATHER_EVENTS = 1.0
 """Seconds in which events of the timeline are gathered, if no record comes before."""
+_JOURNAL_AGAIN = 60.0
+"""Seconds after which a journal that could not be made is tried again."""
 _AT_ONCE, _BYTES_AT_ONCE = 20, 64 * 1024
 """Records, and bytes of their content, in one piece of work where there is a budget: each is paid before the next."""
 _NEXT = 0.02
@@ -87,8 +90,17 @@ class CallLog:
         self._bytes = self._events = 0
         self._running = RunningCalls()
         self._begun = self._beginning = 0
-        self._gathered: dict[int, CallRecord] = {}
-        """Calls under way that are to be written with the next records."""
+        self._gathered: dict[int, Callable[[], CallRecord]] = {}
+        """What makes the records of calls under way that are to be written with the next ones."""
+        self._journaled: dict[int, Callable[[], CallRecord]] = {}
+        """The same of those that have an entry in the journal meanwhile."""
+        self._have_rows: set[int] = set()
+        """Calls under way that were written."""
+        self._journal: Journal | None = None
+        self._journal_again_at = 0.0
+        """When one that could not be made is tried again."""
+        self._names: dict[Sequence[str], bytes] = {}
+        """Names as the journal has them, for a moment."""
         self._ended: dict[int, float] = {}
         """Calls that are over and whose record is still to come; when they ended."""
         self._timer: asyncio.TimerHandle | None = None
@@ -96,6 +108,8 @@ class CallLog:
         """The timer is one that waits for further events only."""
         self._steady_until = 0.0
         """Of the loop's clock: calls that come before do not come alone."""
+        self._half: int | None = None
+        """Of the journal: the one whose entries are being written as rows."""
         self._is_writing = False
         self._in_write = (0, 0)
         """Calls and events that are being written."""
@@ -141,9 +155,12 @@ class CallLog:
             return
         self._bytes = size
         waiting.append(record)
-        self._ended.pop(record.running, None)
-        self._gathered.pop(record.running, None)
-        self._gather()
+        if number := record.running:
+            self._ended.pop(number, None)
+            if self._journaled.pop(number, None) is None:
+                self._gathered.pop(number, None)
+        if self._timer is None or self._is_slow:
+            self._gather()
 
     def write_soon(self) -> None:
         """Write what waits now: somebody looks at the file."""
@@ -159,15 +176,16 @@ class CallLog:
         called when it is in the file, or cannot be. Without, it is gathered as records are: a call that ends before
         costs nothing. 0: it has no row, since too many wait, and `written` is not called.
         """
-        if self._is_closed or self._beginning + len(self._gathered) >= _MOST_WAITING:
+        if self._is_closed or self._beginning + len(self._gathered) + len(self._journaled) >= _MOST_WAITING:
             return 0
         self._begun += 1
-        numbered = replace(record, running=self._begun)
         if written is None:
-            self._gathered[self._begun] = numbered
+            self._gathered[self._begun] = lambda: record
             self._gather()
             return self._begun
         self._beginning += 1
+        numbered = replace(record, running=self._begun)
+        self._have_rows.add(self._begun)
 
         def write(connection: "Connection") -> None:
             self._running.insert(connection, [numbered], self._redact, self._settings.max_content)
@@ -178,6 +196,42 @@ class CallLog:
 
         self._post(write, 0, then)
         return self._begun
+
+    def write_ahead(self, call: SentCall, record: Callable[[], CallRecord]) -> int:
+        """The same in this very moment, by an entry in the journal; `record` makes the record when it is needed.
+
+        0: that cannot be done now.
+        """
+        if self._is_closed or len(self._journaled) >= _MOST_WAITING:
+            return 0
+        journal = self._journal or self._open_journal()
+        names = self._names.get(call.names) if call.facts is None else None
+        if names is None:
+            names = packed_names(call.names, call.facts, self._redact)
+            if call.facts is None:
+                self._names[call.names] = names
+        if journal is None or not journal.append(call.packed(names)):
+            return 0
+        self._begun += 1
+        self._journaled[self._begun] = record
+        if self._timer is None or self._is_slow:
+            self._gather()
+        return self._begun
+
+    def take_back(self, number: int) -> None:
+        """A call with this number was not sent, and nothing was written since its entry."""
+        if self._journaled.pop(number, None) is not None and self._journal is not None:
+            self._journal.take_back()
+
+    def _open_journal(self) -> Journal | None:
+        if self._clock() >= self._journal_again_at:
+            try:
+                self._journal = Journal(self._locate())
+                self._post(recover, 0)  # opens the file of the log: what is in the journal is of no use without it
+            except OSError as error:
+                log.warning("calls wait for their rows in the call log: there is no journal", error=str(error))
+                self._journal_again_at = self._clock() + _JOURNAL_AGAIN
+        return self._journal
 
     def ended(self, number: int) -> None:
         """A call with this number is over. Its record follows soon, if it has one of its own."""
@@ -193,7 +247,7 @@ class CallLog:
 
         That is done with the first record in any case, and every hour.
         """
-        if not self._is_closed and may_exist(self._locate()):
+        if not self._is_closed and (may_exist(self._locate()) or has_journals(self._locate())):
             self._post(recover, 0)
 
     def append_event(self, kind: str, facts: Mapping[str, object]) -> None:
@@ -234,12 +288,15 @@ class CallLog:
         for timer in (self._timer, self._retention):
             if timer is not None:
                 timer.cancel()
-        if self._waiting or self._ended or self._gathered or self._noted:
+        if self._has_any or self._ended:
             self._write(ended_before=inf)
         self._is_closed = True
         if "_database" in self.__dict__:
             await self._database.close()
             self._running.close()
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
 
     def _gather(self, seconds: float = 0.0) -> None:
         """Write in so many seconds; 0: as calls come."""
@@ -265,22 +322,30 @@ class CallLog:
 
     @property
     def _has_any(self) -> bool:
-        return bool(self._waiting or self._gathered or self._noted)
+        return bool(self._waiting or self._gathered or self._journaled or self._noted)
 
     def _write(self, *, ended_before: float | None = None) -> None:
         records, size = self._take_waiting(has_budget=self.budget is not None and ended_before is None)
-        begun, self._gathered = [*self._gathered.values()], {}
+        makers = [*self._gathered.items(), *self._journaled.items()]
+        begun = [replace(record(), running=number) for number, record in makers]
+        self._gathered, self._journaled = {}, {}
         noted, self._noted = self._noted, []
         self._since_look += size + _ROW * len(records)
         self._is_writing = True
         if self.budget is not None:
             self._steady_until = asyncio.get_running_loop().time() + 2 * _GATHER_STEADY
-        numbers = [record.running for record in records if record.running]
+        numbers = [record.running for record in records if record.running in self._have_rows]
         before = self._clock() - _ENDED_SECONDS if ended_before is None else ended_before
         left = [number for number, at in self._ended.items() if at <= before]
         for number in left:
             del self._ended[number]
         numbers += left
+        self._have_rows.difference_update(numbers)
+        self._have_rows.update(record.running for record in begun)
+        # With these rows all entries have one; more of them begin only when these rows are written.
+        if self._journal is not None and self._half is None and not self._waiting:
+            self._half = self._journal.turn()
+        self._names.clear()
 
         def write(connection: "Connection") -> None:
             insert_calls(connection, records, self._redact, self._settings.max_content)
@@ -312,6 +377,9 @@ class CallLog:
 
     def _written(self) -> None:
         self._is_writing = False
+        if self._journal is not None and self._half is not None:
+            self._journal.empty(self._half)
+        self._half = None
         self.calls_written += self._in_write[0]
         self.events_written += self._in_write[1]
         if self._is_closed:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.core.recording import UID_BITS, uid_text
-from mcpbridge.storage.call_log.format import Outcome
+from mcpbridge.storage.call_log.format import CALL_COLUMNS, Outcome
+from mcpbridge.storage.call_log.journal import left_behind
 from mcpbridge.storage.call_log.running import live_owners
 from mcpbridge.storage.call_log.schema import SCHEMA
 from mcpbridge.storage.sqlite.database import BUSY_SECONDS
@@ -164,8 +165,10 @@ def read_running(path: Path, which: Filter, *, limit: int, content: bool = False
         if version < _WITH_RUNNING:
             return []
         wanted, values = conditions(replace(which, outcome=None, text=None), "running", version)
-        query = f"SELECT * FROM running WHERE {' AND '.join(wanted) or '1'} ORDER BY at DESC, number DESC LIMIT :limit"
-        rows = [dict(row) for row in connection.execute(query, {**values, "limit": limit})]
+        with_sent, sent = _with_sent(connection, path) if version == len(SCHEMA.steps) else ("", {})
+        where = " AND ".join(wanted) or "1"
+        query = f"{with_sent} SELECT * FROM running WHERE {where} ORDER BY at DESC, number DESC LIMIT :limit"
+        rows = [dict(row) for row in connection.execute(query, {**values, **sent, "limit": limit})]
         alive = live_owners(connection)
     for row in rows:
         row["outcome"] = RUNNING if row["owner"] in alive else row["outcome"]
@@ -177,6 +180,21 @@ def read_running(path: Path, which: Filter, *, limit: int, content: bool = False
 
 
 _WITH_RUNNING = 2
+_MOST_SENT = 500
+"""Calls that killed processes left in their journals, of which so many are shown until there are records of them."""
+
+
+def _with_sent(connection: "Connection", path: Path) -> tuple[str, dict[str, object]]:
+    """What has a query see the calls in journals of killed processes among the others of `running`; and its values."""
+    rows, _ = left_behind(connection, path)
+    if not rows:
+        return "", {}
+    columns = CALL_COLUMNS.split(", ")
+    values = {f"s{n}_{column}": row.get(column) for n, row in enumerate(rows[-_MOST_SENT:]) for column in columns}
+    marks = (", ".join(f":s{n}_{column}" for column in columns) for n in range(len(values) // len(columns)))
+    sent = ", ".join(f"('', {n}, {row}, NULL, NULL)" for n, row in enumerate(marks))
+    known = f"owner, number, {CALL_COLUMNS}, arguments, asked"
+    return f"WITH running ({known}) AS (SELECT {known} FROM main.running UNION ALL VALUES {sent})", values
 
 
 def _several(which: Filter) -> Sequence[str]:

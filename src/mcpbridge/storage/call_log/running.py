@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from mcpbridge.storage.call_log.format import CALL_COLUMNS, CALL_MARKS, CallRecord, CallRows, Redact, next_id
+from mcpbridge.storage.call_log.journal import left_behind
 from mcpbridge.storage.file_locks import OwnedFile, is_owned
 
 if TYPE_CHECKING:
@@ -78,7 +79,19 @@ def recover(connection: "Connection") -> int:
             connection.execute("DELETE FROM running WHERE owner = ?", (owner,))
             with suppress(OSError):
                 file.unlink(missing_ok=True)
-    return count
+    return count + _recover_sent(connection, path)
+
+
+def _recover_sent(connection: "Connection", path: Path) -> int:
+    rows, journals = left_behind(connection, path)
+    for id_, row in enumerate(rows, next_id(connection)):
+        marks = ", ".join("?" * len(row))
+        connection.execute(f"INSERT INTO call (id, {', '.join(row)}) VALUES (?, {marks})", (id_, *row.values()))
+    if not rows:  # else the next time, when these rows are certain to be in the file
+        for journal in journals:
+            with suppress(OSError):
+                journal.unlink(missing_ok=True)
+    return len(rows)
 
 
 def live_owners(connection: "Connection") -> list[str]:
