@@ -53,6 +53,14 @@ def read_builtin(value: object) -> object:
     return BuiltinSettings.model_validate(dict(cast("Mapping[str, Any]", value)))
 
 
+_EXCHANGE_NOTHING = {
+    "github": "GitHub exchanges no tokens",
+    "google": "Google exchanges no tokens of people (RFC 8693)",
+    "entra": "Microsoft Entra has a flow of its own (on-behalf-of) instead of RFC 8693, which is not spoken here",
+}
+"""Presets of `auth.sign_in` whose provider gives nothing for the tokens of people, and why."""
+
+
 class Settings(BaseModel):
     """A configuration file, read and checked."""
 
@@ -175,17 +183,27 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _tokens_can_be_exchanged(self) -> Self:
-        """A bridge that gets no tokens of a provider has none to exchange."""
+        """A bridge that gets no tokens of a provider has none to exchange; one that only checks has no ID token."""
+        sign_in = self.auth.sign_in
         for name, server in self.servers.items():
-            if server.auth.account != "exchange" or server.disabled:
+            account = server.auth.account
+            if account not in ("exchange", "id-jag") or server.disabled:
                 continue
+            if account == "id-jag" and sign_in is None:
+                raise ValueError(
+                    f'`servers.{name}.auth.as = "id-jag"` needs the ID token of each user, which the bridge holds only '
+                    "where people sign in at the bridge itself: `[auth.sign_in]` is missing"
+                )
             if not self.auth.is_on:
                 raise ValueError(
                     f'`servers.{name}.auth.as = "exchange"` exchanges the tokens of a provider that people come with, '
                     "and neither `[auth.issuers.NAME]` nor `[auth.sign_in]` names one"
                 )
-            if self.auth.sign_in is not None and self.auth.sign_in.provider == "github" and not self.auth.issuers:
-                raise ValueError(f'`servers.{name}.auth.as = "exchange"` cannot work: GitHub exchanges no tokens')
+            if sign_in is None or sign_in.provider not in _EXCHANGE_NOTHING:
+                continue
+            if account == "id-jag" or not self.auth.issuers:
+                why = _EXCHANGE_NOTHING[sign_in.provider]
+                raise ValueError(f'`servers.{name}.auth.as = "{account}"` cannot work: {why}')
         return self
 
     @model_validator(mode="after")

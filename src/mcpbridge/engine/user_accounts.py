@@ -1,10 +1,10 @@
 """The accounts of users in a running bridge: made with the first server that wants them; what follows from a change.
 
-Whoever has no server with `auth.as = "user"` or `"exchange"` loads nothing of it.
+Whoever has no server with `auth.as` `"user"`, `"exchange"` or `"id-jag"` loads nothing of it.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -49,6 +49,10 @@ class SignIns(Protocol):
 
     async def end_all(self, principal: str) -> int:
         """End all sign-ins of this person; returns how many there were."""
+        ...
+
+    async def assertion(self, principal: str, audience: str, resource: str, scope: str) -> str:
+        """See `IdentityAssertions` (`upstream/accounts/identity_assertion.py`)."""
         ...
 
 
@@ -103,6 +107,7 @@ class EngineAccounts:
         """The accounts."""
         accounts = _open_accounts(self._settings, self._around)
         accounts.sign_ins.origin = lambda: self.origin()  # noqa: PLW0108 - the front may set another one later
+        accounts.assertions = lambda: self.sign_ins
         accounts.connected, accounts.disconnected = self._connected, self._disconnected
         return accounts
 
@@ -114,11 +119,10 @@ class EngineAccounts:
     @property
     def want_tokens(self) -> bool:
         """Some server takes tokens that were exchanged (`auth.as = "exchange"`)."""
-        return bool(self._exchanging)
+        return bool(self._servers("exchange"))
 
-    @property
-    def _exchanging(self) -> list[str]:
-        return [name for name, server in self._settings().servers.items() if server.auth.account == "exchange"]
+    def _servers(self, account: str) -> list[str]:
+        return [name for name, server in self._settings().servers.items() if server.auth.account == account]
 
     async def put_out(self, principal: str) -> tuple[int, bool]:
         """End what a user is signed in with: tokens, visits of pages, and sign-ins at the bridge itself.
@@ -141,10 +145,19 @@ class EngineAccounts:
 
     def present(self, identity: Identity, token: bytes) -> None:
         """Somebody came in with this token: it may be exchanged for one of a server with `auth.as = "exchange"`."""
-        servers = self._exchanging
-        if not servers:
-            return
-        self.all.presented.present(identity.principal, token.decode("ascii", "replace"), identity.expires_at)
+        servers = self._servers("exchange")
+        if servers:
+            self.all.presented.present(identity.principal, token.decode("ascii", "replace"), identity.expires_at)
+            self._poke(servers)
+
+    def arrived(self, principal: str) -> None:
+        """Somebody came in who signed in at the bridge: servers with `auth.as = "id-jag"` may be reached for them."""
+        servers = self._servers("id-jag")
+        if servers:
+            self.all.arrived(principal)
+            self._poke(servers)
+
+    def _poke(self, servers: Iterable[str]) -> None:
         pool = self._pool()
         for name in servers:
             base = pool.upstreams.get(name)

@@ -19,7 +19,7 @@ from pydantic import (
 from mcpbridge.base.units import Bytes, Rate, RateText, Seconds
 from mcpbridge.core.call_settings import CallSettings
 from mcpbridge.core.source_settings import NameFilter, OfferSettings
-from mcpbridge.upstream.auth.settings import AuthSettings
+from mcpbridge.upstream.auth.settings import PER_USER, AuthSettings
 from mcpbridge.upstream.isolation.settings import ServerSandbox
 from mcpbridge.upstream.projects import PROJECT_FIELDS, ProjectText, directory_of, with_project
 from mcpbridge.upstream.transports.settings import ContainerSettings
@@ -174,12 +174,12 @@ class ServerSettings(OfferSettings, BaseModel):
     share: Literal["shared", "session", "project", "user"] = "shared"
     """Which clients share a process, or with `url` a session. `shared`: all. `session`: each client has its own.
     `project`: the clients of one project. `user`: those of one user (the holder of a token). Default with a
-    `${PROJECT_ROOT}`: `project`; with `auth.as` `"user"` or `"exchange"`: `user`."""
+    `${PROJECT_ROOT}`: `project`; with `auth.as` `"user"`, `"exchange"` or `"id-jag"`: `user`."""
 
     max_instances: int = Field(default=8, ge=1)
     """Further sessions that may be open, for clients that cannot share the first one. With `share = "user"` the one
     that is idle longest ends when another user comes; while none is idle, calls of further users wait. Default with
-    `auth.as` `"user"` or `"exchange"` and a `url`: 200."""
+    `auth.as` `"user"`, `"exchange"` or `"id-jag"` and a `url`: 200."""
 
     instance_idle: Seconds = Field(default=300, gt=0)
     """Seconds without a call after which a further session ends."""
@@ -312,7 +312,7 @@ class ServerSettings(OfferSettings, BaseModel):
         if given.get("project_texts"):
             given.setdefault("share", "project")
         auth = given.get("auth")
-        if isinstance(auth, dict) and cast("dict[str, object]", auth).get("as") in ("user", "exchange"):
+        if isinstance(auth, dict) and cast("dict[str, object]", auth).get("as") in PER_USER:
             given.setdefault("share", "user")
             if given.get("url"):
                 given.setdefault("max_instances", _SESSIONS_OF_USERS)

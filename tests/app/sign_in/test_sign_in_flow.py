@@ -483,6 +483,9 @@ class Exchanged:
     def present(self, identity: Identity, token: bytes) -> None:
         self.presented.append((identity.principal, token))
 
+    def arrived(self, principal: str) -> None:
+        """No server takes identity assertions."""
+
 
 async def test_what_is_exchanged_is_the_providers_token_and_never_the_bridges(place: Place) -> None:
     """Nobody else knows the bridge's own tokens: sent to another server they would be of no use, and given away."""

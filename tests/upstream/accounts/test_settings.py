@@ -15,11 +15,16 @@ from mcpbridge.downstream.errors import to_answer
 URL = {"url": "https://x.example/mcp"}
 EXCHANGE = {"as": "exchange", "issuer": "https://as.example", "client_id": "bridge"}
 
+ID_JAG = {"as": "id-jag", "client_id": "bridge", "client_secret": "s"}
+RESOURCE = "https://b.example/mcp"
+
 
 @pytest.mark.parametrize(
     ("server", "message"),
     [
-        ({**URL, "auth": {"as": "id-jag"}}, "needs the ID token of each user"),
+        ({**URL, "auth": {"as": "id-jag"}}, "needs `client_id` and `client_secret`"),
+        ({**URL, "auth": ID_JAG}, "needs the ID token of each user"),
+        ({**URL, "auth": {**ID_JAG, "token_endpoint": "https://as.example/token"}}, "`token_endpoint` goes with"),
         ({**URL, "auth": EXCHANGE}, "names one"),
         ({**URL, "auth": {"as": "exchange", "client_id": "a"}}, "needs `issuer` or `token_endpoint`"),
         ({**URL, "auth": {"as": "user", "type": "none"}}, "goes with type"),
@@ -34,6 +39,34 @@ EXCHANGE = {"as": "exchange", "issuer": "https://as.example", "client_id": "brid
 def test_pairs_that_cannot_work_are_refused(server: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         Settings.model_validate({"servers": {"up": server}})
+
+
+@pytest.mark.parametrize("auth", [EXCHANGE, ID_JAG])
+@pytest.mark.parametrize(
+    ("provider", "message"),
+    [
+        ({"provider": "github"}, "GitHub exchanges no tokens"),
+        ({"provider": "google"}, "Google exchanges no tokens"),
+        ({"provider": "entra", "issuer": "https://login.microsoftonline.com/t/v2.0"}, "on-behalf-of"),
+    ],
+)
+def test_providers_that_exchange_nothing_are_refused(
+    auth: dict[str, Any], provider: dict[str, Any], message: str
+) -> None:
+    section = {"resource": RESOURCE, "sign_in": {"client_id": "x", **provider}}
+    roles = [{"name": "all", "emails": "*@example.com", "servers": "*"}]
+    with pytest.raises(ValidationError, match=message):
+        Settings.model_validate({"servers": {"up": {**URL, "auth": auth}}, "auth": section, "roles": roles})
+
+
+def test_a_bridge_that_only_checks_tokens_holds_no_id_token() -> None:
+    section: dict[str, Any] = {"resource": RESOURCE, "issuers": {"a": {"issuer": "https://as.example"}}}
+    servers = {"up": {**URL, "auth": ID_JAG}}
+    with pytest.raises(ValidationError, match="where people sign in at the bridge itself"):
+        Settings.model_validate({"servers": servers, "auth": section})
+    section["sign_in"] = {"provider": "okta", "issuer": "https://as.example", "client_id": "x"}
+    settings = Settings.model_validate({"servers": servers, "auth": section})
+    assert (settings.servers["up"].share, settings.servers["up"].auth.is_per_user) == ("user", True)
 
 
 def test_users_with_accounts_of_their_own_are_kept_apart() -> None:

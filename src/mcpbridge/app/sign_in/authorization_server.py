@@ -34,6 +34,7 @@ from mcpbridge.downstream.auth.resources import Resources, canonical
 from mcpbridge.downstream.auth.sign_in_settings import SignInSettings
 from mcpbridge.downstream.settings import ResourceServerSettings
 from mcpbridge.storage.store import Store
+from mcpbridge.upstream.accounts.identity_assertion import NoAssertion
 from mcpbridge.upstream.auth.grant import SecretStore
 
 log = get_logger("mcpbridge.auth")
@@ -273,6 +274,19 @@ class AuthorizationServer:
         await self.provider_tokens.forget(principal)
         self._on_end(principal, "")
         return ended
+
+    async def assertion(self, principal: str, audience: str, resource: str, scope: str) -> str:
+        """See `IdentityAssertions` (`upstream/accounts/identity_assertion.py`)."""
+        grants = await self.grants.grants_of(principal)
+        if not grants:
+            raise NoAssertion("you are not signed in at the bridge")
+        try:
+            id_token = await self.provider_tokens.id_token(grants[-1].person)
+            return await self.provider.assertion(id_token, audience, resource, scope)
+        except ProviderRefused as refused:
+            raise NoAssertion(refused.reason) from None
+        except ProviderDown as down:
+            raise NoAssertion(down.reason, is_passing=True) from None
 
     async def close(self) -> None:
         """Ask nobody any more."""

@@ -44,6 +44,9 @@ _SCOPES: Mapping[str, tuple[str, ...]] = {
 }
 _MORE: Mapping[str, Mapping[str, str]] = {"google": {"access_type": "offline", "prompt": "consent"}}
 """Parameters of the request, where a provider gives refresh tokens for them alone."""
+_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
+"""The kind of an identity assertion, as RFC 8693 has it."""
 _ENDED = frozenset({"invalid_grant", "bad_refresh_token", "interaction_required", "login_required"})
 """What a provider says where a person has to sign in again."""
 _LONGEST = 64 * 1024
@@ -163,6 +166,28 @@ class IdentityProvider:
         else:
             person = await self._person(await self._claims_in(new.id_token, None), new.access)
         return SignedIn(self._same(before, person), new)
+
+    async def assertion(self, id_token: str, audience: str, resource: str, scope: str) -> str:
+        """An assertion about a person for the authorization server `audience` (ID-JAG, by RFC 8693).
+
+        Raises:
+            ProviderRefused: it gives none.
+            ProviderDown: it cannot be asked.
+        """
+        form = {
+            "grant_type": _EXCHANGE,
+            "requested_token_type": ID_JAG,
+            "subject_token": id_token,
+            "subject_token_type": "urn:ietf:params:oauth:token-type:id_token",
+            "audience": audience,
+            "resource": resource,
+            **({"scope": scope} if scope else {}),
+        }
+        answer = await self._token_request(form)
+        given, kind = answer.get("access_token"), answer.get("issued_token_type")
+        if kind != ID_JAG or not isinstance(given, str) or not 0 < len(given) <= _LONGEST or given == id_token:
+            raise ProviderRefused("the provider gives no identity assertions")
+        return given
 
     async def close(self) -> None:
         """Ask for nothing any more."""

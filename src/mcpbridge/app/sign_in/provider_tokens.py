@@ -11,6 +11,7 @@ import msgspec
 from mcpbridge.app.sign_in.errors import ProviderRefused
 from mcpbridge.app.sign_in.grants import Person
 from mcpbridge.app.sign_in.identity_provider import IdentityProvider, ProviderTokens, SignedIn
+from mcpbridge.downstream.auth.signed_tokens import InvalidToken, read_token
 from mcpbridge.upstream.auth.grant import SecretStore
 
 _LOCK_SECONDS = 60.0
@@ -74,6 +75,34 @@ class ProviderTokenStore:
                 await self.keep(signed_in)
                 tokens = signed_in.tokens
         return tokens
+
+    async def id_token(self, person: Person) -> str:
+        """The provider's ID token for this person, still valid: what an identity assertion starts from (ID-JAG).
+
+        Raises:
+            ProviderRefused: there is none any more; they have to sign in again.
+            ProviderDown: it cannot be asked for another one.
+        """
+        principal = person.principal
+        async with self._secrets.lock(_key(principal), _LOCK_SECONDS):
+            tokens = await self._load(principal)
+            if tokens is None:
+                raise ProviderRefused("nothing of the provider's is kept for this person")
+            if tokens.refresh and self._ends_soon(tokens.id_token):
+                signed_in = await self._provider.renew(person, tokens)
+                await self.keep(signed_in)
+                tokens = signed_in.tokens
+        if self._ends_soon(tokens.id_token, early=0.0):
+            raise ProviderRefused("the ID token has ended, and the provider gives no other: sign in again")
+        return tokens.id_token
+
+    def _ends_soon(self, id_token: str, early: float = _EARLY) -> bool:
+        """Whether an ID token, which was checked when it came, ends within so many seconds, or is none."""
+        try:
+            until: object = read_token(id_token.encode("ascii", "replace")).claims.get("exp")
+        except InvalidToken:
+            return True
+        return not isinstance(until, int | float) or until < self._now() + early
 
     async def forget(self, principal: str) -> None:
         """Keep nothing of this person any more; a renewal that is under way ends first."""

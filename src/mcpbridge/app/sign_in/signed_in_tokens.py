@@ -37,6 +37,10 @@ class Exchanges(Protocol):
         """Take a token of somebody to exchange."""
         ...
 
+    def arrived(self, principal: str) -> None:
+        """Somebody came in who signed in here: the provider can vouch for them elsewhere."""
+        ...
+
 
 class SignedInTokens:
     """See `OwnTokens`."""
@@ -77,6 +81,7 @@ class SignedInTokens:
                 self._exchanges.present(
                     replace(identity, expires_at=provider_token.until), provider_token.access.encode()
                 )
+        self._exchanges.arrived(person.principal)
         until = min(found.until, self._now() + _REMEMBERED)
         return CheckedToken(identity, frozenset({canonical(grant.resource)}), is_for_bridge=False, until=until)
 

@@ -1,7 +1,7 @@
 """The accounts of all users at all servers: who has one, what calls use of it, and what becomes of it.
 
-A server with `auth.as = "user"` or `"exchange"` gets calls of a user on a connection (or in a process) of that user
-alone, with that user's account. A user without one is asked to connect it, and the call waits for that.
+A server with `auth.as` `"user"`, `"exchange"` or `"id-jag"` gets calls of a user on a connection (or in a process) of
+that user alone, with that user's account. A user without one is asked to connect it, and the call waits for that.
 
 The one instance of such a server that lists gets no calls. It signs in as the local user, or else with the account of
 the user who connected first: what it lists are the definitions of the server, which all users see.
@@ -22,7 +22,14 @@ from mcpbridge.protocol.http.bearer_auth import Authorizer
 from mcpbridge.protocol.http.tls_and_proxy import Network
 from mcpbridge.storage.vault import Row, Vault
 from mcpbridge.upstream.accounts.exchange import ExchangedToken, PresentedTokens, nothing_to_exchange
+from mcpbridge.upstream.accounts.identity_assertion import (
+    AssertedToken,
+    AuthorizationServerOfUpstream,
+    IdentityAssertions,
+    nothing_to_assert,
+)
 from mcpbridge.upstream.accounts.sign_ins import SignIns, UserSignIn
+from mcpbridge.upstream.accounts.user_token import UserToken
 from mcpbridge.upstream.auth.authorization import Authorization
 from mcpbridge.upstream.auth.challenge import Challenge
 from mcpbridge.upstream.auth.context import AuthContext
@@ -33,6 +40,9 @@ from mcpbridge.upstream.supervisor import Upstream
 
 log = get_logger("mcpbridge.auth")
 
+WITHOUT_PAGE = frozenset({"exchange", "id-jag"})
+"""Values of `auth.as` with which the sign-in at the bridge is all that a user needs."""
+_MOST_SIGNED_IN = 10_000
 LARGEST_VALUE = 16 << 10
 """Characters of one variable."""
 
@@ -41,7 +51,7 @@ class Connection(Struct, frozen=True):
     """What a user sees of one server on the page of connections."""
 
     server: str
-    how: Literal["sign-in", "variables", "exchange"]
+    how: Literal["sign-in", "variables", "exchange", "id-jag"]
     is_connected: bool
     since: float = 0.0
     """Unix time; 0: not connected, or nobody knows."""
@@ -65,12 +75,17 @@ class UserAccounts:
         self.sign_ins = SignIns()
         self.presented = PresentedTokens()
         """The tokens that users came with, to be exchanged."""
+        self.assertions: Callable[[], IdentityAssertions | None] = lambda: None
+        """Has the identity provider vouch for people who signed in at the bridge; None: nobody does."""
+        self.signed_in: dict[str, None] = {}
+        """Who came in by a sign-in at the bridge, the latest last."""
         self.connected: Callable[[str, str], None] = lambda server, principal: None
         """Gets server and principal when there is an account that was not there, or another one."""
         self.disconnected: Callable[[str, str], None] = lambda server, principal: None
         """The same when there is none any more: what runs with it has to end."""
         self._at: dict[tuple[str, str], tuple[object, UserAuthorization]] = {}
-        self._exchanged: dict[tuple[str, str], tuple[object, ExchangedToken]] = {}
+        self._exchanged: dict[tuple[str, str], tuple[object, UserToken]] = {}
+        self._authorization_servers: dict[str, tuple[object, AuthorizationServerOfUpstream]] = {}
         self._values: dict[tuple[str, str], tuple[int, dict[str, str]]] = {}
         self._lenders: dict[str, str] = {}
         """Whose account the instance that lists uses, by server."""
@@ -84,6 +99,9 @@ class UserAccounts:
         if auth.account == "exchange":
             if self.presented.of(principal) is None:
                 raise nothing_to_exchange(name)
+        elif auth.account == "id-jag":
+            if principal not in self.signed_in or self.assertions() is None:
+                raise nothing_to_assert(name)
         elif auth.variables:
             if not await self._has_values(name, settings, principal):
                 raise self._needed(name, principal, "")
@@ -107,7 +125,7 @@ class UserAccounts:
         """
         if principal is None:
             return _Lister(self, name, settings, own)
-        if settings.auth.account == "exchange":
+        if settings.auth.account in WITHOUT_PAGE:
             return self.exchanged(name, settings, principal)
         return self.at(name, settings, principal) if principal else own
 
@@ -138,17 +156,27 @@ class UserAccounts:
             known = self._at[name, principal] = made_for, UserAuthorization(account, around, row, self)
         return known[1]
 
-    def exchanged(self, name: str, settings: ServerSettings, principal: str) -> ExchangedToken:
-        """The exchanged token of a user at a server."""
+    def exchanged(self, name: str, settings: ServerSettings, principal: str) -> UserToken:
+        """The token of a user at a server that takes exchanged tokens, or identity assertions."""
         made_for = settings.url, settings.auth
         known = self._exchanged.get((name, principal))
         if known is None or known[0] != made_for:
-            network = self._network_of(settings)
-            token = ExchangedToken(
-                name, _over_http(settings), principal, settings.auth, network, self.presented, self._around.learn
-            )
+            about = name, _over_http(settings), principal, settings.auth, self._network_of(settings)
+            token: UserToken
+            if settings.auth.account == "id-jag":
+                server = self._authorization_server(name, made_for)
+                token = AssertedToken(*about, self._around.learn, lambda: self.assertions(), server)  # noqa: PLW0108 - the front sets it later
+            else:
+                token = ExchangedToken(*about, self.presented, self._around.learn)
             known = self._exchanged[name, principal] = made_for, token
         return known[1]
+
+    def arrived(self, principal: str) -> None:
+        """A user came in who signed in at the bridge."""
+        self.signed_in.pop(principal, None)
+        self.signed_in[principal] = None
+        while len(self.signed_in) > _MOST_SIGNED_IN:
+            del self.signed_in[next(iter(self.signed_in))]
 
     # -- for pages and commands
 
@@ -160,8 +188,12 @@ class UserAccounts:
             auth = settings.auth
             row = self._row(name, settings, principal)
             kept = rows.get((row.place, row.url))
-            how = "exchange" if auth.account == "exchange" else "variables" if auth.variables else "sign-in"
-            is_connected = self.presented.of(principal) is not None if how == "exchange" else kept is not None
+            is_connected = kept is not None
+            how: Literal["sign-in", "variables", "exchange", "id-jag"] = "variables" if auth.variables else "sign-in"
+            if auth.account == "exchange":
+                how, is_connected = "exchange", self.presented.of(principal) is not None
+            elif auth.account == "id-jag":
+                how, is_connected = "id-jag", principal in self.signed_in
             since, issuer = (kept.since, kept.issuer) if kept is not None else (0.0, auth.issuer or "")
             found.append(Connection(name, how, is_connected, since, issuer, tuple(auth.variables)))
         return found
@@ -220,8 +252,10 @@ class UserAccounts:
         settings = self._servers().get(server)
         was_there, was_revoked = False, False
         if settings is not None and settings.auth.is_per_user and not settings.auth.variables:
-            if settings.auth.account == "exchange":
-                was_there = self._exchanged.pop((server, principal), None) is not None
+            if settings.auth.account in WITHOUT_PAGE:
+                _, token = self._exchanged.pop((server, principal), (None, None))
+                was_there = token is not None
+                was_revoked = isinstance(token, AssertedToken) and await token.revoke()
             elif principal:
                 account = self.at(server, settings, principal).account
                 try:
@@ -244,6 +278,7 @@ class UserAccounts:
         servers |= {name for name, whose in self._exchanged if whose == principal}
         found = [name for name in sorted(servers) if (await self.disconnect(name, principal))[0]]
         self.presented.forget(principal)
+        self.signed_in.pop(principal, None)
         self.sign_ins.end_of_user(principal)
         return found
 
@@ -262,11 +297,13 @@ class UserAccounts:
 
     async def lender(self, name: str, settings: ServerSettings) -> Authorizer | None:
         """Whose account lists, where the local user has none: of the user who connected first."""
-        if settings.auth.account == "exchange":
-            for principal in self.presented.principals():
-                self._lenders[name] = principal
-                return self.exchanged(name, settings, principal)
-            return None
+        if settings.auth.account in WITHOUT_PAGE:
+            is_asserted = settings.auth.account == "id-jag"
+            latest = reversed(self.signed_in) if is_asserted else iter(self.presented.principals())
+            if (principal := next(latest, None)) is None:
+                return None
+            self._lenders[name] = principal
+            return self.exchanged(name, settings, principal)
         rows = [row for row in self._rows_at(name, settings) if row.kind == "account"]
         for row in sorted(rows, key=lambda row: row.since):
             authorization = self.at(name, settings, row.principal)
@@ -313,6 +350,12 @@ class UserAccounts:
             self._around.learn(name, list(values.values()))
             known = self._values[name, principal] = changed_at, values
         return known[1].keys() >= set(settings.auth.variables)
+
+    def _authorization_server(self, name: str, made_for: object) -> AuthorizationServerOfUpstream:
+        known = self._authorization_servers.get(name)
+        if known is None or known[0] != made_for:
+            known = self._authorization_servers[name] = made_for, AuthorizationServerOfUpstream()
+        return known[1]
 
     def _row(self, name: str, settings: ServerSettings, principal: str) -> Row:
         if settings.auth.variables:
@@ -397,7 +440,8 @@ class _Lister:
             self._used = lender
             return lender
         if own is None:
-            raise nothing_to_exchange(self._name)
+            is_asserted = self._settings.auth.account == "id-jag"
+            raise nothing_to_assert(self._name) if is_asserted else nothing_to_exchange(self._name)
         return own
 
 

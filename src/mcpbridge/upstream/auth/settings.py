@@ -19,6 +19,8 @@ STEP_UPS, STEP_UP_WINDOW = 3, 600.0
 """Times in so many seconds that a person is asked for more rights."""
 
 
+PER_USER = frozenset({"user", "exchange", "id-jag"})
+"""Values of `as` with which each user has an account of their own."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NOT_OF_USERS = frozenset(
     {
@@ -39,16 +41,17 @@ class AuthSettings(BaseModel):
     account: Literal["shared", "user", "exchange", "id-jag", "client"] = Field(default="shared", alias="as")
     """Whose account calls are made with. `shared`: one, that of `mcpbridge login`, for everybody. `user`: each user's
     own; who has none is asked to sign in at the first call. `exchange`: each user's own, for which the token that the
-    user presented to the bridge is exchanged (RFC 8693). `client`: that of the bridge itself (client credentials).
-    `id-jag` is refused: it needs an ID token of the user, which the bridge does not hold."""
+    user presented to the bridge is exchanged (RFC 8693). `id-jag`: each user's own, for which the identity provider of
+    `[auth.sign_in]` vouches (an identity assertion, ID-JAG). `client`: that of the bridge itself (client
+    credentials)."""
 
     variables: list[str] = []
     """For a `command` or `image` with `as = "user"`: environment variables that each user sets for themselves, such as
     `GITHUB_TOKEN`. Each user then has a process of their own."""
 
     audience: str | None = Field(default=None, min_length=1)
-    """For `as = "exchange"`: the `audience` to ask for. Default: none; the address of the server is asked for as
-    `resource`."""
+    """For `as = "exchange"` and `"id-jag"`: the `audience` to ask the provider for. Default: for `exchange` none, for
+    `id-jag` the issuer of the server's authorization server. The address of the server is asked for as `resource`."""
 
     token_endpoint: str | None = None
     """For `as = "exchange"`: where tokens are exchanged. Default: what the metadata of `issuer` says."""
@@ -168,24 +171,24 @@ class AuthSettings(BaseModel):
         return self
 
     def _check_whose(self) -> None:
-        if self.account == "id-jag":
-            raise ValueError(
-                '`as = "id-jag"` needs the ID token of each user, which the bridge gets only where people sign in at '
-                'the bridge itself; it cannot do that yet. Use `as = "user"`, or `as = "exchange"` where your provider '
-                "exchanges tokens (RFC 8693)"
-            )
         if self.account == "client" and self.type != "client-credentials":
             raise ValueError('`as = "client"` goes with type = "client-credentials"')
-        if self.account in ("user", "exchange") and self.type != "oauth":
+        if self.is_per_user and self.type != "oauth":
             raise ValueError(f'`as = "{self.account}"` goes with type = "oauth": the account is that of each user')
         if self.account == "exchange":
             if self.issuer is None and self.token_endpoint is None:
                 raise ValueError('`as = "exchange"` needs `issuer` or `token_endpoint`: who exchanges the tokens')
             if self.client_id is None:
                 raise ValueError('`as = "exchange"` needs `client_id`: the bridge as your provider knows it')
-        elif self.audience or self.token_endpoint:
-            stray = "audience" if self.audience else "token_endpoint"
-            raise ValueError(f'`{stray}` goes with `as = "exchange"`')
+        elif self.token_endpoint:
+            raise ValueError('`token_endpoint` goes with `as = "exchange"`')
+        if self.account == "id-jag" and not (self.client_id and self.client_secret):
+            raise ValueError(
+                '`as = "id-jag"` needs `client_id` and `client_secret`: the bridge as the authorization server of this '
+                "server knows it"
+            )
+        if self.audience and self.account not in ("exchange", "id-jag"):
+            raise ValueError('`audience` goes with `as = "exchange"` or `as = "id-jag"`')
         if self.variables and self.account != "user":
             raise ValueError('`variables` go with `as = "user"`: each user sets their own')
 
@@ -216,4 +219,4 @@ class AuthSettings(BaseModel):
     @property
     def is_per_user(self) -> bool:
         """Each user has an account of their own, and so a connection or process of their own."""
-        return self.account in ("user", "exchange")
+        return self.account in PER_USER

@@ -112,7 +112,7 @@ class TransportMaker:
         if self._around is None or has_header or settings.auth.type == "none":
             return None
         identity = settings.url, settings.auth, network
-        if settings.auth.account == "exchange":
+        if settings.auth.account in ("exchange", "id-jag"):
             return None
         if name not in self.authorizations or self._authorized_for[name] != identity:
             from mcpbridge.upstream.auth.authorization import Authorization
