@@ -3,7 +3,7 @@
 import json
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -115,6 +115,16 @@ class RealTools:
         for path in sorted(folder.glob("*/tools.jsonl")):
             tools = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
             yield cls(path.parent.name)._read(tools)
+
+    @classmethod
+    def of_servers(cls, name: str, tools: Mapping[str, Iterable[Mapping[str, Any]]]) -> "RealTools":
+        """The tools of running servers, by server, as each lists them."""
+        flat = [
+            {"description": "", **tool, "server": server, "id": f"{server}/{tool['name']}"}
+            for server, own in tools.items()
+            for tool in own
+        ]
+        return cls(name)._read(flat)
 
     def _read(self, tools: list[dict[str, Any]]) -> "RealTools":
         names: dict[str, set[str]] = {}

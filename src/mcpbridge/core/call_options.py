@@ -77,5 +77,7 @@ class CallOptions(Struct, frozen=True):
     """Whether the call log keeps arguments and results; None: as it does by default."""
     redact: tuple[str, ...] = ()
     """What of results is replaced by placeholders: `secrets`, `pii`."""
+    redact_arguments: tuple[str, ...] = ()
+    """The same, of arguments."""
     results: ResultOptions = DEFAULT_RESULTS
     """What becomes of large results."""

@@ -116,6 +116,10 @@ class CallSettings(BaseModel):
     of phones, accounts, cards and citizens). Placeholders take their place; a model may pass these to tools of the same
     server. Default: none."""
 
+    redact_arguments: list[Literal["secrets", "pii"]] | None = None
+    """What a tool or prompt does not get in its arguments: `secrets`, `pii`. It gets placeholders instead. Values that
+    came from its server stay, if `redact` is set as well: models have only placeholders of these. Default: none."""
+
     log_content: bool | None = None
     """Whether the call log keeps the arguments and results, not only their size and digest. Default: yes in the history
     of a user's own daemon (or `serve` on stdio), for that user's calls; no for `serve --http`, for users who come with

@@ -100,6 +100,7 @@ def resolve(
         rate_limit=limits[1],
         server_rate_limit=limits[2],
         redact=tuple(nearest("redact", ())),
+        redact_arguments=tuple(nearest("redact_arguments", ())),
         log_content=nearest("log_content", None),
         results=results,
     )

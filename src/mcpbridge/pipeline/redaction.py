@@ -31,11 +31,25 @@ def nothing_known(text: str) -> str:
     return text
 
 
-def redacted_json(raw: bytes, kinds: tuple[str, ...], placeholder: Placeholder, known: Known = nothing_known) -> bytes:
-    """The JSON value with redacted texts and names, also where only the name says that a value is a secret."""
+def redacted_json(
+    raw: bytes,
+    kinds: tuple[str, ...],
+    placeholder: Placeholder,
+    known: Known = nothing_known,
+    keep: re.Pattern[str] | None = None,
+) -> bytes:
+    """The JSON value with redacted texts and names, also where only the name says that a value is a secret.
+
+    `keep`: the placeholders that it may have already. They stay, and nothing is escaped.
+    """
 
     def redact(text: str) -> str:
-        return redacted(text, kinds, placeholder, known)
+        if keep is None:
+            return redacted(text, kinds, placeholder, known)
+        return _redacted_between(text, keep, kinds, placeholder, known)
+
+    def mask(text: str) -> str:
+        return text if keep is not None and keep.fullmatch(text.strip()) else placeholder("secret", text)
 
     try:
         value: object = decode_exactly(raw)
@@ -45,7 +59,7 @@ def redacted_json(raw: bytes, kinds: tuple[str, ...], placeholder: Placeholder, 
     if "secrets" in kinds:
         from mcpbridge.base.masking.values import without_secrets_in
 
-        changed = without_secrets_in(value, redact, mask=lambda text: placeholder("secret", text))
+        changed = without_secrets_in(value, redact, mask=mask)
     else:
         changed = each_text(value, redact)
     if "pii" in kinds:
@@ -74,8 +88,23 @@ def redacted(text: str, kinds: tuple[str, ...], placeholder: Placeholder, known:
     """The text with placeholders for values of these kinds. What only looks like a placeholder is escaped."""
     if len(text) < _SHORTEST:
         return text
-    if "‹" in text:
-        text = _LOOKS_ALIKE.sub("‹\\\\", text)
+    return _replaced(_LOOKS_ALIKE.sub("‹\\\\", text) if "‹" in text else text, kinds, placeholder, known)
+
+
+def _redacted_between(
+    text: str, keep: re.Pattern[str], kinds: tuple[str, ...], placeholder: Placeholder, known: Known
+) -> str:
+    parts: list[str] = []
+    at = 0
+    for match in keep.finditer(text):
+        parts += [_replaced(text[at : match.start()], kinds, placeholder, known), match[0]]
+        at = match.end()
+    return "".join([*parts, _replaced(text[at:], kinds, placeholder, known)])
+
+
+def _replaced(text: str, kinds: tuple[str, ...], placeholder: Placeholder, known: Known) -> str:
+    if len(text) < _SHORTEST:
+        return text
     spans: list[tuple[int, int, str]] = []
     if "secrets" in kinds:
         found = secret_spans(text, known)

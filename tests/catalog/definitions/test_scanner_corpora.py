@@ -4,9 +4,13 @@ import json
 import os
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters
 
+from mcpbridge import Bridge
 from mcpbridge.app.doctor.suspicious_texts import suspicious_texts
 from mcpbridge.catalog.definitions.scanner.scan import scan
 from mcpbridge.catalog.snapshot_builder import SnapshotBuilder
@@ -14,6 +18,7 @@ from mcpbridge.catalog.upstream_filter import Offer
 from support.catalog.definitions import settings
 from support.scanner_corpora import OTHERS, RealTools, Tally, cases
 
+ROOT = Path(__file__).parents[3]
 POISONED = list(cases("poisoned"))
 BENIGN = list(cases("benign"))
 HELD_OUT = [pytest.param(False, id="seen"), pytest.param(True, id="held out")]
@@ -70,6 +75,39 @@ def test_few_benign_texts_are_flagged(is_held_out: bool) -> None:
     tally = Tally.count((case for case in BENIGN if case.is_held_out is is_held_out), is_poison=False)
     print(f"benign, {'held out' if is_held_out else 'seen'}:\n{tally}")
     assert tally.share <= 0.05, "\n".join(map(str, tally.unlike))
+
+
+SERVERS: dict[str, list[str]] = {
+    "git": [".venv-servers/bin/mcp-server-git"],
+    "time": [".venv-servers/bin/mcp-server-time"],
+    "everything": ["examples/node_modules/.bin/mcp-server-everything"],
+    "filesystem": ["examples/node_modules/.bin/mcp-server-filesystem", "."],
+    "memory": ["examples/node_modules/.bin/mcp-server-memory"],
+}
+"""The real servers that `make example` installs."""
+
+
+async def test_no_tool_of_the_installed_servers_is_held(tmp_path: Path) -> None:
+    """Real catalogs that every run of the tests has; `MCPBRIDGE_ROUTING_DATA` has larger ones."""
+    servers = {
+        name: {"command": str(ROOT / words[0]), "args": words[1:], "cwd": str(tmp_path), "text_trust": "low"}
+        for name, words in SERVERS.items()
+        if (ROOT / words[0]).exists()
+    }
+    assert {"git", "time"} <= servers.keys(), "run `make example` first: it installs the servers"
+    tools: dict[str, list[Any]] = {}
+    for name, server in servers.items():
+        parameters = StdioServerParameters(command=server["command"], args=server["args"], cwd=server["cwd"])
+        async with Client(parameters) as client:
+            listed = await client.list_tools()
+        tools[name] = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in listed.tools]
+    async with Bridge.open({"servers": servers, "store": {"kind": "memory"}}) as bridge:
+        shown = {tool.name for tool in await bridge.list_tools()}
+    own = RealTools.of_servers("installed servers", tools)
+    print(own)
+    assert own.count >= 14
+    assert not own.flagged, "\n".join(own.flagged)
+    assert sum(any(name.startswith(f"{server}__") for server in servers) for name in shown) == own.count
 
 
 @pytest.mark.skipif("MCPBRIDGE_ROUTING_DATA" not in os.environ, reason="needs the sets of real tools")

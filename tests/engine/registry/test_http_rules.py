@@ -46,7 +46,7 @@ HARMLESS = {
     "RetrySettings": "tries backoff max_backoff",
     "ToolSettings": "rename description disabled max_concurrent rate_limit results tags permission risk read_only "
     "destructive idempotent arguments inject_defaults call_timeout max_call_timeout late retry cache cache_scope "
-    "side_effects log_content trusted redact",
+    "side_effects log_content trusted redact redact_arguments",
 }
 """Tables within tables, of which everything may be said."""
 

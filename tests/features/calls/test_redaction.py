@@ -93,6 +93,84 @@ async def test_servers_that_may_have_the_secrets_of_another_get_them_and_no_pers
         assert b.got[1:] == [text]
 
 
+async def test_by_policy_a_server_does_not_get_the_secrets_of_arguments() -> None:
+    """Issue 22: one masker for results and, by policy, arguments."""
+    server = Server()
+    sent = {"redact_arguments": ["secrets", "pii"]}
+    async with bridged({"a": server.transport()}, servers={"a": sent}) as bridge:
+        ear = Ear(bridge.server)
+        await ear.initialize()
+        text = f"Deploy with {TOKEN}, then write to ada@example.org."
+        given = {"text": text, "deep": [{"password": "hunter2hunter2", "count": 4915112345678}], "same": TOKEN}
+        answer = await ear.ask("tools/call", {"name": "a__echo", "arguments": given})
+        got = server.got[0]
+        shown = json.dumps(got, ensure_ascii=False)
+        assert TOKEN not in shown
+        assert "ada@example.org" not in shown
+        assert "hunter2" not in shown
+        assert re.sub("‹[^›]+›", "#", got["text"]) == "Deploy with #, then write to #."
+        assert got["same"] == re.findall("‹[^›]+›", got["text"])[0]
+        assert got["deep"][0]["count"] == 4915112345678
+        assert answer["result"]["_meta"]["mcpbridge/redactedArguments"] == 4
+        assert TOKEN in json.dumps(answer), "the results of the server are as they were"
+
+
+async def test_what_came_from_a_server_goes_back_to_it_whatever_is_redacted_of_arguments() -> None:
+    a, b = Server(), Server()
+    both: dict[str, Any] = {"redact": ["secrets", "pii"], "redact_arguments": ["secrets", "pii"]}
+    async with bridged({"a": a.transport(), "b": b.transport()}, servers={"a": both, "b": both}) as bridge:
+        ear = Ear(bridge.server)
+        await ear.initialize()
+        answer = json.dumps(await ear.ask("tools/call", {"name": "a__echo", "arguments": {}}), ensure_ascii=False)
+        token, mail = re.findall("‹[^›]+›", answer)
+        other = "ghp_" + "Z9y8X7w6V5u4T3s2R1q0" * 2
+        given = {"password": token, "text": f"Authorization: Bearer {token} {mail} ‹secret: {other}"}
+        await ear.ask("tools/call", {"name": "a__echo", "arguments": given})
+        got = a.got[1]
+        assert got["password"] == TOKEN
+        assert got["text"].startswith(f"Authorization: Bearer {TOKEN} ada@example.org ‹secret: ‹secret:")
+        assert other not in got["text"]
+        await ear.ask("tools/call", {"name": "b__echo", "arguments": given})
+        assert b.got[0]["password"] == token, "a placeholder of another server is no secret"
+        echoed = re.findall("‹[^›]+›", got["text"])[-1]
+        await ear.ask("tools/call", {"name": "a__echo", "arguments": {"text": echoed}})
+        assert a.got[2] == {"text": echoed}, "what a server was not to get is turned back for nobody"
+
+
+async def test_a_call_that_fails_says_that_its_arguments_were_redacted() -> None:
+    def fail(params: Any) -> Any:
+        return {"content": [{"type": "text", "text": "wrong password"}], "isError": True}
+
+    transport = ScriptedTransport({**LEGACY_SERVER, "tools/call": fail})
+    async with bridged({"a": transport}, servers={"a": {"redact_arguments": ["secrets"]}}) as bridge:
+        ear = Ear(bridge.server)
+        await ear.initialize()
+        answer = await ear.ask("tools/call", {"name": "a__echo", "arguments": {"password": "hunter2hunter2"}})
+        texts = [block["text"] for block in answer["result"]["content"]]
+        assert texts[0] == "wrong password"
+        assert "redact_arguments" in texts[1]
+        assert "hunter2" not in json.dumps(answer)
+        clean = await ear.ask("tools/call", {"name": "a__echo", "arguments": {"text": "hello"}})
+        assert len(clean["result"]["content"]) == 1
+        assert "_meta" not in clean["result"] or "mcpbridge/redactedArguments" not in clean["result"]["_meta"]
+
+
+@given(st.text(max_size=200), st.booleans())
+def test_arguments_without_a_secret_are_not_touched(text: str, has_placeholder: bool) -> None:
+    mark = "‹secret:0123456789abcdef›" if has_placeholder else ""
+    raw = json.dumps({"t": text + mark}, ensure_ascii=False).encode()
+    pattern = re.compile(r"‹secret:[0-9a-f]{16}›")
+    seen: list[str] = []
+
+    def placeholder(kind: str, value: str) -> str:
+        seen.append(value)
+        return "‹secret:ffffffffffffffff›"
+
+    changed = redacted_json(raw, ("secrets",), placeholder, keep=pattern)
+    assert seen or changed == raw
+    assert mark in changed.decode()
+
+
 async def test_resources_and_prompts_have_placeholders_that_prompts_and_tools_turn_back() -> None:
     got: list[Any] = []
 

@@ -19,15 +19,15 @@ from mcpbridge.app.admin.control_client import Document
 from mcpbridge.app.admin.tool_owner import owner_of
 from mcpbridge.app.cli.failures import CommandFailed, failure_code, failure_page, page_of_key
 from mcpbridge.app.cli.output import first_line, visible
-from mcpbridge.app.cli.server_states import State, fault
-from mcpbridge.app.exit_codes import OK, TOOL_ERROR, UNREACHABLE, USAGE
+from mcpbridge.app.cli.server_states import absent, changed_definitions, owners_absent
+from mcpbridge.app.exit_codes import OK, TOOL_ERROR, USAGE
 from mcpbridge.base.errors import ConfigError, UnknownName
 from mcpbridge.base.json_values import decoded
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.suggestions import nearest
 from mcpbridge.catalog.pins.definition import Pin
 from mcpbridge.config.schema import Settings
-from mcpbridge.core.model import BRIDGE, BUILTIN, TOOLS, Call
+from mcpbridge.core.model import BRIDGE, Call
 from mcpbridge.downstream.client import Client
 from mcpbridge.engine.audit_trail import LOCK_APPROVED, LOCK_WRITTEN
 from mcpbridge.engine.wiring.tools import ConfiguredBackend
@@ -42,9 +42,6 @@ from mcpbridge.upstream.settings import ServerSettings
 
 if TYPE_CHECKING:  # loaded by who asks for pins
     from mcpbridge.engine.pins.current_pins import ServerPins
-
-_SEPARATORS = ("/", ".", "__")
-"""What can be between a server's name and a tool's."""
 
 _METHODS = {
     "tools": ("tools/list", "name"),
@@ -121,50 +118,6 @@ def require_server(settings: Settings, name: str, *, hint: str = "") -> ServerSe
         hint = hint or (f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(known) or 'none'}.")
         raise ConfigError(f"no server is called {name!r}", file=settings.source, hint=hint)
     return known[name]
-
-
-def absent(bridge: Bridge, *, only_servers: bool = False, server: str = "") -> dict[str, Any]:
-    """What is missing from what is shown: servers, and tables of `[tools]` and packs that do not work.
-
-    `failure` if nothing of what is configured works. `only_servers`: nothing but what servers have was asked for;
-    `server`: what this one has. Built-in tools that lack something are no news: `check` and `status` report them.
-    """
-    status = bridge.status()
-    servers: list[State] = [
-        one for one in status["servers"] if one["state"] != "disabled" and server in ("", one["name"])
-    ]
-    backends: list[State] = [] if only_servers else status["backends"]
-    missing = [one for one in servers if not _works(one)]
-    failed = [one for one in backends if one["state"] != "ready"]
-    notes = [f"{one['name']} {'does not work now' if one['tools'] else 'is missing'}: {fault(one)}" for one in missing]
-    notes += [visible(f"{one['name']} is missing: {one['reason'] or 'it is starting'}") for one in failed]
-    if (error := status["config_error"]) is not None:
-        notes.insert(0, f"the configuration is wrong, and the one before stays in effect: {error['message']}")
-    lacking = {tool["name"] for tool in status["inactive"]}
-    has_own = not only_servers and any(name not in lacking for name in bridge.settings.builtin.enable)
-    document: dict[str, Any] = {"notes": notes}
-    if (missing or failed) and len(missing) == len(servers) and len(failed) == len(backends) and not has_own:
-        what = "no server could be reached" if missing else "no tool works"
-        document["failure"] = {"code": UNREACHABLE, "message": what, "advice": "`mcpbridge check` shows more."}
-    return document
-
-
-def _works(server: State) -> bool:
-    """It is up, is started by the first call, or starts while its tools are known from before."""
-    return server["state"] in ("ready", "idle") or (server["state"] == "starting" and bool(server["tools"]))
-
-
-def owners_absent(bridge: Bridge, tool: str) -> dict[str, Any]:
-    """What does not work that could have a tool of this name, which is not there; `failure` if nothing works.
-
-    Where its name says whose it is, nothing is said of others; the answer to the call says why that one fails.
-    """
-    singles = {*bridge.backends.names(), *bridge.settings.builtin.enable}
-    owners = (*singles, *bridge.settings.servers)
-    is_told = tool.startswith(tuple(owner + separator for owner in owners for separator in _SEPARATORS))
-    if is_told or tool.removeprefix(f"{TOOLS}/").removeprefix(f"{BUILTIN}/") in singles:
-        return {"notes": []}
-    return absent(bridge)
 
 
 async def _list(bridge: Bridge, request: Document) -> Document:
@@ -422,7 +375,7 @@ async def _tool(bridge: Bridge, request: Document) -> Document:
     name = _text(request, "name")
     owner = owner_of(bridge.settings, name)
     if (schema := schema_of(bridge, name)) is not None:
-        return {"schema": schema}
+        return {"schema": schema, "notes": _changes_of(bridge, name)}
     if is_ambiguous(bridge, name):
         return {"notes": []}
     for server in owner.servers or ():
@@ -431,8 +384,14 @@ async def _tool(bridge: Bridge, request: Document) -> Document:
         await settled(bridge, most=PATIENCE)
     bridge.catalog.flush()
     if (schema := schema_of(bridge, name)) is not None:
-        return {"schema": schema}
+        return {"schema": schema, "notes": _changes_of(bridge, name)}
     return owners_absent(bridge, name)
+
+
+def _changes_of(bridge: Bridge, name: str) -> list[str]:
+    """What nobody agreed to of the tool that this name means."""
+    ref = bridge.catalog.snapshot.tool(name)
+    return changed_definitions(bridge, ref.server, ref.name)
 
 
 async def _explain(bridge: Bridge, request: Document) -> Document:

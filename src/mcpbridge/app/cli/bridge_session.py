@@ -10,12 +10,12 @@ from typing import Any
 
 import anyio
 
-from mcpbridge.app.admin.tool_documents import absent, require_server
+from mcpbridge.app.admin.tool_documents import require_server
 from mcpbridge.app.cli.config.config_path import load_trusted
 from mcpbridge.app.cli.failures import CommandFailed, fail, failure_code, failure_page, only_error, report
 from mcpbridge.app.cli.output import StatusLine, counted, is_at_terminal, note, progress, visible
 from mcpbridge.app.cli.prompts import answer_beside_the_loop, ask_at_terminal
-from mcpbridge.app.cli.server_states import State, is_ready
+from mcpbridge.app.cli.server_states import State, absent, is_ready
 from mcpbridge.app.cli.signals import ended_by_signals
 from mcpbridge.app.cli.tools.session import print_notes
 from mcpbridge.app.daemon.handshake import project_uri

@@ -25,7 +25,7 @@ def _keys(names: str) -> frozenset[str]:
 _OFFER = _keys(
     "disabled rate_limit tools results title tags tool trusted permission risk read_only destructive idempotent "
     "arguments inject_defaults call_timeout max_call_timeout late retry cache cache_scope side_effects log_content "
-    "redact max_concurrent"
+    "redact redact_arguments max_concurrent"
 )
 _SERVER = _keys(
     "url headers auth transport era questions may_ask question_rate share isolation max_instances instance_idle "

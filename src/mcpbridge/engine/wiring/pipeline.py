@@ -281,6 +281,17 @@ class CallPipeline:
                 name: tuple((server.redact if server.redact is not None else settings.calls.redact) or ())
                 for name, server in inputs.servers.items()
             },
+            {
+                name: tuple(
+                    (
+                        server.redact_arguments
+                        if server.redact_arguments is not None
+                        else settings.calls.redact_arguments
+                    )
+                    or ()
+                )
+                for name, server in inputs.servers.items()
+            },
             {name: server.secrets_to for name, server in inputs.servers.items() if server.secrets_to},
         )
         state.slots.queued = settings.calls.max_queued

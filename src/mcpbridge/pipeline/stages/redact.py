@@ -1,5 +1,7 @@
 """Keeps secrets and personal data of results from models, and gives servers the values back that models pass on.
 
+By `redact_arguments` it also keeps those of arguments from servers, whose they are not.
+
 A value becomes a placeholder such as `‹secret:github-token:9f86d081884c7d65›`, with its kind if the format shows
 it. Its digits are random, belong to one session, and are turned back only in arguments for the server that the
 value came from, and for those that may have its secrets (`secrets_to`). The innermost stage, so that all that is kept,
@@ -21,10 +23,11 @@ from mcpbridge.base.short_turns import short_turns
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.context import Session
 from mcpbridge.core.model import Call, CallHandler, Tool
+from mcpbridge.pipeline.input_required import needs_driving
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.canonical_json import decode_exactly
-from mcpbridge.protocol.jsonrpc import encode
+from mcpbridge.protocol.jsonrpc import decode_array, encode
 
 MOST = 10_000
 """Placeholders of one session; the oldest are forgotten, so that they can no longer be turned back."""
@@ -38,8 +41,13 @@ _THREADS = 2
 _READ_BY = frozenset({"prompts/get", "resources/read", "completion/complete", "tasks/result"})
 """Requests besides calls whose answers models see."""
 
+REDACTED = "mcpbridge/redactedArguments"
+"""In `_meta` of a result: how many values of the arguments its server did not get."""
+
 Kinds = tuple[str, ...]
 """What is replaced: `secrets`, `pii`."""
+_NOBODY = ""
+"""Whose the values of arguments are: their placeholders are turned back for no server."""
 
 
 class Redact:
@@ -50,16 +58,20 @@ class Redact:
         self._sessions: WeakKeyDictionary[Session, Placeholders] = WeakKeyDictionary()
         self._known, self._threads = known, anyio.CapacityLimiter(_THREADS)
         self._read: Mapping[str, Kinds] = {}
+        self._sent: Mapping[str, Kinds] = {}
         self._givers: Mapping[str, frozenset[str]] = {}
         """Whose secrets a server may have besides its own."""
 
-    def configure(self, read: Mapping[str, Kinds], secrets_to: Mapping[str, Collection[str]]) -> None:
+    def configure(
+        self, read: Mapping[str, Kinds], sent: Mapping[str, Kinds], secrets_to: Mapping[str, Collection[str]]
+    ) -> None:
         """For plans that are compiled from now on.
 
-        `read`: what is redacted of what is read of a server, by its name. `secrets_to`: which others may have the
-        secrets of a server.
+        `read`: what is redacted of what is read of a server, by its name. `sent`: the same of the arguments for its
+        prompts. `secrets_to`: which others may have the secrets of a server.
         """
         self._read = {server: kinds for server, kinds in read.items() if kinds}
+        self._sent = {server: kinds for server, kinds in sent.items() if kinds}
         self._givers = {
             to: frozenset(server for server, others in secrets_to.items() if to in others)
             for to in {to for others in secrets_to.values() for to in others}
@@ -68,21 +80,21 @@ class Redact:
     def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """For tools with `redact` and those that may have secrets of other servers: all others pay nothing."""
         if tool is None:
-            return self._uncalled if self._read or self._givers else None
-        if not options.redact and tool.server not in self._givers:
+            return self._uncalled if self._read or self._sent or self._givers else None
+        if not options.redact and not options.redact_arguments and tool.server not in self._givers:
             return None
-        return self._of(tool.server, options.redact)
+        return self._of(tool.server, options.redact, options.redact_arguments)
 
-    def _of(self, server: str, kinds: Kinds) -> "_Redact":
+    def _of(self, server: str, kinds: Kinds, sent: Kinds) -> "_Redact":
         givers = self._givers.get(server, frozenset())
-        return _Redact(server, kinds, givers, self._sessions, self._known, self._threads)
+        return _Redact(server, kinds, sent, givers, self._sessions, self._known, self._threads)
 
     def _uncalled(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
         """What is read without a tool."""
-        kinds = self._read.get(call.upstream, ())
-        if call.method not in _READ_BY or not (kinds or call.upstream in self._givers):
+        kinds, sent = self._read.get(call.upstream, ()), self._sent.get(call.upstream, ())
+        if call.method not in _READ_BY or not (kinds or sent or call.upstream in self._givers):
             return proceed(call)
-        return self._of(call.upstream, kinds)(call, proceed)
+        return self._of(call.upstream, kinds, sent)(call, proceed)
 
 
 class Placeholders:
@@ -136,45 +148,88 @@ class _Redact:
         self,
         server: str,
         kinds: Kinds,
+        sent: Kinds,
         givers: Collection[str],
         sessions: "WeakKeyDictionary[Session, Placeholders]",
         known: Callable[[str], str],
         threads: anyio.CapacityLimiter,
     ) -> None:
-        self._server, self._kinds, self._givers, self._sessions = server, kinds, givers, sessions
+        self._server, self._kinds, self._sent, self._givers, self._sessions = server, kinds, sent, givers, sessions
         self._known, self._threads = known, threads
 
     async def __call__(self, call: Call, proceed: CallHandler) -> Body:
-        from mcpbridge.pipeline.redaction import each_text, redacted_json  # most bridges redact nothing
+        from mcpbridge.pipeline.redaction import redacted_json  # most bridges redact nothing
 
         placeholders = self._sessions.setdefault(call.caller.session, Placeholders())
         arguments, update = call.params.fields.get("arguments"), call.update
+        sent, redactions = (None, 0) if arguments is None else await self._what_is_sent(arguments, placeholders)
 
         def placeholder(kind: str, value: str) -> str:
             return placeholders.placeholder(kind, self._server, value)
-
-        def restore(text: str) -> str:
-            return placeholders.restored(self._server, text, self._givers)
 
         def redacted_update(method: str, params: Raw) -> None:
             update(method, Raw(redacted_json(bytes(params), self._kinds, placeholder, self._known)))
 
         if self._kinds:
             call.update = redacted_update
-        if arguments is not None and _MAY_HOLD_ONE.search(bytes(arguments)):
-            restored = each_text(decode_exactly(arguments), restore)
-            call.params.put("arguments", Raw(encode(restored)))
+        if sent is not arguments:
+            call.params.put("arguments", sent)
         try:
             result = await proceed(call)
         finally:
             call.update = update
             if arguments is not None:
                 call.params.put("arguments", arguments)  # what is recorded, and tried again, has placeholders
-        if not self._kinds:
-            return result
-        data = bytes(result.data)
-        work = partial(redacted_json, data, self._kinds, placeholder, self._known)
-        if len(data) <= LARGE:
-            return Body(work())
+        if self._kinds:
+            data = bytes(result.data)
+            work = partial(redacted_json, data, self._kinds, placeholder, self._known)
+            result = Body(await self._worked(work, len(data)))
+        return _noted(result, redactions, self._server) if redactions else result
+
+    async def _what_is_sent(self, arguments: Raw, placeholders: Placeholders) -> tuple[Raw, int]:
+        """The arguments that the server gets, and how many of their values it does not get."""
+        from mcpbridge.pipeline.redaction import each_text, redacted_json
+
+        values = 0
+
+        def placeholder(kind: str, value: str) -> str:
+            nonlocal values
+            values += 1
+            return placeholders.placeholder(kind, _NOBODY, value)
+
+        def restore(text: str) -> str:
+            return placeholders.restored(self._server, text, self._givers)
+
+        sent = arguments
+        if self._sent:
+            data = bytes(arguments)
+            work = partial(redacted_json, data, self._sent, placeholder, self._known, _PLACEHOLDER)
+            redacted = await self._worked(work, len(data))
+            if redacted is not data:
+                sent, values = Raw(redacted), max(values, 1)  # a number leaves no placeholder
+        if _MAY_HOLD_ONE.search(bytes(sent)):
+            sent = Raw(encode(each_text(decode_exactly(sent), restore)))
+        return sent, values
+
+    async def _worked(self, work: Callable[[], bytes], size: int) -> bytes:
+        """What the work gives: in a thread if it takes long."""
+        if size <= LARGE:
+            return work()
         with short_turns():
-            return Body(await anyio.to_thread.run_sync(work, limiter=self._threads))
+            return await anyio.to_thread.run_sync(work, limiter=self._threads)
+
+
+def _noted(result: Body, redactions: int, server: str) -> Body:
+    """The result with how many values its server did not get; one that failed tells the model why that may be."""
+    if needs_driving(result):
+        return result
+    noted = result.copy()  # others may hold the same result
+    meta = noted.inner("_meta") or Body()
+    meta.put(REDACTED, redactions)
+    noted.put("_meta", meta)
+    content, failed = noted.get("content"), noted.get("isError")
+    if failed is not None and bytes(failed) == b"true" and content is not None and bytes(content).startswith(b"["):
+        what = f"{redactions} values" if redactions > 1 else "1 value"
+        text = f"[mcpbridge: {server} got placeholders for {what} of the arguments, by the setting redact_arguments]"
+        noted.put("content", [*decode_array(content), {"type": "text", "text": text}])
+    return noted

@@ -19,7 +19,7 @@ KEEPS = frozenset(
         # How its calls are treated before they come to it (`ToolOptions`, the stages of the way).
         *("permission", "risk", "read_only", "destructive", "idempotent", "arguments", "inject_defaults", "late"),
         *("retry", "cache", "cache_scope", "side_effects", "log_content", "results", "rate_limit", "redact", "labels"),
-        "secrets_to",
+        *("redact_arguments", "secrets_to"),
         # Asked anew each time that another instance is opened, or has nothing to do.
         *("max_instances", "instance_idle"),
         # What the traffic of a running server adopts.

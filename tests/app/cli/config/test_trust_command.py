@@ -147,6 +147,7 @@ def test_a_person_is_shown_what_would_run_and_asked(
     assert "\x1b" not in shown
 
 
+@pytest.mark.parametrize("words", [["list"], ["trust"]], ids=" ".join)
 @pytest.mark.parametrize(
     ("typed_ahead", "answer", "code"),
     [
@@ -160,7 +161,7 @@ def test_a_person_is_shown_what_would_run_and_asked(
     ],
 )
 async def test_at_a_real_terminal_only_what_is_typed_after_the_question_answers_it(
-    place: Place, typed_ahead: str, answer: str, code: int
+    place: Place, words: list[str], typed_ahead: str, answer: str, code: int
 ) -> None:
     """What was typed while another command ran is no answer to a question that nobody had seen."""
     (place.folder / "servers.toml").write_text(place.config({"one": python_server("plain")}).read_text())
@@ -169,7 +170,7 @@ async def test_at_a_real_terminal_only_what_is_typed_after_the_question_answers_
     try:
         os.write(ours, typed_ahead.encode())
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "mcpbridge", "list"),
+            *(sys.executable, "-P", "-m", "mcpbridge", *words),
             stdin=its,
             stdout=its,
             stderr=its,
@@ -182,12 +183,16 @@ async def test_at_a_real_terminal_only_what_is_typed_after_the_question_answers_
         async with asyncio.timeout(60):
             while b"[y/N]" not in shown:
                 shown += await asyncio.to_thread(os.read, ours, 65536)
+            assert b"server one:" in shown, "what it starts is shown before the question"
             os.write(ours, answer.encode())
             with suppress(OSError):  # its end
                 while piece := await asyncio.to_thread(os.read, ours, 65536):
                     shown += piece
             assert await process.wait() == code, shown
-        assert (b"one__" in shown) is (code == 0)
+        if words == ["list"]:
+            assert (b"one__" in shown) is (code == 0)
+        listed = json.loads((await place.run("trust", "--list", "--json")).out)
+        assert bool(listed["trusted"]) is (code == 0)
     finally:
         os.close(ours)
         place.kill_survivors()

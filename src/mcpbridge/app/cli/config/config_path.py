@@ -91,8 +91,13 @@ def ask_for_trust(loaded: "Loaded", store: "TrustStore") -> bool:
     content = whole_content(loaded.judged, loaded.content)
     shown = describe_change(loaded, store, content) or describe_what_runs(loaded)
     print(visible(f"{path}: {store.why_not(path, content)}.\n{shown}"), file=sys.stderr)
+    return is_answered_yes("Trust it?")
+
+
+def is_answered_yes(question: str) -> bool:
+    """The person at the terminal says yes. What was typed before the question is no answer."""
     discard_typed_ahead()
-    print("Trust it? [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import click
 
 from mcpbridge.app.cli.config.audited import audit_of_user
-from mcpbridge.app.cli.config.config_path import describe_change, describe_what_runs
+from mcpbridge.app.cli.config.config_path import describe_change, describe_what_runs, is_answered_yes
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, header_option
-from mcpbridge.app.cli.output import print_json, print_table, print_text, visible
+from mcpbridge.app.cli.output import is_at_terminal, print_json, print_table, print_text, visible
 from mcpbridge.app.exit_codes import OK, USAGE
 from mcpbridge.base.config_file import FILE_NAME
 from mcpbridge.base.errors import ConfigError
@@ -31,19 +31,22 @@ def _configuration(named: str | None) -> Path:
 @click.command("trust")
 @click.argument("path", required=False)
 @click.option("--list", "lists", is_flag=True, help="List the files that are trusted, and which of them changed since.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @as_json_option
 @header_option
-def trust_command(*, path: str | None, lists: bool, as_json: bool) -> int:
+def trust_command(*, path: str | None, lists: bool, yes: bool, as_json: bool) -> int:
     """Trust a configuration of a working directory: PATH, or ./servers.toml.
 
+    Shows what it starts and reads, and what changed since the last time; at a terminal it asks before it goes on.
     Commands that start its servers then use it without asking, as it is now. They ask again if it changes, or a file
-    of its repository that it names: scripts, hooks, spec files, Python modules. What it starts and reads is shown, and
-    what changed since the last time. Exit code 2: there is no such file, or it is wrong.
+    of its repository that it names: scripts, hooks, spec files, Python modules. Exit code 2: there is no such file, it
+    is wrong, or the answer was no.
 
     \u0008
     Examples:
       mcpbridge trust
       mcpbridge trust ~/work/shop/servers.toml
+      mcpbridge trust --yes
       mcpbridge trust --list
     """
     store = TrustStore(os.environ)
@@ -57,17 +60,26 @@ def trust_command(*, path: str | None, lists: bool, as_json: bool) -> int:
     loaded = read(file, os.environ)
     content = whole_content(loaded.judged, loaded.content)
     changed = describe_change(loaded, store, content)
+    if not as_json:
+        if changed:
+            print_text("changed since it was trusted:")
+            print_text(changed)
+        print_text(f"{file} starts and reads:")
+        print_text(describe_what_runs(loaded))
+    if not (yes or as_json or _agrees()):
+        fail(USAGE, visible(f"{file} is not trusted: nobody said yes"))
     store.add(file, content, loaded.masked_text)
     audit_of_user("trust.given", {"detail": str(file), "files": dict(content)})
     if as_json:
         print_json("trust/1", {"path": str(file), "trusted": True, "files": sorted(content)})
         return OK
-    if changed:
-        print_text("changed since it was trusted:")
-        print_text(changed)
     print_text(f"trusted {file}")
-    print_text(describe_what_runs(loaded))
     return OK
+
+
+def _agrees() -> bool:
+    """What the person at the terminal says; without a terminal, whoever typed the command has said it."""
+    return not is_at_terminal() or is_answered_yes("Trust it?")
 
 
 @click.command("untrust")

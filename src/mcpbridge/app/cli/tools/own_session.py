@@ -5,7 +5,7 @@ from typing import Any
 
 import anyio
 
-from mcpbridge.app.admin.tool_documents import PATIENCE, absent, is_ambiguous, schema_of, tool_answers
+from mcpbridge.app.admin.tool_documents import PATIENCE, is_ambiguous, schema_of, tool_answers
 from mcpbridge.app.admin.tool_owner import OVER_ALL, owner_of
 from mcpbridge.app.cli import bridge_session
 from mcpbridge.app.cli.output import progress
