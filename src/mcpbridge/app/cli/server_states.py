@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 from mcpbridge.app.cli.output import visible
 from mcpbridge.app.exit_codes import UNREACHABLE
-from mcpbridge.core.model import BUILTIN, TOOLS
 
 if TYPE_CHECKING:
     from mcpbridge.library.bridge import Bridge
@@ -96,6 +95,8 @@ def owners_absent(bridge: "Bridge", tool: str) -> dict[str, Any]:
 
     Where its name says whose it is, nothing is said of others; the answer to the call says why that one fails.
     """
+    from mcpbridge.core.model import BUILTIN, TOOLS  # not for commands that ask a daemon
+
     singles = {*bridge.backends.names(), *bridge.settings.builtin.enable}
     owners = (*singles, *bridge.settings.servers)
     is_told = tool.startswith(tuple(owner + separator for owner in owners for separator in _SEPARATORS))

@@ -96,6 +96,23 @@ async def test_changes_are_found_reviewed_and_agreed_to(files: Files) -> None:
     assert (await files.run("--check")).code == 0
 
 
+async def test_lists_searches_and_calls_say_that_a_definition_changed(files: Files) -> None:
+    """Issue 22: changes are shown as such by the commands; results are as ever."""
+    config = ("--config", str(files.config), "--standalone")
+    await files.run()
+    calm = await files.place.run("list", *config)
+    assert "changed" not in calm.err
+    files.show({"read": CHANGED, "write": "Writes a file."})
+    note = "files: 1 definition changed, and nobody agreed to that: `mcpbridge lock diff files`"
+    for words in (("list",), ("list", "--all"), ("search", "write a file")):
+        assert note in (await files.place.run(*words, *config)).err
+    called = await files.place.run("call", "files/write", *config)
+    assert "Unknown tool: write" in called.err, "it came to the server"
+    assert "changed" not in called.err, "another tool changed"
+    held = await files.place.run("call", "files/read", *config)
+    assert "files: the tool read changed, and nobody agreed to that" in held.err
+
+
 async def test_a_hint_that_is_lost_is_a_weaker_annotation(files: Files) -> None:
     await files.run()
     files.show({"read": {**READ, "annotations": {}}, "write": "Writes a file."})

@@ -37,7 +37,7 @@ def _configuration(named: str | None) -> Path:
 def trust_command(*, path: str | None, lists: bool, yes: bool, as_json: bool) -> int:
     """Trust a configuration of a working directory: PATH, or ./servers.toml.
 
-    Shows what it starts and reads, and what changed since the last time; at a terminal it asks before it goes on.
+    Shows what it starts and reads, and what changed since the last time; at a terminal it asks first.
     Commands that start its servers then use it without asking, as it is now. They ask again if it changes, or a file
     of its repository that it names: scripts, hooks, spec files, Python modules. Exit code 2: there is no such file, it
     is wrong, or the answer was no.

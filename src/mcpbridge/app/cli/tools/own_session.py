@@ -9,6 +9,7 @@ from mcpbridge.app.admin.tool_documents import PATIENCE, is_ambiguous, schema_of
 from mcpbridge.app.admin.tool_owner import OVER_ALL, owner_of
 from mcpbridge.app.cli import bridge_session
 from mcpbridge.app.cli.output import progress
+from mcpbridge.app.cli.server_states import absent
 from mcpbridge.app.cli.tools.session import Work, print_notes
 from mcpbridge.app.daemon.handshake import project_uri
 from mcpbridge.base.errors import UnknownName
