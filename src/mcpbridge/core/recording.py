@@ -31,7 +31,7 @@ def uid_text(uid: int) -> str:
     return f"{uid:016x}"
 
 
-class ExpressStages(Struct, frozen=True):
+class ExpressStages(Struct, frozen=True, gc=False):
     """The times of the stages of a call that ended on the express lane: of those there are three, for all stages."""
 
     text: str

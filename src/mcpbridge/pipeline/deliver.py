@@ -15,7 +15,6 @@ from mcpbridge.pipeline.input_required import drive, needs_driving, read_questio
 from mcpbridge.pipeline.task_results import created_task, is_task
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT
-from mcpbridge.upstream.auth.browser import ask_to_sign_in
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.session.tasks import LONGEST
 from mcpbridge.upstream.supervisor import Upstream
@@ -82,6 +81,8 @@ class Deliver:
         try:
             return await self._chosen_in_time(base, call)
         except SignInNeeded as needed:
+            from mcpbridge.upstream.auth.browser import ask_to_sign_in  # few servers need that
+
             await ask_to_sign_in(call, needed)
             call.deadline = 0.0  # the time that a person takes is not the call's
         return await self._chosen_in_time(base, call)

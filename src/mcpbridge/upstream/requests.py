@@ -39,7 +39,6 @@ from mcpbridge.protocol.error_codes import (
 from mcpbridge.protocol.extensions import declared_to_servers
 from mcpbridge.protocol.jsonrpc import OBJECT_START, Frame, encode, first_byte
 from mcpbridge.protocol.peer import Sent
-from mcpbridge.upstream.auth.browser import ask_to_sign_in
 from mcpbridge.upstream.concurrency import ConcurrencyLimiter, WaitingRoom, takes_slot
 from mcpbridge.upstream.connection.circuit_breaker import BreakerState, CircuitBreaker
 from mcpbridge.upstream.connection.connection import Connection
@@ -406,6 +405,8 @@ class UpstreamRequests:
     async def _again(self, session: UpstreamSession, call: Call, failed: BaseException) -> Body:
         """One more try: signed in, or on a new session (MCP 2025-11-25, Transports, Session Management)."""
         if isinstance(failed, SignInNeeded):
+            from mcpbridge.upstream.auth.browser import ask_to_sign_in  # few servers need that
+
             await ask_to_sign_in(call, failed)
             call.deadline = 0.0  # the time that a person takes is not the call's
         else:

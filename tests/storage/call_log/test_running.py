@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from mcpbridge.base.errors import StoreFailed
-from mcpbridge.storage.call_log.format import CallRecord
-from mcpbridge.storage.call_log.journal import Journal, SentCall, left_behind, packed_names
+from mcpbridge.storage.call_log.format import CallRecord, SentCall
+from mcpbridge.storage.call_log.journal import Journal, left_behind
 from mcpbridge.storage.call_log.log import CallLog
 from mcpbridge.storage.call_log.reader import Filter, read_calls, read_running
 from mcpbridge.storage.call_log.schema import SCHEMA
@@ -292,7 +292,7 @@ import sys, asyncio, os, signal
 from pathlib import Path
 from mcpbridge.storage.call_log.log import CallLog
 from mcpbridge.storage.call_log.format import CallRecord
-from mcpbridge.storage.call_log.journal import SentCall
+from mcpbridge.storage.call_log.format import SentCall
 from mcpbridge.storage.settings import CallLogSettings
 
 def record(number):
@@ -343,9 +343,8 @@ def test_a_journal_that_was_not_written_to_its_end_is_read_as_far_as_it_is_whole
     with TemporaryDirectory() as folder, closing(open_file(Path(folder) / "calls.db", SCHEMA)) as connection:
         log = Path(folder) / "calls.db"
         journal = Journal(log)
-        names = packed_names(sent(RECORD, 1).names, None, str)
         for uid in (1, 2):
-            assert journal.append(sent(RECORD, uid).packed(names))
+            assert journal.add(sent(RECORD, uid), str)
         [file] = journals(log)
         data = file.read_bytes()
         journal.close()

@@ -13,8 +13,7 @@ from mcpbridge.core.recording import Recording, RunningCall, new_uid, uid_text
 from mcpbridge.protocol.body import LARGE, Body
 from mcpbridge.protocol.canonical_json import canonical
 from mcpbridge.results.token_count import estimated_tokens
-from mcpbridge.storage.call_log.format import CallRecord, Outcome
-from mcpbridge.storage.call_log.journal import SentCall
+from mcpbridge.storage.call_log.format import CallRecord, Outcome, SentCall
 
 
 def arguments_of(call: Call) -> bytes | Raw:

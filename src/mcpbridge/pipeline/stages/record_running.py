@@ -20,8 +20,7 @@ from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.pipeline.observability.call_records import record_of, sent_call
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
-from mcpbridge.storage.call_log.format import CallRecord
-from mcpbridge.storage.call_log.journal import SentCall
+from mcpbridge.storage.call_log.format import CallRecord, SentCall
 
 _PATIENCE = 0.5
 """Seconds that a call waits for its row: a disk that hangs, or another process that writes, must not hold up calls."""

@@ -30,7 +30,7 @@ StageTime = tuple[str, float, float]
 """Name of a stage, and when it began and ended: seconds since the call began."""
 
 
-class CallRecord(Struct, frozen=True):
+class CallRecord(Struct, frozen=True, gc=False):  # many wait to be written: the collector need not look at each
     """One call, as far as it is known without looking at what people said. Nothing here is encoded or hashed yet."""
 
     at: float
@@ -81,6 +81,23 @@ class CallRecord(Struct, frozen=True):
     original_tokens: int = 0
     rule: str = ""
     """What of the settings decided that it may be made, or may not; empty: nobody asked (`[audit]` does)."""
+
+
+class SentCall(Struct, frozen=True, gc=False):
+    """What is known of a call that is about to be sent, for the journal (`journal.py`)."""
+
+    at: float
+    """Seconds since 1970, when it began."""
+    uid: int
+    parent: int
+    arguments_size: int
+    asked_size: int
+    """0: the client sent the arguments as the server gets them."""
+    arguments_digest: bytes
+    names: tuple[str, ...]
+    """`method`, `server`, `tool`, `client`, `principal`, `session`, `run` and `revision`, as they came."""
+    facts: Mapping[str, object] | None = None
+    """What stages noted so far."""
 
 
 class MinuteRecord(Struct, frozen=True):

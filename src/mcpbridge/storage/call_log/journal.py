@@ -8,7 +8,7 @@ The file is locked for as long as its process lives (`OwnedFile`). What a killed
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from struct import Struct as Layout
@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING, cast
 from uuid import uuid4
 from zlib import crc32
 
-from msgspec import Struct
-
 from mcpbridge.base.masking.known_values import known_only
-from mcpbridge.storage.call_log.format import Redact, facts_text, name_text
+from mcpbridge.storage.call_log.format import Redact, SentCall, facts_text, name_text
 from mcpbridge.storage.file_locks import OwnedFile, is_owned
 
 if TYPE_CHECKING:
@@ -33,29 +31,7 @@ _HEAD = Layout("<II")
 _NUMBERS = Layout("<dqqQQ32s")
 _END = bytes(4)
 NAMES = ("method", "server", "tool", "client", "principal", "session", "run", "revision")
-"""Columns that are texts, in the order in which an entry has them; the facts follow."""
-
-
-class SentCall(Struct, frozen=True):
-    """What is known of a call that is about to be sent, as far as its row in the call log says it."""
-
-    at: float
-    """Seconds since 1970, when it began."""
-    uid: int
-    parent: int
-    arguments_size: int
-    asked_size: int
-    """0: the client sent the arguments as the server gets them."""
-    arguments_digest: bytes
-    names: tuple[str, ...]
-    """Those of `NAMES`, as they came."""
-    facts: Mapping[str, object] | None = None
-    """What stages noted so far."""
-
-    def packed(self, names: bytes) -> bytes:
-        """As an entry. `names`: its own, masked, by `packed_names`."""
-        numbers = self.at, self.uid, self.parent, self.arguments_size, self.asked_size, self.arguments_digest
-        return _NUMBERS.pack(*numbers) + names
+"""Columns that are texts, in the order in which `SentCall` has them."""
 
 
 def packed_names(names: Iterable[str], facts: Mapping[str, object] | None, redact: Redact) -> bytes:
@@ -85,9 +61,16 @@ class Journal:
             self._file.close()
             raise
         self._begin = self._last = self._end = 0
+        self._names: dict[Sequence[str], bytes] = {}
+        """Names as entries have them, for a moment."""
 
-    def append(self, entry: bytes) -> bool:
+    def add(self, call: SentCall, redact: Redact) -> bool:
         """Add an entry, at once. False: there is no room until rows were written."""
+        names = self._names.get(call.names) if call.facts is None else packed_names(call.names, call.facts, redact)
+        if names is None:
+            names = self._names[call.names] = packed_names(call.names, None, redact)
+        numbers = call.at, call.uid, call.parent, call.arguments_size, call.asked_size, call.arguments_digest
+        entry = _NUMBERS.pack(*numbers) + names
         size, last = len(entry), self._end
         end = last + _HEAD.size + size
         if end + len(_END) > self._begin + HALF:
@@ -105,6 +88,7 @@ class Journal:
         """Take entries into the other half from now on, which is empty. Returns which half is to be emptied later."""
         before, self._begin = self._begin, HALF - self._begin
         self._last = self._end = self._begin
+        self._names.clear()
         return before
 
     def empty(self, half: int) -> None:

@@ -23,9 +23,17 @@ from mcpbridge.storage.sqlite.database import Database, give_back_room, may_exis
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
+
+    from mcpbridge.storage.call_log.journal import Journal
 from mcpbridge.storage.call_log.budget import Budget
-from mcpbridge.storage.call_log.format import CallRecord, MinuteRecord, insert_calls, insert_event, insert_minutes
-from mcpbridge.storage.call_log.journal import Journal, SentCall, has_journals, packed_names
+from mcpbridge.storage.call_log.format import (
+    CallRecord,
+    MinuteRecord,
+    SentCall,
+    insert_calls,
+    insert_event,
+    insert_minutes,
+)
 from mcpbridge.storage.call_log.retention import MINUTE_DAYS, RETENTION_INTERVAL, Limits, forget
 from mcpbridge.storage.call_log.running import RunningCalls, recover
 from mcpbridge.storage.call_log.schema import SCHEMA
@@ -99,8 +107,6 @@ class CallLog:
         self._journal: Journal | None = None
         self._journal_again_at = 0.0
         """When one that could not be made is tried again."""
-        self._names: dict[Sequence[str], bytes] = {}
-        """Names as the journal has them, for a moment."""
         self._ended: dict[int, float] = {}
         """Calls that are over and whose record is still to come; when they ended."""
         self._timer: asyncio.TimerHandle | None = None
@@ -205,12 +211,7 @@ class CallLog:
         if self._is_closed or len(self._journaled) >= _MOST_WAITING:
             return 0
         journal = self._journal or self._open_journal()
-        names = self._names.get(call.names) if call.facts is None else None
-        if names is None:
-            names = packed_names(call.names, call.facts, self._redact)
-            if call.facts is None:
-                self._names[call.names] = names
-        if journal is None or not journal.append(call.packed(names)):
+        if journal is None or not journal.add(call, self._redact):
             return 0
         self._begun += 1
         self._journaled[self._begun] = record
@@ -223,7 +224,9 @@ class CallLog:
         if self._journaled.pop(number, None) is not None and self._journal is not None:
             self._journal.take_back()
 
-    def _open_journal(self) -> Journal | None:
+    def _open_journal(self) -> "Journal | None":
+        from mcpbridge.storage.call_log.journal import Journal  # few bridges write every call down
+
         if self._clock() >= self._journal_again_at:
             try:
                 self._journal = Journal(self._locate())
@@ -247,7 +250,7 @@ class CallLog:
 
         That is done with the first record in any case, and every hour.
         """
-        if not self._is_closed and (may_exist(self._locate()) or has_journals(self._locate())):
+        if not self._is_closed and (may_exist(self._locate()) or _has_journals(self._locate())):
             self._post(recover, 0)
 
     def append_event(self, kind: str, facts: Mapping[str, object]) -> None:
@@ -345,7 +348,6 @@ class CallLog:
         # With these rows all entries have one; more of them begin only when these rows are written.
         if self._journal is not None and self._half is None and not self._waiting:
             self._half = self._journal.turn()
-        self._names.clear()
 
         def write(connection: "Connection") -> None:
             insert_calls(connection, records, self._redact, self._settings.max_content)
@@ -446,3 +448,9 @@ class CallLog:
 
 def _content_size(record: CallRecord) -> int:
     return len(record.arguments) + len(record.asked) + len(record.result)
+
+
+def _has_journals(log: Path) -> bool:
+    from mcpbridge.storage.call_log.journal import has_journals
+
+    return has_journals(log)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from mcpbridge.storage.call_log.format import CALL_COLUMNS, CALL_MARKS, CallRecord, CallRows, Redact, next_id
-from mcpbridge.storage.call_log.journal import left_behind
 from mcpbridge.storage.file_locks import OwnedFile, is_owned
 
 if TYPE_CHECKING:
@@ -83,6 +82,8 @@ def recover(connection: "Connection") -> int:
 
 
 def _recover_sent(connection: "Connection", path: Path) -> int:
+    from mcpbridge.storage.call_log.journal import left_behind  # nothing is found when the first call comes
+
     rows, journals = left_behind(connection, path)
     for id_, row in enumerate(rows, next_id(connection)):
         marks = ", ".join("?" * len(row))
