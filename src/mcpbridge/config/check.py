@@ -414,6 +414,8 @@ def _secrets(settings: Settings, resolved: Sequence[Resolved]) -> set[str]:
     found |= {issuer.introspection.client_secret for issuer in settings.auth.issuers.values() if issuer.introspection}
     if settings.http.tls.key_password:
         found.add(settings.http.tls.key_password)
+    if settings.approval.webhook is not None:
+        found |= {secret for secret in (settings.approval.webhook.url, settings.approval.webhook.secret) if secret}
     if settings.auth.sign_in is not None and settings.auth.sign_in.client_secret:
         found.add(settings.auth.sign_in.client_secret)
     found |= {key for key in (settings.store.key, settings.accounts.key, *settings.accounts.old_keys) if key}

@@ -19,7 +19,7 @@ Origin = Literal["file", "variable", "default", "value file", "command", "keyrin
 _REFERENCE = re.compile(r"(?<!\$)\$\{([^}]*)\}")
 _NAMED_SECTIONS = frozenset({"servers", "tools", "profiles"})
 """Sections of tables that people name: only what the file says of them is shown."""
-_PRIVATE = re.compile(r"(?i)token(?!izer)|secret|password|authorization|headers|env\b|key\b|sha256|cookie")
+_PRIVATE = re.compile(r"(?i)token(?!izer)|secret|password|authorization|headers|env\b|key\b|sha256|cookie|webhook")
 
 
 class Value(Struct, frozen=True):

@@ -1,6 +1,7 @@
 """The whole configuration as one value: its sections, each declared in `settings.py` of the folder that reads it."""
 
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import Annotated, Any, Self, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, SerializeAsAny, model_validator
@@ -245,6 +246,26 @@ class Settings(BaseModel):
                 known = ", ".join(self.profiles) or "none"
                 raise ValueError(
                     f"`{where}.profile` names the profile '{profile}', which does not exist; known: {known}"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _approvers_exist(self) -> Self:
+        """A rule that names approvers whom nobody can be, or whom nobody asks, would refuse every call."""
+        named = [(f"permissions.{number}", rule.approve_by) for number, rule in enumerate(self.permissions)]
+        names = [role.name for role in self.roles]
+        for where, approve_by in [("approval", self.approval.approve_by), *named]:
+            if approve_by is None:
+                continue
+            for glob in approve_by.roles:
+                if not any(fnmatchcase(name, glob) for name in names):
+                    raise ValueError(
+                        f"`{where}.approve_by.roles` names the role '{glob}', which does not exist; known: "
+                        f"{', '.join(names) or 'none'}"
+                    )
+            if "pending" not in self.approval.ask:
+                raise ValueError(
+                    f'`{where}.approve_by` needs "pending" in `approval.ask`: a call waits there for other people'
                 )
         return self
 

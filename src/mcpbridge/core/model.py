@@ -114,6 +114,19 @@ class Instance(Protocol):
         ...
 
 
+class ApproveBy(Struct, frozen=True):
+    """Who may approve a call of somebody else's."""
+
+    roles: tuple[str, ...] = ()
+    """Globs on roles, of which one of whoever approves must match, or one of `principals`."""
+    principals: tuple[str, ...] = ()
+    """Globs on principals."""
+    four_eyes: bool = True
+    """Never whoever makes the call."""
+    operator: bool = False
+    """Also whoever operates the bridge: the commands, the console of this machine, the program that it runs in."""
+
+
 class Call(Struct, eq=False):
     """One request of a client on its way to the upstream that owns its target.
 
@@ -160,6 +173,8 @@ class Call(Struct, eq=False):
     """A later round of a call that was let through before, proved by a sealed state: nobody is asked again."""
     approval: str = ""
     """Why a person must agree to it; empty: nobody has to."""
+    approve_by: "ApproveBy | None" = None
+    """Which other people that must be; None: the rule does not say."""
     agreed: str = ""
     """Digest of what a person has agreed to for this call, in this round or an earlier one; empty: nothing."""
     deadline: float = 0.0

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from mcpbridge.pipeline.approvals.grants import Grants, recording
+from mcpbridge.pipeline.approvals.grants import Denial, Grants, recording
 from mcpbridge.pipeline.approvals.request import ApprovalEvent, ApprovalRequest
 from mcpbridge.storage.memory_store import MemoryStore
 
@@ -56,13 +56,16 @@ async def test_a_no_is_kept_as_long_as_a_yes_for_one_call(lasts: float, seconds:
 
 async def test_a_no_is_for_its_request_and_its_principal_alone() -> None:
     _, found = grants()
-    assert await found.denied("r1", principal="ann") == ""
+    assert await found.denied("r1", principal="ann") is None
     await found.deny(REQUEST, "bob")
-    assert await found.denied("r1", principal="ann") == "bob"
-    assert await found.denied("r2", principal="ann") == ""
-    assert await found.denied("r1", principal="eve") == ""
+    assert await found.denied("r1", principal="ann") == Denial("bob")
+    assert await found.denied("r2", principal="ann") is None
+    assert await found.denied("r1", principal="eve") is None
     await found.deny(replace(REQUEST, id="r2"), "carl")
-    assert (await found.denied("r1", principal="ann"), await found.denied("r2", principal="ann")) == ("bob", "carl")
+    assert (await found.denied("r1", principal="ann"), await found.denied("r2", principal="ann")) == (
+        Denial("bob"),
+        Denial("carl"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,7 +105,7 @@ async def test_noes_are_no_yeses() -> None:
     await found.deny(REQUEST, "bob")
     assert await found.use(REQUEST) is None
     await found.put(REQUEST, "once", "bob")
-    assert await found.denied("once-b1-r1", principal="ann") == ""
+    assert await found.denied("once-b1-r1", principal="ann") is None
 
 
 class Quicker(Clocked):

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from mcpbridge.base.errors import ApprovalRefused, ApprovalUnavailable, ArgumentsRefused, Overloaded
 from mcpbridge.core.call_options import NO_HINTS, CallOptions
 from mcpbridge.core.context import Session
+from mcpbridge.core.identity import Identity
 from mcpbridge.core.model import Call
 from mcpbridge.pipeline.approvals.grants import Grants
 from mcpbridge.pipeline.approvals.pending import AlreadyDecided, PendingApprovals, UnknownApproval, _Decided
@@ -58,6 +59,7 @@ class Caller:
     name: str = "client"
     version: str = "2025-11-25"
     session: Session = field(default_factory=Session)
+    identity: Identity | None = None
 
 
 class Says:
@@ -71,6 +73,9 @@ class Says:
 
     def reaches(self, call: Call) -> bool:
         return self.verdicts != []
+
+    def may_decide(self, request: ApprovalRequest) -> bool:
+        return request.approve_by is None
 
     async def ask(self, request: ApprovalRequest, call: Call) -> Verdict | None:
         self.asked.append(request)

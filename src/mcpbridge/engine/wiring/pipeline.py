@@ -56,6 +56,7 @@ from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
 
 if TYPE_CHECKING:
+    from mcpbridge.pipeline.approvals.pending import Report
     from mcpbridge.pipeline.observability.tracing import Peer, Tracing
     from mcpbridge.pipeline.observability.tracing_setup import OpenTelemetry
     from mcpbridge.pipeline.roles.break_glass import BreakGlass
@@ -236,6 +237,7 @@ class CallPipeline:
         self._trifecta = LethalTrifecta(
             settings.trust.watches, inputs.labels, state.session_labels, inputs.results.kept_results
         )
+        self._webhook = self._reports(lease)
         self._audit_log = audit_log(settings.audit, lease, context.redact)
         if self._audit_log is not None:
             record = _both(record, self._audit_log.append)
@@ -275,7 +277,8 @@ class CallPipeline:
         state.cache.configure(settings.cache, inputs.sources, settings.calls)
         state.abandoned.configure(inputs.sources, options_of, settings.calls.late_lifetime)
         state.grants.configure(once_seconds=approval.grant_lifetime, session_seconds=approval.session_lifetime)
-        state.approvals.configure(approval)
+        state.approvals.configure(approval, inputs.policy.roles_of)
+        state.approvals.reports = self._webhook
         state.redact.configure(
             {
                 name: tuple((server.redact if server.redact is not None else settings.calls.redact) or ())
@@ -317,6 +320,19 @@ class CallPipeline:
 
         return lease.hold("hooks", (settings.hooks, directory), make, run=Hooks.running)
 
+    def _reports(self, lease: Lease) -> "Report | None":
+        """What reports calls that wait for other people, if something does."""
+        settings = self._settings.approval.webhook
+        if settings is None:
+            return None
+        from mcpbridge.pipeline.approvals.webhook import ApprovalWebhook
+
+        redact = self._context.redact
+        webhook = lease.hold(
+            "approval webhook", settings, lambda: ApprovalWebhook(settings, redact), run=ApprovalWebhook.running
+        )
+        return webhook.report
+
     def _idle_timeout(self, server: str) -> float:
         """Seconds that calls to a server have."""
         return self._inputs.sources[server].timeouts.idle if server in self._inputs.sources else CALL_SECONDS
@@ -346,6 +362,7 @@ class CallPipeline:
             as_before=state.approvals.as_before,
             keeps_content=self._keeps_content,
             changes_of=self._context.changes_of,
+            approve_by=settings.approve_by.value if settings.approve_by is not None else None,
         )
 
     def _keeps_content(self, call: Call, asked: bool | None) -> bool:

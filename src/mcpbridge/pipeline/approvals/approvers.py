@@ -61,6 +61,10 @@ class ClientApprover:
         """The client said that it shows forms. See `Approver`."""
         return call.client.capabilities.form
 
+    def may_decide(self, request: ApprovalRequest) -> bool:
+        """Not where others approve: whoever sits at the client makes the call. See `Approver`."""
+        return request.approve_by is None
+
     async def ask(self, request: ApprovalRequest, call: Call) -> Verdict | None:
         """Show the form. None: the client does not, after all. See `Approver`."""
         params = {"mode": "form", "message": _message(request), "requestedSchema": _FORM}
@@ -126,6 +130,14 @@ class HandlerApprover:
     def reaches(self, call: Call) -> bool:
         """It is there. See `Approver`."""
         return True
+
+    def may_decide(self, request: ApprovalRequest) -> bool:
+        """The program that the bridge runs in is its operator. See `Approver`."""
+        if request.approve_by is None:
+            return True
+        from mcpbridge.pipeline.approvals.decider import OPERATOR, objection
+
+        return not objection(request, OPERATOR, lambda principal, identity: ())
 
     async def ask(self, request: ApprovalRequest, call: Call) -> Verdict | None:
         """Call the function. What it raises is a no; `ApprovalUnavailable` is reported as it is. See `Approver`."""

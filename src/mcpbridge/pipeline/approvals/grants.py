@@ -28,6 +28,19 @@ class Grant(Struct, frozen=True):
     scope: Scope
 
 
+class Denial(Struct, frozen=True):
+    """A no that was kept."""
+
+    by: str
+    reason: str = ""
+    """What the person gave as the reason."""
+
+    @property
+    def ending(self) -> str:
+        """The reason as the end of a sentence."""
+        return f": {self.reason}" if self.reason else ""
+
+
 class Grants:
     """The kept yeses, in the store."""
 
@@ -75,27 +88,33 @@ class Grants:
                     return msgspec.json.decode(body, type=Grant)
         return None
 
-    async def deny(self, request: ApprovalRequest, by: str) -> None:
+    async def deny(self, request: ApprovalRequest, by: str, reason: str = "") -> None:
         """Keep a no for the call that the request is of, which is made again by whoever waited for no answer."""
         seconds, handle = request.lasts or self._once_seconds, _denied(request.id)
-        await self._store.put(_KIND, by.encode(), principal=request.principal, expires_in=seconds, handle=handle)
+        body = msgspec.json.encode(Denial(by, reason))
+        await self._store.put(_KIND, body, principal=request.principal, expires_in=seconds, handle=handle)
 
-    async def deny_in_session(self, request: ApprovalRequest, by: str) -> None:
+    async def deny_in_session(self, request: ApprovalRequest, by: str, reason: str = "") -> None:
         """Keep a no for this call, and the same one as often as it comes in this session."""
-        handle = _denied_in_session(request)
-        await self._store.put(
-            _KIND, by.encode(), principal=request.principal, expires_in=self._session_seconds, handle=handle
-        )
+        handle, body = _denied_in_session(request), msgspec.json.encode(Denial(by, reason))
+        await self._store.put(_KIND, body, principal=request.principal, expires_in=self._session_seconds, handle=handle)
 
-    async def denied_in_session(self, request: ApprovalRequest) -> str:
-        """Who said no to the same call for the whole session; empty: nobody did."""
-        body = await self._store.get(_KIND, _denied_in_session(request), principal=request.principal)
-        return body.decode() if body is not None else ""
+    async def denied_in_session(self, request: ApprovalRequest) -> Denial | None:
+        """The no to the same call for the whole session; None: nobody said it."""
+        return _denial(await self._store.get(_KIND, _denied_in_session(request), principal=request.principal))
 
-    async def denied(self, id_: str, *, principal: str) -> str:
-        """Who said no to the request with this id; empty: nobody did."""
-        body = await self._store.get(_KIND, _denied(id_), principal=principal)
-        return body.decode() if body is not None else ""
+    async def denied(self, id_: str, *, principal: str) -> Denial | None:
+        """The no to the request with this id; None: nobody said it."""
+        return _denial(await self._store.get(_KIND, _denied(id_), principal=principal))
+
+
+def _denial(body: bytes | None) -> Denial | None:
+    if body is None:
+        return None
+    try:
+        return msgspec.json.decode(body, type=Denial)
+    except msgspec.DecodeError:  # of a former release, which kept who said it alone
+        return Denial(body.decode("utf-8", "replace"))
 
 
 def _denied(id_: str) -> str:
@@ -135,9 +154,13 @@ def recording(audit: CallLog, note: Callable[[str, Mapping[str, object]], object
             "session": request.session,
             "arguments": request.arguments_json,
             "who": event.by,
-            "detail": event.scope or request.reason,
+            "detail": event.scope or event.why or request.reason,
             "approval": request.id,
         }
+        if event.address:
+            facts["address"] = event.address
+        if request.approve_by is not None:
+            facts["approve_by"] = msgspec.to_builtins(request.approve_by)
         audit.append_event(event.event, facts)
         note(f"approval.{event.event}", {**facts, "rule": request.rule})
 

@@ -8,9 +8,9 @@ its record now and then; once that is gone, somebody answered elsewhere.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 import msgspec
@@ -36,7 +36,13 @@ from mcpbridge.pipeline.approvals.settings import ApprovalSettings
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.storage.store import Store
 
+if TYPE_CHECKING:  # few rules name who approves
+    from mcpbridge.pipeline.approvals.decider import Decider, RolesOf
+
 log = get_logger("mcpbridge.approvals")
+
+Report = Callable[[ApprovalRequest, str], object]
+"""Reports a call that waits, and the page where it is decided; empty: there is none. Returns at once."""
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -55,6 +61,14 @@ _CLEAN_UP = 2.0
 
 class UnknownApproval(LookupError):
     """No call waits under this id, or not any more."""
+
+
+class MayNotDecide(Exception):
+    """The rule that asks for this call names others who approve. Its text says whom. `request`: which call."""
+
+    def __init__(self, why: str, request: ApprovalRequest) -> None:
+        super().__init__(why)
+        self.request = request
 
 
 class AlreadyDecided(Exception):
@@ -112,15 +126,25 @@ class PendingApprovals:
         self._asked_again: set[str] = set()
         """Ids of those that are asked for again now."""
         self._has_ended = False
+        self._roles_of: RolesOf = lambda principal, identity: ()
+        self.link_to: Callable[[str], str] = lambda id_: ""
+        """The address of the page about the request with this id; empty: there is none. Set by who serves pages."""
+        self.reports: Report | None = None
+        """Where calls are reported that wait for other people; None: nowhere."""
 
-    def configure(self, settings: ApprovalSettings) -> None:
-        """Other settings for requests that come from now on."""
+    def configure(self, settings: ApprovalSettings, roles_of: "RolesOf | None" = None) -> None:
+        """Other settings for requests that come from now on. `roles_of`: which roles those have who decide."""
         self._settings = settings
+        self._roles_of = roles_of or self._roles_of
 
     # -- Approver
 
     def reaches(self, call: Call) -> bool:
         """Everybody who may answer can. See `Approver`."""
+        return True
+
+    def may_decide(self, request: ApprovalRequest) -> bool:
+        """Whoever the rule names can answer; who does is checked in that moment. See `Approver`."""
         return True
 
     async def ask(self, request: ApprovalRequest, call: Call) -> Verdict | None:
@@ -148,6 +172,7 @@ class PendingApprovals:
             if self._has_ended:
                 self.end()
             tell_asked(request, call)
+            self._report(request)
             return await self._answer(request, answer, call)
         finally:
             self._waiting.pop(request.id, None)
@@ -184,6 +209,7 @@ class PendingApprovals:
             return await self._keep_verdict(request, meanwhile)
         if request.lasts:
             _put(self._let_go, request.id, request)
+            self._report(request)
         entries = await self._store.entries(_KIND, principal=request.principal) if not request.lasts else ()
         late = [entry for entry in entries if entry.expires <= time.time() + self._settings.grant_lifetime]
         for entry in late[: max(0, len(late) + 1 - self._settings.max_pending)]:  # the oldest make room
@@ -194,7 +220,7 @@ class PendingApprovals:
         if meanwhile is not None:  # in these moments; what was recorded must not be answered again
             await self._drop(request)
             return await self._keep_verdict(request, meanwhile)
-        return f"A person can still run `mcpbridge approve {request.id}`; after that, the same call passes once."
+        return f"{self._advice(request)}; after that, the same call passes once."
 
     def let_go(self, id_: str) -> ApprovalRequest | None:
         """The request of a call that did not wait for its answer, and learned so from this bridge a moment ago.
@@ -227,10 +253,39 @@ class PendingApprovals:
                     found.append(pending)
         return sorted(found, key=lambda pending: pending.request.at)
 
-    async def decide(self, id_: str, granted: Scope | None, by: str, *, in_session: bool = False) -> Pending:
+    async def find(self, id_: str) -> Pending | None:
+        """The request with this id, if it can be answered."""
+        waiting = self._waiting.get(id_)
+        if waiting is not None and not waiting[1].done():
+            return Pending(waiting[0], is_waiting=True, until=waiting[0].expires, is_here=True)
+        for entry in await self._store.entries(_KIND, principal=None):
+            if entry.handle == id_:
+                body = await self._store.get(_KIND, id_, principal=entry.principal)
+                return _of_record(body, entry.expires) if body is not None else None
+        return None
+
+    def objection(self, request: ApprovalRequest, decider: "Decider") -> str:
+        """Why somebody may not decide about a request, with the roles that they have now; empty: they may."""
+        if request.approve_by is None:
+            return ""
+        from mcpbridge.pipeline.approvals.decider import objection  # few rules name who approves
+
+        return objection(request, decider, self._roles_of)
+
+    async def decide(
+        self,
+        id_: str,
+        granted: Scope | None,
+        by: str,
+        *,
+        in_session: bool = False,
+        decider: "Decider | None" = None,
+        reason: str = "",
+    ) -> Pending:
         """Answer a request; `granted` None is a no, `in_session` also to the same call in this session.
 
-        Returns what was answered.
+        `decider`: who answers; None: the operator of the bridge. `reason`: why not, for whoever calls. Returns what was
+        answered.
 
         Of all who answer, at whichever bridge that shares the store, one is heard: who takes the record. Cancelling
         waits until the answer is given, or proves to come too late.
@@ -238,14 +293,26 @@ class PendingApprovals:
         Raises:
             UnknownApproval: there is none, or not any more.
             AlreadyDecided: somebody answered it before.
+            MayNotDecide: it is for others to answer.
             StoreFailed: the yes cannot be kept; the request can still be answered.
         """
-        return await to_its_end(self._decide(id_, granted, by, in_session=in_session and granted is None))
+        verdict = Verdict(
+            granted or "",
+            by,
+            is_noted=granted is not None,
+            reason=reason if granted is None else "",
+            address=decider.address if decider is not None else "",
+        )
+        in_session = in_session and granted is None
+        return await to_its_end(self._decide(id_, verdict, granted, decider, in_session=in_session))
 
-    async def _decide(self, id_: str, granted: Scope | None, by: str, *, in_session: bool) -> Pending:
-        verdict = Verdict(granted or "", by, is_noted=granted is not None)
+    async def _decide(
+        self, id_: str, verdict: Verdict, granted: Scope | None, decider: "Decider | None", *, in_session: bool
+    ) -> Pending:
+        by = verdict.by
         if id_ in self._decided:
             raise AlreadyDecided(self._decided[id_].verdict)
+        await self._check(id_, granted, decider)
         waiting = self._waiting.get(id_)
         pending = await (self._take(id_) if waiting is None else self._take_here(waiting[0]))
         if pending is None:
@@ -253,7 +320,7 @@ class PendingApprovals:
                 raise AlreadyDecided(self._decided[id_].verdict)
             raise UnknownApproval(id_)
         if in_session:
-            await self._grants.deny_in_session(pending.request, by)
+            await self._grants.deny_in_session(pending.request, by, verdict.reason)
         if waiting is not None and id_ in self._waiting and not waiting[1].done():
             self._remember(id_, _Decided(verdict, is_kept=False))
             waiting[1].set_result(verdict)
@@ -267,17 +334,55 @@ class PendingApprovals:
             if granted is not None:
                 await self._grants.put(pending.request, granted, by)
             elif pending.request.lasts:
-                await self._grants.deny(pending.request, by)
+                await self._grants.deny(pending.request, by, verdict.reason)
         except BaseException:  # the store failed, or the loop ends: it can be answered again
             self._decided.pop(id_, None)
             await self._record(pending.request)
             raise
         if granted is not None:
             await self.approved.note(pending.request, by)
-        self._audit(ApprovalEvent("granted" if granted else "denied", pending.request, by, granted or ""))
+        event = "granted" if granted else "denied"
+        self._audit(
+            ApprovalEvent(event, pending.request, by, granted or "", why=verdict.reason, address=verdict.address)
+        )
         return pending
 
     # -- parts
+
+    async def _check(self, id_: str, granted: Scope | None, decider: "Decider | None") -> None:
+        """Look whether it is for this person to answer. What nobody waits for is found out later."""
+        pending = await self.find(id_)
+        if pending is None or pending.request.approve_by is None:
+            return
+        from mcpbridge.pipeline.approvals.decider import OPERATOR
+
+        why = self.objection(pending.request, decider or OPERATOR)
+        if not why and granted == "session":
+            why = "A call that other people approve is approved for once only"
+        if why:
+            log.info("an answer to a call was refused", id=id_, principal=decider.principal if decider else "operator")
+            raise MayNotDecide(why, pending.request)
+
+    def _report(self, request: ApprovalRequest) -> None:
+        """Let those know who may approve. Of a call that is made again they know already."""
+        if request.approve_by is not None and self.reports is not None and request.asked == 1:
+            self.reports(request, self.link_to(request.id))
+
+    def _advice(self, request: ApprovalRequest) -> str:
+        """What people can do about a call that gave up waiting."""
+        if request.approve_by is None:
+            return f"A person can still run `mcpbridge approve {request.id}`"
+        from mcpbridge.pipeline.approvals.decider import advice
+
+        return advice(request, self.link_to(request.id))
+
+    def _waits_for(self, request: ApprovalRequest) -> str:
+        """What a call waits for, in words for its client."""
+        if request.approve_by is None:
+            return f"Waiting for approval of {request.tool}: run `mcpbridge approve {request.id}`"
+        from mcpbridge.pipeline.approvals.decider import waits_for
+
+        return waits_for(request, self.link_to(request.id))
 
     async def _unanswered(self, request: ApprovalRequest) -> ApprovalRequest | None:
         """The request of an equal call that nobody answered; None: there is none, or it has expired."""
@@ -298,7 +403,7 @@ class PendingApprovals:
         was_gone = False
         while True:
             if looks % TELL_EVERY == 0:
-                _tell(call, request, looks)
+                _tell(call, self._waits_for(request), looks)
             await asyncio.wait([answer], timeout=LOOK)
             if answer.done():
                 return answer.result()
@@ -372,9 +477,8 @@ def _of_record(body: bytes, until: float) -> Pending | None:
     return Pending(request, is_waiting=request.expires > time.time(), until=until)
 
 
-def _tell(call: Call, request: ApprovalRequest, looks: int) -> None:
+def _tell(call: Call, text: str, looks: int) -> None:
     """Let the client hear what its call waits for, where it listens."""
-    text = f"Waiting for approval of {request.tool}: run `mcpbridge approve {request.id}`"
     # Progress must increase, and the server's own may begin at 0 and comes after this.
     progress = {"progress": (looks - 1_000_000) / 1e9, "message": text}
     call.update("notifications/progress", Raw(encode(progress)))

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from mcpbridge.base.json_values import decoded
 from mcpbridge.core.context import run_of, text_in
-from mcpbridge.core.model import Call
+from mcpbridge.core.model import ApproveBy, Call
 from mcpbridge.protocol.canonical_json import canonical_digest
 from mcpbridge.protocol.meta import APPROVALS, CALL
 
@@ -72,6 +72,10 @@ class ApprovalRequest(Struct, frozen=True):
     """The program's own paused call: it has a request of its own, though an equal call may have one, too."""
     keeps_content: bool = False
     """The settings let the arguments be written down; else they are forgotten once it is decided."""
+    approve_by: ApproveBy | None = None
+    """Which other people may decide; None: whoever sits at the client, and whoever administers the bridge."""
+    requester: str = ""
+    """A name of who calls, for people; empty: none is known beside the principal."""
 
     @property
     def arguments(self) -> Any:
@@ -98,6 +102,16 @@ class Verdict(Struct, frozen=True):
     """Of a no: how it came about, as the end of a sentence about the call; empty: somebody said no."""
     is_noted: bool = False
     """Of a yes: who took it notes the approved call, so that the call need not wait for that."""
+    reason: str = ""
+    """Of a no: what the person gives as the reason; whoever called reads it."""
+    address: str = ""
+    """Where the person is who said it; empty: not known."""
+
+    @property
+    def outcome(self) -> str:
+        """Of a no: the end of a sentence about the call."""
+        why = self.why or "was not approved"
+        return f"{why}: {self.reason}" if self.reason else why
 
 
 class ApprovalEvent(Struct, frozen=True):
@@ -109,6 +123,10 @@ class ApprovalEvent(Struct, frozen=True):
     by: str = ""
     """Who answered, or who is asked; of `used`: who had given the grant."""
     scope: str = ""
+    why: str = ""
+    """Of a no: the reason that the person gave."""
+    address: str = ""
+    """Where who answered is; empty: not known."""
 
 
 Audit = Callable[[ApprovalEvent], object]
@@ -136,12 +154,20 @@ have what the settings give them."""
 
 
 def request_of(
-    call: Call, policy: str, *, now: float, seconds: float, once_seconds: float, keeps_content: bool = False
+    call: Call,
+    policy: str,
+    *,
+    now: float,
+    seconds: float,
+    once_seconds: float,
+    keeps_content: bool = False,
+    approve_by: ApproveBy | None = None,
 ) -> ApprovalRequest:
     """The request about a call. `now`: seconds since 1970; `seconds` that a person has.
 
     `policy`: the version of the rules; `once_seconds`: how long clients that do not wait can have an answer;
-    `keeps_content`: whether the arguments may be written down.
+    `keeps_content`: whether the arguments may be written down. `approve_by`: who may approve where the rule of the call
+    does not say.
     """
     tool, caller = call.tool, call.caller
     name = tool.id if tool is not None else f"{call.upstream}/{call.target}"
@@ -149,6 +175,7 @@ def request_of(
     definition = tool.definition if tool is not None else call.method.encode()
     digest = canonical_digest(arguments)
     wish = text_in(call.meta, APPROVALS)
+    approve_by = call.approve_by or approve_by
     lasts = PAUSED_SECONDS if wish == PAUSE else once_seconds if wish == "pause" else 0.0
     return ApprovalRequest(
         id=new_id(),
@@ -161,7 +188,7 @@ def request_of(
         session=caller.session.id,
         at=now,
         expires=now if lasts else now + seconds,
-        binding=binding_of(caller.principal, name, definition, digest, policy, call.context.tenant),
+        binding=binding_of(caller.principal, name, definition, digest, policy, call.context.tenant, approve_by),
         digest=digest,
         run=run_of(call.meta),
         call=text_in(call.meta, CALL),
@@ -169,16 +196,30 @@ def request_of(
         lasts=lasts,
         is_unique=wish == PAUSE,
         keeps_content=keeps_content,
+        approve_by=approve_by,
+        requester=caller.identity.name if caller.identity is not None else "",
     )
 
 
-def binding_of(principal: str, tool: str, definition: bytes, digest: str, policy: str, tenant: str = "") -> str:
+def binding_of(
+    principal: str,
+    tool: str,
+    definition: bytes,
+    digest: str,
+    policy: str,
+    tenant: str = "",
+    approve_by: ApproveBy | None = None,
+) -> str:
     """What two calls have in common that count as the same: who calls which tool, as it is defined, with what.
 
-    The version of the policy and the tenant are part of it too. `digest`: of the arguments, by `canonical_digest`:
-    order and blanks do not count, numbers as they are written do.
+    The version of the policy, the tenant and who may approve are part of it too. `digest`: of the arguments, by
+    `canonical_digest`: order and blanks do not count, numbers as they are written do.
     """
-    parts = (principal, tool, sha256(definition).hexdigest(), digest, policy, *([tenant] if tenant else []))
+    parts = [principal, tool, sha256(definition).hexdigest(), digest, policy]
+    if tenant or approve_by is not None:
+        parts.append(tenant)
+    if approve_by is not None:
+        parts.append(msgspec.json.encode(approve_by).decode())
     whole = sha256()
     for part in parts:
         data = part.encode("utf-8", "surrogatepass")

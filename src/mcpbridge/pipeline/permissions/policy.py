@@ -20,7 +20,7 @@ from mcpbridge.base.units import Rate
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.call_settings import CallDefaults, CallSettings, Permission
 from mcpbridge.core.identity import Identity
-from mcpbridge.core.model import Caller, Tool
+from mcpbridge.core.model import ApproveBy, Caller, Tool
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.pipeline.permissions.conditions import Condition, Undecidable, condition_of
 from mcpbridge.pipeline.permissions.settings import PermissionRule, ToolGlobs, globs
@@ -45,6 +45,8 @@ class Outcome(Struct, frozen=True):
     """It applies where this holds."""
     problem: str = ""
     """Why its condition cannot be evaluated for this tool, whatever the call."""
+    approve_by: ApproveBy | None = None
+    """Who may approve; None: it does not say."""
 
     @property
     def is_final(self) -> bool:
@@ -94,7 +96,10 @@ class Rule:
     def outcome(self, condition: Condition | None, problem: str = "") -> Outcome:
         """What it says, under this much of its condition."""
         wanted = self.settings
-        return Outcome(wanted.permission, wanted.reason, self.number, self.names_callers, condition, problem)
+        approve_by = wanted.approve_by.value if wanted.approve_by is not None else None
+        return Outcome(
+            wanted.permission, wanted.reason, self.number, self.names_callers, condition, problem, approve_by
+        )
 
     @property
     def condition(self) -> Condition | None:
@@ -147,6 +152,8 @@ class Decision(msgspec.Struct, frozen=True):
     """Its place in `permissions`, from 0; None: no rule decided."""
     by_role: bool = False
     """A role denies it, no role opens it, or a role asks for a person's agreement."""
+    approve_by: ApproveBy | None = None
+    """Who may approve it; None: the rule does not say."""
 
 
 class ToolPolicy:
@@ -225,7 +232,8 @@ class ToolPolicy:
                         continue
             if access is not None and outcome.permission == "allow" and access.asks_for(audience):
                 return Decision("require_approval", "the role asks for it", outcome.rule, by_role=True)
-            return Decision(outcome.permission, _reason(outcome, problem), outcome.rule)
+            reason = _reason(outcome, problem)
+            return Decision(outcome.permission, reason, outcome.rule, approve_by=outcome.approve_by)
         raise AssertionError("the last outcome is final")
 
     def _denies(self, audience: Audience) -> bool:
@@ -337,6 +345,11 @@ class Policy:
         if roles is None or all(role.settings.max_calls is None for role in roles.all):
             return None
         return lambda caller: roles.max_calls(roles.of(caller.principal, caller.identity))
+
+    def roles_of(self, principal: str, identity: Identity | None) -> list[str]:
+        """The names of the roles that somebody has now."""
+        roles = self.roles
+        return [] if roles is None else [role.name for role in roles.held(roles.of(principal, identity))]
 
     def is_unknown(self, tool: Tool, caller: Caller) -> bool:
         """Whether there is no such tool for this caller, as its roles forbid it."""

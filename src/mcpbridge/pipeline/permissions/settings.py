@@ -8,12 +8,12 @@ takes no rule and no hook off it. Case counts.
 import re
 from collections.abc import Collection, Iterable
 from fnmatch import translate
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from mcpbridge.core.call_settings import Permission, Risk
-from mcpbridge.core.model import Tool
+from mcpbridge.core.model import ApproveBy, Tool
 from mcpbridge.pipeline.permissions.conditions import LONGEST, Faulty, condition_of
 
 _LISTS = ("tools", "servers", "risk", "clients", "principals", "roles")
@@ -33,6 +33,43 @@ def with_lists(value: object, lists: Collection[str]) -> object:
     return {key: [one] if key in lists and isinstance(one, str) else one for key, one in members.items()}
 
 
+class ApproveBySettings(BaseModel):
+    """Who may approve calls, in place of whoever sits at the client that makes them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    roles: list[str] = Field(default=[], json_schema_extra=or_one)
+    """Globs on roles (`name` in `roles`). Whoever has one of them may approve."""
+
+    principals: list[str] = Field(default=[], json_schema_extra=or_one)
+    """Globs on principals: names in `http.tokens`, and `ISSUER#SUBJECT` for people who sign in. They may approve, too.
+    No glob matches the local user."""
+
+    four_eyes: bool = True
+    """Whether whoever makes a call may not approve it."""
+
+    operator: bool = False
+    """Whether the operator of the bridge may approve, too: with `mcpbridge approve` or `mcpbridge ui` on its machine,
+    or as the program that it runs in."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_one(cls, value: object) -> object:
+        """Take a single value for a list of one."""
+        return with_lists(value, ("roles", "principals"))
+
+    @model_validator(mode="after")
+    def _names_somebody(self) -> Self:
+        if not (self.roles or self.principals or self.operator):
+            raise ValueError("nobody may approve: give `roles` or `principals`, or set `operator = true`")
+        return self
+
+    @property
+    def value(self) -> ApproveBy:
+        """The same, for a call."""
+        return ApproveBy(tuple(self.roles), tuple(self.principals), self.four_eyes, self.operator)
+
+
 class PermissionRule(BaseModel):
     """One rule.
 
@@ -48,6 +85,10 @@ class PermissionRule(BaseModel):
 
     reason: str = Field(default="", max_length=500)
     """The reason. The client sees it with a refusal, and the person who approves sees it with the question."""
+
+    approve_by: ApproveBySettings | None = None
+    """Who may approve the calls, with `permission = "require_approval"`: other people, by role or name. Whoever sits at
+    the client is not asked then. Default: `approval.approve_by`."""
 
     tools: list[str] = Field(default=[], json_schema_extra=or_one)
     """Globs on tools: ids (`github/delete_*`), or names without a server (`delete_*`). One must match. A renamed tool
@@ -106,6 +147,12 @@ class PermissionRule(BaseModel):
             except Faulty as error:
                 raise ValueError(f"not a condition: {error}") from error
         return value
+
+    @model_validator(mode="after")
+    def _approves_what_needs_it(self) -> Self:
+        if self.approve_by is not None and self.permission != "require_approval":
+            raise ValueError(f'`approve_by` needs `permission = "require_approval"`, not {self.permission!r}')
+        return self
 
 
 class ToolGlobs:

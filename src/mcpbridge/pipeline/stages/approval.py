@@ -19,7 +19,7 @@ from mcpbridge.base.errors import ApprovalRefused, ApprovalUnavailable, CallRefu
 from mcpbridge.base.units import show_seconds
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.context import text_in
-from mcpbridge.core.model import Call, CallHandler, Precheck, Tool
+from mcpbridge.core.model import ApproveBy, Call, CallHandler, Precheck, Tool
 from mcpbridge.pipeline.approvals.grants import Grants
 from mcpbridge.pipeline.approvals.request import (
     ApprovalEvent,
@@ -50,6 +50,10 @@ class Approver(Protocol):
         """Whether somebody can be asked this way about this call, as far as that is known."""
         ...
 
+    def may_decide(self, request: ApprovalRequest) -> bool:
+        """Whether the people who are asked this way may decide at all, where the rule names who approves."""
+        ...
+
     async def ask(self, request: ApprovalRequest, call: Call) -> Verdict | None:
         """The person's answer, or None where nobody could be asked after all; then the next is.
 
@@ -78,6 +82,7 @@ class Approval:
         as_before: Callable[[ApprovalRequest], AbstractAsyncContextManager[ApprovalRequest]] = nullcontext,
         keeps_content: Callable[[Call, bool | None], bool] = lambda call, asked: bool(asked),
         changes_of: Callable[[Tool], str] = lambda tool: "",
+        approve_by: ApproveBy | None = None,
     ) -> None:
         """Make the stages.
 
@@ -86,8 +91,9 @@ class Approval:
         so that nobody is asked about it. `as_before`: gives a request the id that the same call had when it was made
         before and nobody answered. `keeps_content`: whether the arguments of a call may be written down, given what the
         configuration says of its tool (`log_content`). `changes_of`: what the server of a tool changed of it and
-        nobody agreed to, for who is asked.
+        nobody agreed to, for who is asked. `approve_by`: who may approve where the rule that asks does not say.
         """
+        self._approve_by = approve_by
         self._as_before, self._keeps_content, self._changes_of = as_before, keeps_content, changes_of
         self._approvers, self._grants, self._seconds = approvers, grants, seconds
         self._policy, self._audit, self._needed, self._precheck = policy, audit, needed, precheck
@@ -112,15 +118,16 @@ class Approval:
             seconds=self._seconds,
             once_seconds=self._grants.once_seconds,
             keeps_content=self._keeps_content(call, asked),
+            approve_by=self._approve_by,
         )
         refuse_doubles(request.tool, request.arguments_json)  # the person is shown one of the two
         earlier = text_in(call.meta, APPROVAL)
-        if earlier and (by := await self._grants.denied(earlier, principal=request.principal)):
-            call.note("approval", f"denied by {by}")
-            raise ApprovalRefused(f"The call of {request.tool} was not approved")
-        if by := await self._grants.denied_in_session(request):
-            call.note("approval", f"denied by {by} for the session")
-            raise ApprovalRefused(f"The call of {request.tool} was not approved, for this session")
+        if earlier and (denial := await self._grants.denied(earlier, principal=request.principal)):
+            call.note("approval", f"denied by {denial.by}")
+            raise ApprovalRefused(f"The call of {request.tool} was not approved{denial.ending}")
+        if denial := await self._grants.denied_in_session(request):
+            call.note("approval", f"denied by {denial.by} for the session")
+            raise ApprovalRefused(f"The call of {request.tool} was not approved, for this session{denial.ending}")
         if call.agreed == request.binding:  # in an earlier round: nobody is asked twice about one call
             return await proceed(call)
         grant = await self._grants.use(request)
@@ -152,12 +159,12 @@ class Approval:
     async def _decided(self, request: ApprovalRequest, verdict: Verdict, call: Call, proceed: CallHandler) -> Body:
         record = partial(ApprovalEvent, request=request)
         if not verdict.granted:
-            self._audit(record("denied", by=verdict.by))
+            self._audit(record("denied", by=verdict.by, why=verdict.reason, address=verdict.address))
             call.note("approval", f"denied by {verdict.by}")
-            raise ApprovalRefused(f"The call of {request.tool} {verdict.why or 'was not approved'}")
+            raise ApprovalRefused(f"The call of {request.tool} {verdict.outcome}")
         if verdict.granted == "session":
             await self._grants.put(request, "session", verdict.by)
-        self._audit(record("granted", by=verdict.by, scope=verdict.granted))
+        self._audit(record("granted", by=verdict.by, scope=verdict.granted, address=verdict.address))
         call.note("approval", f"{verdict.granted} by {verdict.by}")
         call.agreed = request.binding
         if not verdict.is_noted:
@@ -168,7 +175,7 @@ class Approval:
         try:
             async with asyncio.timeout(self._seconds):
                 for approver in self._approvers:
-                    if not approver.reaches(call):
+                    if not approver.reaches(call) or not approver.may_decide(request):
                         continue
                     self._audit(ApprovalEvent("asked", request, approver.name))
                     verdict = await approver.ask(request, call)
