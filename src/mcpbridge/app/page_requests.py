@@ -3,7 +3,7 @@
 The console, the pages about accounts and those of a sign-in each decide themselves who is let in.
 """
 
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
@@ -23,6 +23,14 @@ PAGE_HEADERS = {
     "cross-origin-opener-policy": "same-origin",
 }
 """Of a page without scripts, which nobody keeps and no other page shows inside."""
+
+
+def is_own_form(request: Request) -> bool:
+    """A page of ours sent it. Browsers say with every POST where it comes from."""
+    origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
+    if site not in (None, "same-origin", "none"):
+        return False
+    return origin is not None and urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()
 
 
 def media_type_of(request: Request) -> str:

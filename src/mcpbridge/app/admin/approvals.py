@@ -3,20 +3,33 @@
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 import msgspec
 
 from mcpbridge.app.admin.errors import Problem
 from mcpbridge.base.errors import StoreFailed
-from mcpbridge.pipeline.approvals.pending import AlreadyDecided, Pending, PendingApprovals, UnknownApproval
+from mcpbridge.base.hidden_text import with_hidden_shown
+from mcpbridge.core.model import ApproveBy
+from mcpbridge.pipeline.approvals.pending import (
+    AlreadyDecided,
+    MayNotDecide,
+    Pending,
+    PendingApprovals,
+    UnknownApproval,
+)
 from mcpbridge.pipeline.approvals.request import ApprovalEvent, Scope, one_line_of, readable_arguments
 from mcpbridge.protocol.canonical_json import canonical_digest
 from mcpbridge.storage.call_log.reader import Filter
 from mcpbridge.storage.call_log.timeline import read_events
 from mcpbridge.storage.sqlite.database import may_exist
 
+if TYPE_CHECKING:  # few rules name who approves
+    from mcpbridge.pipeline.approvals.decider import Decider
+
+LONGEST_REASON = 500
+"""Characters of the reason of a no."""
 _LONGEST_LINE = 200
 """Characters of the arguments on one line."""
 
@@ -104,10 +117,13 @@ def _ended_of_log(row: Mapping[str, Any], id_: str) -> dict[str, Any]:
     }
 
 
-async def decide(desk: PendingApprovals, id_: str, answer: Mapping[str, object], by: str) -> dict[str, Any]:
+async def decide(
+    desk: PendingApprovals, id_: str, answer: Mapping[str, object], by: str, decider: "Decider | None" = None
+) -> dict[str, Any]:
     """Answer a request: `decision` is `approve` or `deny`, `for` is `once` (default) or `session`.
 
-    For the session: the same call gets the same answer as often as it comes in it.
+    For the session: the same call gets the same answer as often as it comes in it. `reason`: why not; whoever calls
+    reads it. `decider`: who answers; None: the operator of the bridge.
 
     Raises:
         Problem: that is no answer, or there is nothing to answer.
@@ -117,15 +133,38 @@ async def decide(desk: PendingApprovals, id_: str, answer: Mapping[str, object],
         raise Problem("invalid", 'decision: expected "approve" or "deny"')
     if wanted not in ("once", "session"):
         raise Problem("invalid", 'for: expected "once" or "session"')
+    reason = answer.get("reason") or ""
+    if not isinstance(reason, str) or len(reason) > LONGEST_REASON:
+        raise Problem("invalid", f"reason: expected a text of at most {LONGEST_REASON} characters")
     scope: Scope | None = None if decision == "deny" else "session" if wanted == "session" else "once"
     try:
-        pending = await desk.decide(id_, scope, by, in_session=wanted == "session")
+        pending = await desk.decide(
+            id_, scope, by, in_session=wanted == "session", decider=decider, reason=inert_reason(reason)
+        )
     except UnknownApproval:
         raise Problem("unknown", f"no call waits for approval as {id_[:40]!r}, or not any more") from None
+    except MayNotDecide as refused:
+        raise Problem("forbidden", str(refused)) from None
     except AlreadyDecided as decided:
         raise Problem("decided", f"{id_} was {decided}") from None
     how_long = "session" if wanted == "session" else scope
     return {**_document(pending), "decision": decision, "for": how_long, "by": by}
+
+
+def inert_reason(reason: str) -> str:
+    """A reason on one line, with what cannot be seen spelled out: a model reads it."""
+    return " ".join(with_hidden_shown(reason).split())
+
+
+def _approvers(approve_by: ApproveBy | None) -> dict[str, Any] | None:
+    if approve_by is None:
+        return None
+    return {
+        "roles": list(approve_by.roles),
+        "principals": list(approve_by.principals),
+        "four_eyes": approve_by.four_eyes,
+        "operator": approve_by.operator,
+    }
 
 
 def _document(pending: Pending) -> dict[str, Any]:
@@ -142,6 +181,8 @@ def _document(pending: Pending) -> dict[str, Any]:
         "reason": request.reason,
         "rule": request.rule,
         "asked": request.asked,
+        "approve_by": _approvers(request.approve_by),
+        "requester": request.requester,
         "principal": request.principal,
         "client": request.client,
         "since": round(request.at, 3),

@@ -53,8 +53,13 @@ def _approval_routes(desk: PendingApprovals) -> list[Route]:
         return JSONResponse({"approvals": await list_approvals(desk)})
 
     async def answer(request: Request) -> JSONResponse:
-        by = f"api:{request.state.principal or 'admin'}"
-        return JSONResponse(await decide(desk, request.path_params["id"], await _object_of(request), by))
+        from mcpbridge.pipeline.approvals.decider import Decider
+
+        principal = str(request.state.principal)
+        decider = Decider(principal, address=request.client.host if request.client is not None else "")
+        document = await _object_of(request)
+        by = f"api:{principal or 'admin'}"
+        return JSONResponse(await decide(desk, request.path_params["id"], document, by, decider))
 
     return [
         Route("/api/approvals", _for_admins(approvals), methods=["GET"]),

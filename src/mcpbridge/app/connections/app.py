@@ -29,7 +29,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from mcpbridge.app.console.sign_in import SignIns, Visit, form_token
-from mcpbridge.app.page_requests import PAGE_HEADERS, read_form
+from mcpbridge.app.page_requests import PAGE_HEADERS, is_own_form, read_form
 from mcpbridge.base.errors import BridgeError, ConfigError
 from mcpbridge.base.log import get_logger
 from mcpbridge.downstream.http.app import App
@@ -142,7 +142,7 @@ class _Pages:
 
     async def sign_in(self, request: Request) -> Response:
         """Somebody typed a token, or agreed to a one-time link."""
-        if not _is_own(request):
+        if not is_own_form(request):
             return self._refused(request)
         form = await _form(request)
         if "code" in form:
@@ -313,7 +313,7 @@ class _Pages:
 
     async def _may_change(self, request: Request, visitor: _Visitor) -> bool:
         given = (await _form(request)).get("form_token", "")
-        return _is_own(request) and hmac.compare_digest(given.encode(), visitor.form_token.encode())
+        return is_own_form(request) and hmac.compare_digest(given.encode(), visitor.form_token.encode())
 
     def _refused(self, request: Request) -> Response:
         return self._message(request, "Not done", 403, problem="The form is out of date, or not of this page.")
@@ -364,14 +364,6 @@ class _Pages:
 
 def _when(since: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(since))
-
-
-def _is_own(request: Request) -> bool:
-    """A page of ours sent it. Browsers say with every POST where it comes from."""
-    origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
-    if site not in (None, "same-origin", "none"):
-        return False
-    return origin is not None and urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()
 
 
 async def _form(request: Request) -> dict[str, str]:

@@ -122,6 +122,8 @@ async def serve_over_http(
 
     Cancelling ends it in order.
     """
+    from mcpbridge.app.approval_pages.desk import PREFIX as APPROVALS
+    from mcpbridge.app.approval_pages.desk import ApprovalDesk
     from mcpbridge.downstream.http.server import serve_http
 
     def api() -> "App":
@@ -141,10 +143,15 @@ async def serve_over_http(
     def accounts() -> "App":
         return connections.app_at(at)
 
+    approvals = ApprovalDesk(bridge, lambda: connections.origin)
+
+    def approving() -> "App":
+        return approvals.app_at(at)
+
     console.serve_at(at)
     connections.serve_at(at)
     mounts = {"/api": api, **({"/metrics": metrics} if bridge.settings.observe.metrics else {})}
-    shown = {PREFIX: accounts, **({"/console": pages} if bridge.settings.console.enabled else {})}
+    shown = {PREFIX: accounts, APPROVALS: approving, **({"/console": pages} if bridge.settings.console.enabled else {})}
     http = bridge.settings.http
     if connections.origin.startswith("https:"):  # forms of our own pages come from there
         http = http.model_copy(update={"allowed_origins": [*http.allowed_origins, origin_of(connections.origin)]})

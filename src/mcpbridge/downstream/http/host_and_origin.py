@@ -44,7 +44,7 @@ _AUTHORITY = re.compile(r"(\[[0-9a-f.]*:[0-9a-f:.]*\]|[^\s/?#@:\[\]]+)(?::([1-9]
 _ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://(.+)")
 _DEFAULT_PORTS: Mapping[str, int] = {"http": 80, "https": 443}
 _OUR_SITES = frozenset({b"same-origin", b"none"})
-_NAVIGATED = "/connections"
+_NAVIGATED = ("/connections", "/approvals")
 """Pages that a browser is sent to from other sites: by a link of a client, and back by an identity provider."""
 _LONGEST_SHOWN = 100
 

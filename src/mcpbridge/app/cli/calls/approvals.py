@@ -22,7 +22,7 @@ from mcpbridge.base.units import show_seconds
 Waiting = dict[str, Any]
 """One call that waits, as `admin/approvals.py` describes it."""
 
-_CODES = {"unknown": TOOL_ERROR, "decided": DECIDED, "invalid": USAGE}
+_CODES = {"unknown": TOOL_ERROR, "decided": DECIDED, "invalid": USAGE, "forbidden": TOOL_ERROR}
 
 
 def waiting(config: str | None = None) -> list[tuple[Path | None, Waiting]]:
@@ -60,7 +60,7 @@ def _stored_approvals(config: str | None, *, is_alone: bool) -> list[Waiting]:
         return []  # the bridges that run tell what they know
 
 
-def decide(typed: str, decision: str, scope: str, config: str | None = None) -> Waiting:
+def decide(typed: str, decision: str, scope: str, config: str | None = None, reason: str = "") -> Waiting:
     """Answer the call whose id is, or begins with, what was typed. Ends the command where that cannot be."""
     wanted = typed.strip().lower()
     found = [(path, one) for path, one in waiting(config) if one["id"].startswith(wanted)]
@@ -68,7 +68,7 @@ def decide(typed: str, decision: str, scope: str, config: str | None = None) -> 
         several = ", ".join(one["id"] for _, one in found)
         fail(USAGE, f"several calls wait whose id begins with {typed!r}: {several}", "Type more of it.")
     id_, by = found[0][1]["id"] if found else wanted, f"cli:{_user()}"
-    answer = {"decision": decision, "for": scope}
+    answer = {"decision": decision, "for": scope, **({"reason": reason} if reason else {})}
     if found and found[0][0] is None:
         return _decide_stored(id_, answer, by, config)
     # One that was answered does not wait any more; the bridges remember by whom.
@@ -93,7 +93,8 @@ def _why_not(answers: list[dict[str, object]]) -> CommandFailed:
     answers = sorted(answers, key=lambda answer: answer.get("code") != "decided")
     error = answers[0] if answers else {"error": "the bridge has ended"}
     code = _CODES.get(str(error.get("code")), UNREACHABLE)
-    return CommandFailed(code, str(error["error"]), "" if code == DECIDED else "`mcpbridge approvals` lists them.")
+    is_known = error.get("code") in ("decided", "forbidden")
+    return CommandFailed(code, str(error["error"]), "" if is_known else "`mcpbridge approvals` lists them.")
 
 
 def _user() -> str:
@@ -143,8 +144,9 @@ def _row(one: Waiting, now: float) -> list[str]:
 def approve_command(*, id_: str, config: str | None, session: bool, as_json: bool) -> int:
     """Approve the call ID, or the one whose id begins with ID; `mcpbridge approvals` lists them.
 
-    A call that gave up waiting passes when it is made again; no bridge has to run for that. Exit code 5: no such call
-    waits. 6: it was answered before.
+    A call that gave up waiting passes when it is made again; no bridge has to run for that. A rule can name other
+    people who approve (`approve_by`). Exit code 5: no such call waits, or it is for others to answer. 6: it was
+    answered before.
 
     \u0008
     Examples:
@@ -165,19 +167,21 @@ def approve_command(*, id_: str, config: str | None, session: bool, as_json: boo
 @click.argument("id_", metavar="ID")
 @config_option
 @click.option("--session", is_flag=True, help="Also the same call again, for as long as the session lasts.")
+@click.option("--reason", default="", metavar="TEXT", help="Why not; whoever called reads it.")
 @as_json_option
-def deny_command(*, id_: str, config: str | None, session: bool, as_json: bool) -> int:
+def deny_command(*, id_: str, config: str | None, session: bool, reason: str, as_json: bool) -> int:
     """Refuse the call ID, or the one whose id begins with ID; `mcpbridge approvals` lists them.
 
     A call that gave up waiting is refused when it is made again; no bridge has to run for that. Exit code 5: no such
-    call waits. 6: it was answered before.
+    call waits, or it is for others to answer. 6: it was answered before.
 
     \u0008
     Examples:
       mcpbridge deny sp35hsvp
       mcpbridge deny sp --session
+      mcpbridge deny sp --reason "Wait for the audit"
     """
-    done = decide(id_, "deny", "session" if session else "once", config)
+    done = decide(id_, "deny", "session" if session else "once", config, reason)
     if as_json:
         print_json("deny/1", done)
     else:

@@ -306,6 +306,19 @@ class LoggedEvent(TypedDict):
     """What else is known."""
 
 
+class Approvers(TypedDict):
+    """Who may approve a call of somebody else's."""
+
+    roles: list[str]
+    """Globs on roles."""
+    principals: list[str]
+    """Globs on principals."""
+    four_eyes: bool
+    """Whether whoever makes the call may not approve it."""
+    operator: bool
+    """Whether the operator of the bridge may, too."""
+
+
 class Approval(TypedDict):
     """A call that waits for a person."""
 
@@ -329,6 +342,10 @@ class Approval(TypedDict):
     """Which setting asks for it, in words."""
     asked: int
     """How often the same call was made, this time included."""
+    approve_by: Approvers | None
+    """Who may approve it; null: whoever is at the client, and the operator."""
+    requester: str
+    """A name of the user; empty: none is known."""
     principal: str
     """The user; empty: the local one."""
     client: str

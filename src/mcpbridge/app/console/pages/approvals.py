@@ -13,6 +13,7 @@ from mcpbridge.app.admin.errors import STATUS_OF, Problem
 from mcpbridge.app.console.context import ConsoleContext
 from mcpbridge.app.console.guard import PREFIX, form_of
 from mcpbridge.app.console.sign_in import Visit
+from mcpbridge.pipeline.approvals.decider import OPERATOR, Decider
 
 _ANSWERS = {
     "once": {"decision": "approve", "for": "once"},
@@ -40,6 +41,10 @@ def routes(console: ConsoleContext) -> Sequence[BaseRoute]:
     ]
 
 
+def _decider(visit: Visit) -> Decider:
+    return OPERATOR if visit.is_local else Decider(visit.by)
+
+
 class _Approvals:
     def __init__(self, console: ConsoleContext) -> None:
         self._console = console
@@ -60,7 +65,8 @@ class _Approvals:
         try:
             if said not in _ANSWERS:
                 raise Problem("invalid", "answer: expected once, session, deny or deny-session")
-            done = await decide(self._console.bridge.approvals, id_, _ANSWERS[said], f"console:{visit.by}")
+            answer = {**_ANSWERS[said], "reason": str(form.get("reason", ""))}
+            done = await decide(self._console.bridge.approvals, id_, answer, f"console:{visit.by}", _decider(visit))
         except Problem as problem:
             return await self._answer(request, f"{problem}.", "bad", STATUS_OF[problem.code])
         self._console.live.announce("approvals", "calls")

@@ -1,0 +1,1 @@
+"""The pages where people approve calls of others: `/approvals`. Start at `app.py`."""

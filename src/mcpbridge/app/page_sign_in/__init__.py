@@ -1,0 +1,1 @@
+"""Signs people in to the pages of the bridge as themselves. Start at `sessions.py`."""

@@ -1,0 +1,176 @@
+"""Calls that wait for others are reported to an address: what the message says, and what becomes of a receiver that is
+down."""
+
+import base64
+import hashlib
+import hmac
+import json
+import logging
+from typing import Any
+
+import anyio
+import pytest
+from msgspec.structs import replace
+from pydantic import ValidationError
+
+from mcpbridge.base.masking.known_values import Redactor
+from mcpbridge.core.model import ApproveBy
+from mcpbridge.pipeline.approvals.request import ApprovalRequest
+from mcpbridge.pipeline.approvals.settings import WebhookSettings
+from mcpbridge.pipeline.approvals.webhook import ApprovalWebhook, message_of, signature_of
+from support.approval_team import Receiver, receiving
+from support.harness import eventually
+
+REQUEST = ApprovalRequest(
+    id="abcdefgh",
+    server="pay",
+    tool="pay/send",
+    arguments_json=b'{"to":"<!channel> & `x`","password":"hunter2-hunter2"}',
+    reason="it spends money",
+    principal="https://login.example.com#ann",
+    client="a client",
+    session="s",
+    at=1000.0,
+    expires=1300.0,
+    binding="b",
+    digest="d" * 64,
+    rule="rule 1 of `permissions`",
+    approve_by=ApproveBy(roles=("leads",)),
+    requester="ann@example.com",
+)
+LINK = "https://bridge.example.com/approvals/abcdefgh"
+NONE = Redactor()
+
+
+async def delivered(receiver: Receiver, webhook: ApprovalWebhook, count: int) -> None:
+    async def number() -> int:
+        return len(receiver.messages)
+
+    async with webhook.running():
+        webhook.report(REQUEST, LINK)
+        await eventually(number, lambda found: found >= count, 30)
+        await eventually(lambda: under_way(webhook), lambda text: " 0 under way" in text, 30)
+
+
+async def under_way(webhook: ApprovalWebhook) -> str:
+    return repr(webhook)
+
+
+@pytest.mark.parametrize("secret", ["a secret of sixteen", f"whsec_{base64.b64encode(b'k' * 24).decode()}"])
+async def test_the_receiver_can_verify_who_sent_a_message(secret: str) -> None:
+    """Standard Webhooks: HMAC-SHA256 of the id, the time and the body."""
+    async with receiving() as receiver:
+        await delivered(receiver, ApprovalWebhook(WebhookSettings(url=receiver.url, secret=secret), NONE), 1)
+        [(headers, body)] = receiver.messages
+        key = b"k" * 24 if secret.startswith("whsec_") else secret.encode()
+        signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+        expected = base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+        assert headers["webhook-signature"] == f"v1,{expected}"
+        assert json.loads(body)["blocks"][1]["elements"][0]["url"] == LINK
+
+
+def test_the_signature_is_the_one_of_the_specification() -> None:
+    """The example of Standard Webhooks."""
+    headers = signature_of(
+        "msg_p5jXN8AQM9LWM0D4loKWxJek",
+        b'{"test": 2432232314}',
+        "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        1614265330,
+    )
+    assert headers["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+async def test_a_receiver_that_is_down_gets_the_same_message_again_and_nothing_of_its_address_is_logged(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    with anyio.fail_after(60):
+        async with receiving() as receiver:
+            receiver.statuses = [503, 429, 200]
+            settings = WebhookSettings(url=receiver.url)
+            await delivered(receiver, ApprovalWebhook(settings, NONE, pauses=(0.0, 0.0, 0.0)), 3)
+            assert len({headers["webhook-id"] for headers, _ in receiver.messages}) == 1
+            assert "webhook-signature" not in receiver.messages[0][0]
+            receiver.messages.clear()
+            receiver.statuses = [404]
+            await delivered(receiver, ApprovalWebhook(settings, NONE, pauses=(0.0,)), 1)
+            assert len(receiver.messages) == 1
+        gone = ApprovalWebhook(settings, NONE, pauses=(0.0,))
+        async with gone.running():
+            gone.report(REQUEST, LINK)
+            await eventually(lambda: under_way(gone), lambda text: " 0 under way" in text, 30)
+    logged = caplog.text + "".join(capsys.readouterr())
+    assert "could not be reported" in logged
+    assert "hidden-part-of-path" not in logged
+
+
+async def test_the_end_of_the_bridge_waits_for_no_receiver() -> None:
+    with anyio.fail_after(60):
+        async with receiving() as receiver:
+            webhook = ApprovalWebhook(WebhookSettings(url=receiver.url), NONE, pauses=(3600.0,))
+            receiver.statuses = [503]
+            async with webhook.running():
+                webhook.report(REQUEST, LINK)
+                await receiver.message()
+            webhook.report(REQUEST, LINK)  # too late: dropped
+            assert len(receiver.messages) == 1
+
+
+def test_texts_of_others_are_no_markup_and_secrets_are_masked() -> None:
+    message = json.loads(message_of(REQUEST, LINK, WebhookSettings(url="https://hooks.example.com/x"), NONE))
+    text = message["blocks"][0]["text"]["text"]
+    assert "&lt;!channel&gt; &amp;" in text
+    assert "<!channel>" not in text
+    assert "hunter2" not in text
+    assert "ann@example.com asks for approval to call pay/send" in message["text"]
+    hostile = replace(REQUEST, requester="ann\u202e\n<https://evil.example|click>", client="x\n\n*y*")
+    message = json.loads(message_of(hostile, LINK, WebhookSettings(url="https://hooks.example.com/x"), NONE))
+    assert "<https://evil" not in message["text"]
+    assert "\u202e" not in message["text"]
+    assert "\n" not in message["text"]
+
+
+def test_the_facts_alone_and_a_message_without_arguments() -> None:
+    settings = WebhookSettings(url="https://hooks.example.com/x", format="json", arguments=False)
+    message = json.loads(message_of(REQUEST, "", settings, NONE))
+    assert message["type"] == "approval.asked"
+    assert message["data"] == {
+        "id": "abcdefgh",
+        "tool": "pay/send",
+        "server": "pay",
+        "requester": "ann@example.com",
+        "client": "a client",
+        "reason": "it spends money",
+        "rule": "rule 1 of `permissions`",
+        "arguments": "",
+        "arguments_sha256": "d" * 64,
+        "asked_at": 1000.0,
+        "expires_at": 1300.0,
+        "url": "",
+    }
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://hooks.example.com/x",
+        "https://user:password@hooks.example.com/x",
+        "ftp://hooks.example.com/x",
+        "https://",
+        "https:///x",
+        "http://127.0.0.1.evil.example/x",
+        "https://hooks.example.com/x y",
+        "",
+    ],
+)
+def test_an_address_that_is_not_encrypted_or_names_a_user_is_refused(url: str) -> None:
+    with pytest.raises(ValidationError):
+        WebhookSettings(url=url)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://hooks.example.com", "http://localhost:8080/x", "http://[::1]:8080/x", "${env:HOOK}"]
+)
+def test_addresses_that_are_accepted(url: str) -> None:
+    fields: dict[str, Any] = {"url": url}
+    assert WebhookSettings(**fields).url == url
