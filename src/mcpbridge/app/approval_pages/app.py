@@ -23,7 +23,6 @@ from starlette.staticfiles import StaticFiles
 from mcpbridge.app import connections
 from mcpbridge.app.admin.approvals import decide
 from mcpbridge.app.admin.errors import STATUS_OF, Problem
-from mcpbridge.app.approval_pages.desk import PREFIX
 from mcpbridge.app.console.shown_text import inert_text
 from mcpbridge.app.page_requests import PAGE_HEADERS, is_own_form, read_form
 from mcpbridge.app.page_sign_in.sessions import PageSession, PageSessions
@@ -72,14 +71,14 @@ class _Shown(Struct, frozen=True):
     who: str = ""
 
 
-def make_approval_pages(bridge: Bridge, sessions: PageSessions, identify: Identify) -> App:
-    """The application for `/approvals` and all below it."""
-    return _Pages(bridge, sessions, identify).app()
+def make_approval_pages(bridge: Bridge, sessions: PageSessions, identify: Identify, *, prefix: str) -> App:
+    """The application for the path `prefix` and all below it."""
+    return _Pages(bridge, sessions, identify, prefix).app()
 
 
 class _Pages:
-    def __init__(self, bridge: Bridge, sessions: PageSessions, identify: Identify) -> None:
-        self._bridge, self._sessions, self._identify = bridge, sessions, identify
+    def __init__(self, bridge: Bridge, sessions: PageSessions, identify: Identify, prefix: str) -> None:
+        self._bridge, self._sessions, self._identify, self._prefix = bridge, sessions, identify, prefix
 
     @property
     def _desk(self) -> PendingApprovals:
@@ -96,7 +95,9 @@ class _Pages:
             Route("/{id:str}", self.show, methods=["GET"]),
             Route("/{id:str}", self.answer, methods=["POST"]),
         ]
-        app = Starlette(routes=[Route(PREFIX, self.show_all, methods=["GET"]), Mount(PREFIX, routes=routes)])
+        app = Starlette(
+            routes=[Route(self._prefix, self.show_all, methods=["GET"]), Mount(self._prefix, routes=routes)]
+        )
         app.router.redirect_slashes = False
         return app
 
@@ -104,14 +105,14 @@ class _Pages:
 
     async def enter(self, request: Request) -> Response:
         """The page that asks who somebody is."""
-        return self._enter(request, PREFIX)
+        return self._enter(request, self._prefix)
 
     async def sign_in(self, request: Request) -> Response:
         """Somebody typed a token."""
         if not is_own_form(request):
             return self._refused(request)
         form = await self._form(request)
-        target = _own_path(form.get("next", ""))
+        target = self._own_path(form.get("next", ""))
         caller = await self._identify(form.get("token", ""))
         if caller is None:
             return self._enter(request, target, 403, problem="This token is not valid here.")
@@ -124,7 +125,7 @@ class _Pages:
         session = self._sessions.find(request)
         if session is None or not await self._may_change(request, session):
             return self._refused(request)
-        answer = RedirectResponse(f"{PREFIX}/enter", 303, PAGE_HEADERS)
+        answer = RedirectResponse(f"{self._prefix}/enter", 303, PAGE_HEADERS)
         self._sessions.close(answer, session)
         return answer
 
@@ -134,7 +135,7 @@ class _Pages:
         """The calls that this person may decide about, and the person's own that wait."""
         session = self._sessions.find(request)
         if session is None:
-            return self._enter(request, PREFIX)
+            return self._enter(request, self._prefix)
         return self._page(request, "list.html", "Approvals", calls=await self._calls(session))
 
     async def show(self, request: Request) -> Response:
@@ -142,7 +143,7 @@ class _Pages:
         id_ = request.path_params["id"]
         session = self._sessions.find(request)
         if session is None:
-            return self._enter(request, _own_path(request.url.path))
+            return self._enter(request, self._own_path(request.url.path))
         pending = await self._desk.find(id_)
         shown = self._shown(pending.request, session, pending.until, pending.is_waiting) if pending else None
         if shown is None:
@@ -172,7 +173,7 @@ class _Pages:
             if problem.code == "unknown":
                 return self._ended(request, session, id_, 409)
             return self._message(request, "Not done", STATUS_OF[problem.code], problem=f"{problem}.")
-        return RedirectResponse(f"{PREFIX}/{id_}", 303, PAGE_HEADERS)
+        return RedirectResponse(f"{self._prefix}/{id_}", 303, PAGE_HEADERS)
 
     def _ended(self, request: Request, session: PageSession, id_: str, status: int = 200) -> Response:
         """What became of a call, for those who might have decided about it and who made it."""
@@ -205,6 +206,12 @@ class _Pages:
 
     # -- parts
 
+    def _own_path(self, target: str) -> str:
+        """A path of these pages to go on to; their first one instead of anything else."""
+        id_ = target.removeprefix(f"{self._prefix}/")
+        is_ours = target.startswith(f"{self._prefix}/") and id_.isascii() and id_.isalnum()
+        return target if is_ours else self._prefix
+
     def _decider(self, request: Request, session: PageSession) -> Decider:
         address = request.client.host if request.client is not None else ""
         return Decider(session.principal, session.identity, address)
@@ -233,7 +240,7 @@ class _Pages:
 
     def _page(self, request: Request, template: str, title: str, status: int = 200, **values: Any) -> Response:
         session = self._sessions.find(request)
-        shared: Mapping[str, Any] = {"prefix": PREFIX, "title": title, "problem": "", "session": session}
+        shared: Mapping[str, Any] = {"prefix": self._prefix, "title": title, "problem": "", "session": session}
         text = self._templates.get_template(template).render({**shared, **values})
         return HTMLResponse(text, status, PAGE_HEADERS)
 
@@ -256,10 +263,3 @@ def _inert(value: object) -> object:
 
 def _when(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))
-
-
-def _own_path(target: str) -> str:
-    """A path of these pages to go on to; their first one instead of anything else."""
-    id_ = target.removeprefix(f"{PREFIX}/")
-    is_ours = target.startswith(f"{PREFIX}/") and id_.isascii() and id_.isalnum()
-    return target if is_ours else PREFIX

@@ -35,4 +35,6 @@ class ApprovalDesk:
             lambda: self._bridge.settings.console.sign_in_lifetime, is_secure=self._origin().startswith("https://")
         )
         self._bridge.user_accounts.visits.append(sessions.end_all)
-        return make_approval_pages(self._bridge, sessions, lambda token: holder_of(token, at.auth, settings.http.path))
+        return make_approval_pages(
+            self._bridge, sessions, lambda token: holder_of(token, at.auth, settings.http.path), prefix=PREFIX
+        )
