@@ -59,6 +59,8 @@ async def test_a_call_is_listed_and_answered(tmp_path: Any) -> None:
             "last_approved": None,
             "changes": None,
             "asked": 1,
+            "approve_by": None,
+            "requester": "",
             "principal": "",
             "client": "ear",
             "since": 0,
