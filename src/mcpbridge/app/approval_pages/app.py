@@ -59,7 +59,7 @@ Identify = Callable[[str], Awaitable[Caller | None]]
 """Whose token this is; None: nobody's."""
 
 
-class _Shown(Struct, frozen=True):
+class _CallView(Struct, frozen=True):
     """One call, as a page shows it."""
 
     request: ApprovalRequest
@@ -145,7 +145,7 @@ class _Pages:
         if session is None:
             return self._enter(request, self._own_path(request.url.path))
         pending = await self._desk.find(id_)
-        shown = self._shown(pending.request, session, pending.until, pending.is_waiting) if pending else None
+        shown = self._view(pending.request, session, pending.until, pending.is_waiting) if pending else None
         if shown is None:
             return self._ended(request, session, id_)
         return self._page(request, "call.html", f"Approval of {shown.request.tool}", call=shown)
@@ -160,7 +160,7 @@ class _Pages:
         pending = await self._desk.find(id_)
         if pending is None:
             return self._ended(request, session, id_, 409)
-        if self._shown(pending.request, session, 0.0, is_waiting=True) is None:
+        if self._view(pending.request, session, 0.0, is_waiting=True) is None:
             return self._message(request, "Nothing here", 404, problem=_NOTHING)  # as if there were none
         if pending.request.approve_by is None:
             return self._message(request, "Not done", 403, problem="This call is not approved here.")
@@ -178,18 +178,18 @@ class _Pages:
     def _ended(self, request: Request, session: PageSession, id_: str, status: int = 200) -> Response:
         """What became of a call, for those who might have decided about it and who made it."""
         for at, event in self._desk.recent.ended():
-            if event.request.id == id_ and self._shown(event.request, session, 0.0, is_waiting=False) is not None:
+            if event.request.id == id_ and self._view(event.request, session, 0.0, is_waiting=False) is not None:
                 text = _ENDED[event.event].format(by=event.by.partition(":")[2] or event.by)
                 why = f" The reason: {event.why}" if event.why else ""
                 text = f"The call of {event.request.tool} waits no more, since {_when(at)}. {text}{why}"
                 return self._message(request, "Answered" if event.by else "Over", status, text=text)
         return self._message(request, "Nothing here", 404, problem=_NOTHING)
 
-    async def _calls(self, session: PageSession) -> Sequence[_Shown]:
-        found = [self._shown(one.request, session, one.until, one.is_waiting) for one in await self._desk.pending()]
+    async def _calls(self, session: PageSession) -> Sequence[_CallView]:
+        found = [self._view(one.request, session, one.until, one.is_waiting) for one in await self._desk.pending()]
         return [one for one in found if one is not None]
 
-    def _shown(self, request: ApprovalRequest, session: PageSession, until: float, is_waiting: bool) -> _Shown | None:
+    def _view(self, request: ApprovalRequest, session: PageSession, until: float, is_waiting: bool) -> _CallView | None:
         """A call as this person sees it; None: there is none for this person."""
         is_own = request.principal == session.principal
         may_decide = request.approve_by is not None and not self._desk.objection(
@@ -202,7 +202,7 @@ class _Pages:
         digest = request.digest or canonical_digest(data)
         who = approvers_in_words(request.approve_by) if request.approve_by is not None else ""
         shown = readable_arguments(text.encode("utf-8", "replace"), digest)
-        return _Shown(request, until, is_waiting, may_decide, is_own, shown, who)
+        return _CallView(request, until, is_waiting, may_decide, is_own, shown, who)
 
     # -- parts
 

@@ -5,7 +5,7 @@ The version goes up when a field goes, or means something else. A new field is n
 
 from collections.abc import Mapping
 
-from mcpbridge.app.cli.json_formats import audit, calls, daemon, servers, setup, shared, tools
+from mcpbridge.app.cli.json_formats import approvals, audit, calls, daemon, servers, setup, shared, tools
 
 FORMATS: Mapping[str, type] = {
     "demo/1": daemon.Demo,
@@ -70,9 +70,9 @@ FORMATS: Mapping[str, type] = {
     "audit-export/1": audit.AuditLine,
     "audit-verify/1": audit.AuditVerified,
     "audit-key/1": audit.AuditKey,
-    "approvals/1": calls.Approvals,
-    "approve/1": calls.Decided,
-    "deny/1": calls.Decided,
+    "approvals/1": approvals.Approvals,
+    "approve/1": approvals.Decided,
+    "deny/1": approvals.Decided,
     "results/1": calls.Results,
     "results-show/1": calls.ResultShown,
     "results-rm/1": calls.ResultsForgotten,
