@@ -1,14 +1,18 @@
 """Clients that register themselves, and those named by a URL."""
 
+import asyncio
 import json
-from typing import Any
+from collections.abc import Awaitable
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcpbridge.app.sign_in import clients as clients_module
 from mcpbridge.app.sign_in.clients import Clients, client_of_document, is_document_url
 from mcpbridge.app.sign_in.errors import OAuthRefused
+from mcpbridge.app.sign_in.rates import network_of
 from mcpbridge.app.sign_in.redirect_uris import is_registered, problem_of
 from mcpbridge.downstream.auth.sign_in_settings import SignInSettings
 from mcpbridge.sandbox.fetch.fetch import Fetched
@@ -169,14 +173,131 @@ async def test_clients_in_use_can_register(redirect_uri: str) -> None:
     client.check_secret(answer["client_secret"])
 
 
-async def test_so_many_register_in_a_minute_and_no_more() -> None:
-    known = clients()
-    wanted = json.dumps({"redirect_uris": ["https://a.example/back"]}).encode()
-    for _ in range(30):
-        await known.register(wanted)
+WANTED = json.dumps({"redirect_uris": ["https://a.example/back"], "token_endpoint_auth_method": "none"}).encode()
+
+
+class Time:
+    """A clock that tests set."""
+
+    def __init__(self) -> None:
+        self.at = 0.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+async def refusal(asked: Awaitable[object]) -> tuple[str, int]:
     with pytest.raises(OAuthRefused) as refused:
-        await known.register(wanted)
-    assert (refused.value.error, refused.value.status) == ("temporarily_unavailable", 429)
+        await asked
+    assert refused.value.retry_after > 0
+    return refused.value.error, refused.value.status
+
+
+TOO_MANY = ("temporarily_unavailable", 429)
+
+
+async def test_so_many_of_one_network_register_in_a_minute_and_others_still_do() -> None:
+    known = clients()
+    for _ in range(20):
+        await known.register(WANTED, "192.0.2.1")
+    assert await refusal(known.register(WANTED, "192.0.2.1")) == TOO_MANY
+    await known.register(WANTED, "192.0.2.2")
+
+
+async def test_registrations_that_nobody_uses_are_refused_in_time_and_push_out_none_in_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(clients_module, "_MOST_UNUSED", 30)
+    monkeypatch.setattr(clients_module, "_MOST_UNUSED_OF_NETWORK", 12)
+    known = clients()
+    in_use = (await known.register(WANTED, "192.0.2.1"))["client_id"]
+    waiting = (await known.register(WANTED, "192.0.2.1"))["client_id"]
+    client = await known.find(in_use)
+    assert client is not None
+    await known.signed_in_with(client)
+    for _ in range(11):
+        await known.register(WANTED, "192.0.2.1")
+    assert await refusal(known.register(WANTED, "192.0.2.1")) == TOO_MANY, "the share of one network"
+    for number in range(18):
+        await known.register(WANTED, f"198.51.100.{number}")
+    assert await refusal(known.register(WANTED, "203.0.113.1")) == TOO_MANY, "all are full"
+    for id_ in (in_use, waiting):
+        assert await known.find(id_) is not None
+    found = await known.find(waiting)
+    assert found is not None
+    await known.signed_in_with(found)
+    await known.register(WANTED, "203.0.113.1")  # there is room again
+
+
+async def test_what_is_not_to_be_had_is_not_asked_for_again_and_pushes_out_no_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(clients_module, "_MOST_DOCUMENTS", 4)
+    fetches, at = Fetches(body=json.dumps(GOOD).encode()), Time()
+    known = Clients(settings(), MemoryStore(), fetcher=lambda: cast("Any", fetches), clock=at)
+    assert await known.find(URL, "192.0.2.1") is not None
+    for number in range(8):  # what answers there is about another client
+        for _ in range(3):
+            assert await known.find(f"https://h{number}.example/a", "192.0.2.1") is None
+    assert len(fetches.asked) == 9, "each once"
+    assert await known.find(URL, "192.0.2.1") is not None
+    assert len(fetches.asked) == 9
+
+
+async def test_fetches_are_few_for_one_network_and_from_one_host() -> None:
+    """Strangers name whom the bridge asks: nobody is flooded by way of it, and nobody uses it up for others."""
+    fetches, at = Fetches(status=404), Time()
+    known = Clients(settings(), MemoryStore(), fetcher=lambda: cast("Any", fetches), clock=at)
+    for number in range(20):
+        assert await known.find(f"https://h{number}.example/a", "192.0.2.1") is None
+    assert await refusal(known.find("https://h20.example/a", "192.0.2.1")) == TOO_MANY
+    assert await known.find("https://h20.example/a", "192.0.2.2") is None
+    for number in range(20):
+        assert await known.find(f"https://victim.example/{number}", f"198.51.100.{number}") is None
+    assert await refusal(known.find("https://victim.example/x", "198.51.100.99")) == TOO_MANY
+    at.at = 60
+    assert await known.find("https://victim.example/x", "198.51.100.99") is None
+
+
+async def test_so_many_documents_are_fetched_at_a_time() -> None:
+    release, full, running, most = asyncio.Event(), asyncio.Event(), 0, 0
+
+    class Slow(Fetches):
+        async def fetch(self, url: str, **_: Any) -> Fetched:
+            nonlocal running, most
+            running, most = running + 1, max(most, running + 1)
+            if running == 8:
+                full.set()
+            await release.wait()
+            running -= 1
+            return await super().fetch(url)
+
+    fetches = Slow(status=404)
+    known = Clients(settings(), MemoryStore(), fetcher=lambda: cast("Any", fetches))
+    asking = [
+        asyncio.ensure_future(known.find(f"https://h{number}.example/a", f"192.0.2.{number}")) for number in range(72)
+    ]
+    async with asyncio.timeout(60):
+        await full.wait()
+        assert await refusal(known.find("https://late.example/a", "192.0.2.99")) == TOO_MANY
+        release.set()
+        assert await asyncio.gather(*asking) == [None] * 72
+    assert most == 8
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+        ("2001:db8:1:2::1", "2001:db8:1:2::"),
+        ("", ""),
+        ("unknown", ""),
+    ],
+)
+def test_an_address_counts_as_its_network(address: str, network: str) -> None:
+    assert network_of(address) == network
 
 
 async def test_registration_can_be_switched_off() -> None:

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 import httpx2
 import pytest
 
+from mcpbridge.app.sign_in import grants as grants_module
 from mcpbridge.app.sign_in.app import make_sign_in
 from mcpbridge.app.sign_in.authorization_server import AuthorizationServer
 from mcpbridge.app.sign_in.identity_provider import challenge_of
@@ -546,3 +547,35 @@ async def test_nobody_is_sent_to_an_address_of_a_stranger_without_having_agreed(
     answer = await place.authorize(client_id, redirect_uri=elsewhere, response_type="token")
     assert answer.status_code == 400
     assert "location" not in answer.headers
+
+
+async def test_sign_ins_of_one_network_push_out_nobody_elses(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flood is refused; who began before, and whoever comes from elsewhere, signs in all the same."""
+    monkeypatch.setattr(grants_module, "_MOST_OF_NETWORK", 5)
+    registered = await place.register()
+    app: Any = make_sign_in(place.server)
+    flooding = httpx2.ASGITransport(app, client=("203.0.113.7", 1))
+    page = await place.authorize(registered["client_id"])
+    place.browser, own = httpx2.AsyncClient(transport=flooding, base_url=ORIGIN), place.browser
+    answers = [await place.authorize(registered["client_id"]) for _ in range(7)]
+    assert [answer.status_code for answer in answers] == [200] * 5 + [429] * 2
+    assert int(answers[-1].headers["retry-after"]) > 0
+    await place.browser.aclose()
+    place.browser = own
+    onward = link_in(await place.answer(page))
+    back = await place.browser.get(await place.provider.sign_in(onward, "alice"))
+    assert "code" in answer_in(back.headers["location"])
+    assert (await place.authorize(registered["client_id"])).status_code == 200
+
+
+async def test_a_flood_of_sign_ins_from_everywhere_is_refused_before_any_is_forgotten(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grants_module, "_MOST_BYTES", 5000)
+    registered = await place.register()
+    page = await place.authorize(registered["client_id"])
+    answers = [await place.authorize(registered["client_id"]) for _ in range(20)]
+    assert answers[-1].status_code == 429
+    assert link_in(await place.answer(page))
+    place.clock.ahead += 601
+    assert (await place.authorize(registered["client_id"])).status_code == 200, "those are too old by now"

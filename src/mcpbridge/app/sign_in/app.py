@@ -9,6 +9,7 @@ import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from http.cookies import CookieError, SimpleCookie
+from math import ceil
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -25,6 +26,7 @@ from mcpbridge.app.page_requests import FORM, PAGE_HEADERS, media_type_of, read_
 from mcpbridge.app.sign_in.authorization_server import PREFIX, Asked, AuthorizationServer, SendBack
 from mcpbridge.app.sign_in.clients import LONGEST_DOCUMENT
 from mcpbridge.app.sign_in.errors import OAuthRefused
+from mcpbridge.app.sign_in.rates import network_of
 from mcpbridge.app.sign_in.redirect_uris import target_name
 from mcpbridge.app.sign_in.signed_in_tokens import SignedInTokens
 from mcpbridge.base.log import get_logger
@@ -104,7 +106,7 @@ def _refused(_: Request, refused: Exception) -> Response:
     if refused.status == 401:
         headers["www-authenticate"] = 'Basic realm="mcpbridge"'
     if refused.status in (429, 503):
-        headers["retry-after"] = "10"
+        headers["retry-after"] = str(ceil(refused.retry_after))
     document = {"error": refused.error, "error_description": refused.description}
     return JSONResponse(document, refused.status, headers=headers)
 
@@ -126,11 +128,14 @@ class _Pages:
         browser = self._browser(request) or secrets.token_urlsafe(32)
         try:
             parameters = await _form(request) if request.method == "POST" else _query(request)
-            asked = await self._server.begin(parameters, browser)
+            asked = await self._server.begin(parameters, browser, _network(request))
         except SendBack as back:
             return RedirectResponse(back.url, 302, headers=_NOT_STORED)
         except OAuthRefused as refused:
-            return self._problem(refused.description, refused.status)
+            answer = self._problem(refused.description, refused.status)
+            if refused.status == 429:
+                answer.headers["retry-after"] = str(ceil(refused.retry_after))
+            return answer
         answer = self._page("consent.html", **_words_of(asked))
         self._set_cookie(answer, browser)
         return answer
@@ -172,15 +177,18 @@ class _Pages:
         return JSONResponse(self._server.metadata(), headers=headers)
 
     async def token(self, request: Request) -> Response:
-        answer = await self._server.token(await _form(request), request.headers.get("authorization", ""))
+        answer = await self._server.token(
+            await _form(request), request.headers.get("authorization", ""), _network(request)
+        )
         return JSONResponse(answer, headers=_FOR_PROGRAMS)
 
     async def register(self, request: Request) -> Response:
-        answer = await self._server.clients.register(await _body(request, LONGEST_DOCUMENT))
+        answer = await self._server.clients.register(await _body(request, LONGEST_DOCUMENT), _network(request))
         return JSONResponse(answer, 201, headers=_FOR_PROGRAMS)
 
     async def revoke(self, request: Request) -> Response:
-        await self._server.revoke(await _form(request), request.headers.get("authorization", ""))
+        form = await _form(request)
+        await self._server.revoke(form, request.headers.get("authorization", ""), _network(request))
         return Response(status_code=200, headers=_FOR_PROGRAMS)
 
     # -- pages
@@ -238,6 +246,11 @@ def _words_of(asked: Asked) -> Mapping[str, Any]:
         "scopes": list(asked.scopes),
         "resource": asked.resource,
     }
+
+
+def _network(request: Request) -> str:
+    """Where it comes from, as far as trusted proxies say."""
+    return network_of(request.client.host) if request.client is not None else ""
 
 
 def _query(request: Request) -> Parameters:

@@ -128,15 +128,16 @@ class AuthorizationServer:
 
     # -- a person signs in
 
-    async def begin(self, parameters: Mapping[str, Sequence[str]], browser: str) -> Asked:
-        """A client sends somebody. `browser`: the cookie of the browser.
+    async def begin(self, parameters: Mapping[str, Sequence[str]], browser: str, network: str = "") -> Asked:
+        """A client sends somebody. `browser`: the cookie of the browser; `network`: where it is (`network_of`).
 
         Raises:
-            OAuthRefused: the client or the address to send people back to is not known: nobody is sent anywhere.
+            OAuthRefused: the client or the address to send people back to is not known: nobody is sent anywhere. Or
+                too many begin.
             SendBack: the client asked for what is not to be had.
         """
         given = _single(parameters, repeated=("resource",))
-        client = await self._client(given.get("client_id"))
+        client = await self._client(given.get("client_id"), network)
         redirect_uri = client.redirect_uri(given.get("redirect_uri"))
         state = given.get("state")
         if state is not None and len(state) > _LONGEST_STATE:
@@ -163,7 +164,7 @@ class AuthorizationServer:
             resource,
             digest_of(browser),
         )
-        return Asked(await self.grants.begin(request), client, redirect_uri, scopes, resource)
+        return Asked(await self.grants.begin(request, network), client, redirect_uri, scopes, resource)
 
     async def agree(self, handle: str, browser: str) -> str:
         """The person agrees. Returns the page of the provider that comes next.
@@ -220,14 +221,16 @@ class AuthorizationServer:
 
     # -- a client gets tokens
 
-    async def token(self, parameters: Mapping[str, Sequence[str]], authorization: str) -> dict[str, Any]:
+    async def token(
+        self, parameters: Mapping[str, Sequence[str]], authorization: str, network: str = ""
+    ) -> dict[str, Any]:
         """The answer of the token endpoint.
 
         Raises:
             OAuthRefused: see RFC 6749, 5.2.
         """
         given = _single(parameters, repeated=("resource",))
-        client = await self._authenticated(given, authorization)
+        client = await self._authenticated(given, authorization, network)
         match given.get("grant_type"):
             case "authorization_code":
                 tokens = await self._for_code(client, given, parameters.get("resource", ()))
@@ -251,14 +254,14 @@ class AuthorizationServer:
             answer["refresh_token"] = tokens.refresh
         return answer
 
-    async def revoke(self, parameters: Mapping[str, Sequence[str]], authorization: str) -> None:
+    async def revoke(self, parameters: Mapping[str, Sequence[str]], authorization: str, network: str = "") -> None:
         """End the grant of a token (RFC 7009). An unknown token is none that works: that is no error.
 
         Raises:
             OAuthRefused: the client is not who it says.
         """
         given = _single(parameters)
-        client = await self._authenticated(given, authorization)
+        client = await self._authenticated(given, authorization, network)
         ended = await self.grants.end_by_token(given.get("token", ""), client.id)
         if ended is not None:
             log.info("a client ended its sign-in", client=client.id)
@@ -314,6 +317,7 @@ class AuthorizationServer:
         tokens = await self.grants.exchange(spelled, client.name, request.scopes)
         if tokens is None:
             raise OAuthRefused("invalid_grant", _NO_GRANT)
+        await self.clients.signed_in_with(client)
         return tokens
 
     async def _for_refresh_token(
@@ -384,13 +388,13 @@ class AuthorizationServer:
         if named and self._resource(named) != granted:
             raise OAuthRefused("invalid_target", "resource is not the one that the sign-in was for")
 
-    async def _client(self, id_: str | None) -> OAuthClient:
-        client = await self.clients.find(id_) if id_ else None
+    async def _client(self, id_: str | None, network: str) -> OAuthClient:
+        client = await self.clients.find(id_, network) if id_ else None
         if client is None:
             raise OAuthRefused("invalid_client", "this client is not known here; it can register again", 401)
         return client
 
-    async def _authenticated(self, given: Mapping[str, str], authorization: str) -> OAuthClient:
+    async def _authenticated(self, given: Mapping[str, str], authorization: str, network: str) -> OAuthClient:
         """The client of a request to the token endpoint, whose secret was checked (RFC 6749, 2.3)."""
         id_, secret = given.get("client_id"), given.get("client_secret")
         if authorization:
@@ -398,7 +402,7 @@ class AuthorizationServer:
             if secret is not None or id_ not in (None, named):
                 raise OAuthRefused("invalid_request", "the client is named in two ways")
             id_, secret = named, basic
-        client = await self._client(id_)
+        client = await self._client(id_, network)
         client.check_secret(secret)
         return client
 

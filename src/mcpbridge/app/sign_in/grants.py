@@ -11,6 +11,7 @@ Grants are kept under the principal of the person, so that all of one person can
 import hashlib
 import secrets
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -18,6 +19,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mcpbridge.app.sign_in.errors import too_many
 from mcpbridge.core.identity import principal_of
 from mcpbridge.storage.store import Store
 
@@ -32,8 +34,10 @@ _REQUEST, _CODE, _USED_CODE, _GRANT, _ACCESS, _REFRESH = (
 _ENDED, _PUT_OUT = "oauth-ended", "oauth-put-out"
 _MARKED = 3600.0
 """Seconds for which it is known that something was ended: longer than anything is under way."""
-_ROOM = 16 << 20
-"""Bytes of the sign-ins under way, which strangers can begin."""
+_ROOM = 32 << 20
+"""Bytes of the sign-ins under way, which strangers can begin; they are refused before it is full."""
+_MOST_BYTES, _MOST_OF_NETWORK = 16 << 20, 100
+"""Bytes of those that this process began, and how many of one network; further ones are refused. None makes room."""
 
 
 class Request(Struct, frozen=True):
@@ -147,6 +151,8 @@ class Grants:
         """`session_seconds`: how long a refresh token lives; each use begins that anew."""
         self._store, self._now = store, now
         self._token_seconds, self._session_seconds = token_seconds, session_seconds
+        self._under_way = OrderedDict[str, tuple[float, int, str]]()
+        """Sign-ins that this process began, the oldest first: when each is too old, its bytes, and for whom."""
         store.bound(_REQUEST, _ROOM)
 
     def __repr__(self) -> str:
@@ -154,9 +160,27 @@ class Grants:
 
     # -- sign-ins under way
 
-    async def begin(self, request: Request) -> str:
-        """Keep a sign-in under way; returns its handle."""
-        return await self._put(_REQUEST, request, seconds=REQUEST_SECONDS)
+    async def begin(self, request: Request, network: str | None = None) -> str:
+        """Keep a sign-in under way; returns its handle.
+
+        `network`: where a stranger begins it; None: one that is under way goes on.
+
+        Raises:
+            OAuthRefused: 429, too many are under way.
+        """
+        now = self._now()
+        while self._under_way and next(iter(self._under_way.values()))[0] <= now:
+            self._under_way.popitem(last=False)
+        body = msgspec.json.encode(request)
+        if network is not None:
+            begun = self._under_way.values()
+            if sum(one[2] == network for one in begun) >= _MOST_OF_NETWORK:
+                raise too_many("too many sign-ins that nobody completed were begun from your network")
+            if sum(one[1] for one in begun) + len(body) > _MOST_BYTES:
+                raise too_many("too many sign-ins are under way")
+        handle = await self._store.put(_REQUEST, body, principal="", expires_in=REQUEST_SECONDS)
+        self._under_way[handle] = now + REQUEST_SECONDS, len(body), network or ""
+        return handle
 
     async def request(self, handle: str) -> Request | None:
         """The sign-in with this handle, which stays."""
@@ -164,6 +188,7 @@ class Grants:
 
     async def take_request(self, handle: str) -> Request | None:
         """The sign-in with this handle, once."""
+        self._under_way.pop(handle, None)
         body = await self._store.take(_REQUEST, handle, principal="") if _is_handle(handle) else None
         return None if body is None else msgspec.json.decode(body, type=Request)
 
