@@ -46,6 +46,7 @@ _PATIENCE = 60.0
 """Seconds that a browser waits for the provider to say what it has to say."""
 _LARGEST_FORM = 256 << 10
 _STALE = "This link is not good any more: it was used, or is too old. Connect the account from the list."
+_NO_VALUES = "This server takes no values from users."
 _NOT_YOURS = (
     "This link was made for another user of the bridge, so nothing was done. If somebody sent it to you, that person "
     "would have got the use of your account."
@@ -93,15 +94,28 @@ class Visitors:
         return await self._identify(token.strip()) if scheme.lower() == "bearer" and token.strip() else None
 
 
-def make_connections(bridge: Bridge, sign_ins: SignIns, identify: Identify, *, is_secure: bool, is_open: bool) -> App:
-    """The application for `/connections` and all below it. See `Visitors`; `is_secure`: browsers come over https."""
-    pages = _Pages(bridge, Visitors(sign_ins, identify, is_secure=is_secure, is_open=is_open), is_secure=is_secure)
-    return pages.app()
+def make_connections(
+    bridge: Bridge,
+    sign_ins: SignIns,
+    identify: Identify,
+    *,
+    is_secure: bool,
+    is_open: bool,
+    sees: Callable[[str, str], bool] = lambda user, server: True,
+) -> App:
+    """The application for `/connections` and all below it. See `Visitors`; `is_secure`: browsers come over https.
+
+    `sees`: whether there is a server for a user, by the user's roles.
+    """
+    visitors = Visitors(sign_ins, identify, is_secure=is_secure, is_open=is_open)
+    return _Pages(bridge, visitors, is_secure=is_secure, sees=sees).app()
 
 
 class _Pages:
-    def __init__(self, bridge: Bridge, visitors: Visitors, *, is_secure: bool) -> None:
-        self._bridge, self._visitors, self._is_secure = bridge, visitors, is_secure
+    def __init__(
+        self, bridge: Bridge, visitors: Visitors, *, is_secure: bool, sees: Callable[[str, str], bool]
+    ) -> None:
+        self._bridge, self._visitors, self._is_secure, self._sees = bridge, visitors, is_secure, sees
 
     @property
     def _accounts(self) -> UserAccounts:
@@ -192,7 +206,12 @@ class _Pages:
         visitor = self._visitors.visitor(request)
         if visitor is None:
             return self._page(request, "enter.html", "Sign in", next=PREFIX)
-        found = await self._accounts.connections(visitor.user)
+        found = [
+            one
+            for one in await self._accounts.connections(visitor.user)
+            # An account that was connected before a role was lost can still be disconnected.
+            if self._sees(visitor.user, one.server) or (one.is_connected and one.how != "exchange")
+        ]
         asks = {
             one.server: self._accounts.sign_ins.begin(one.server, visitor.user).id
             for one in found
@@ -209,7 +228,7 @@ class _Pages:
         sign_in = self._sign_in_of(request, visitor, ask)
         if isinstance(sign_in, Response):
             return sign_in
-        if self._variables(server):
+        if self._variables(server, visitor):
             return RedirectResponse(f"{PREFIX}/{server}/variables", 303, PAGE_HEADERS)
         return self._page(request, "start.html", f"Connect {server}", server=server, ask=ask)
 
@@ -236,7 +255,7 @@ class _Pages:
     def _sign_in_of(self, request: Request, visitor: _Visitor, ask: str) -> UserSignIn | Response:
         """The sign-in of a link, or why this visitor does not get it."""
         server = request.path_params["server"]
-        sign_in = self._accounts.sign_ins.find(server, ask)
+        sign_in = self._accounts.sign_ins.find(server, ask) if self._sees(visitor.user, server) else None
         if sign_in is None:
             return self._message(request, "Not connected", 404, problem=_STALE)
         if not hmac.compare_digest(sign_in.principal.encode(), visitor.user.encode()):
@@ -275,8 +294,8 @@ class _Pages:
         visitor = self._visitors.visitor(request)
         if visitor is None:
             return self._page(request, "enter.html", "Sign in", next=_own_path(request.url.path))
-        if not (variables := self._variables(server)):
-            return self._message(request, "Not found", 404, problem="This server takes no values from users.")
+        if not (variables := self._variables(server, visitor)):
+            return self._message(request, "Not found", 404, problem=_NO_VALUES)
         return self._page(request, "variables.html", f"Connect {server}", server=server, variables=variables)
 
     async def set_variables(self, request: Request) -> Response:
@@ -285,8 +304,10 @@ class _Pages:
         visitor = self._visitors.visitor(request)
         if visitor is None or not await self._may_change(request, visitor):
             return self._refused(request)
+        if not (variables := self._variables(server, visitor)):
+            return self._message(request, "Not found", 404, problem=_NO_VALUES)
         form = await _form(request)
-        values = {name: form.get(f"v.{name}", "") for name in self._variables(server)}
+        values = {name: form.get(f"v.{name}", "") for name in variables}
         try:
             await self._accounts.set_variables(server, visitor.user, {k: v for k, v in values.items() if v})
         except (ConfigError, TimeoutError) as error:
@@ -300,14 +321,18 @@ class _Pages:
         if visitor is None or not await self._may_change(request, visitor):
             return self._refused(request)
         was_there, was_revoked = await self._accounts.disconnect(server, visitor.user)
-        if was_there and not was_revoked and not self._variables(server):
+        if was_there and not was_revoked and not self._named_variables(server):
             text = f"The bridge has forgotten your account at {server}. Its provider did not confirm: revoke it there."
             return self._message(request, "Disconnected", text=text)
         return RedirectResponse(PREFIX, 303, PAGE_HEADERS)
 
     # -- internals
 
-    def _variables(self, server: str) -> list[str]:
+    def _variables(self, server: str, visitor: _Visitor) -> list[str]:
+        """What this server takes of users, if there is such a server for this one."""
+        return self._named_variables(server) if self._sees(visitor.user, server) else []
+
+    def _named_variables(self, server: str) -> list[str]:
         settings = self._bridge.settings.servers.get(server)
         return settings.auth.variables if settings is not None else []
 

@@ -63,7 +63,15 @@ class ConnectionsDesk:
 
         is_secure = self.origin.startswith("https://")
         is_open = at.auth.is_open
-        pages = make_connections(self._bridge, self.sign_ins, identify, is_secure=is_secure, is_open=is_open)
+
+        def sees(user: str, server: str) -> bool:
+            """By the user's roles, as the last token says that they are."""
+            roles, people = self._bridge.catalog.roles, at.auth.resource_server
+            if roles is None:
+                return True
+            return roles.may_see(roles.of(user, None if people is None else people.latest_identity(user)), server)
+
+        pages = make_connections(self._bridge, self.sign_ins, identify, is_secure=is_secure, is_open=is_open, sees=sees)
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             if not self._bridge.user_accounts.are_wanted:

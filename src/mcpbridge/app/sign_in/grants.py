@@ -163,7 +163,7 @@ class Grants:
     async def begin(self, request: Request, network: str | None = None) -> str:
         """Keep a sign-in under way; returns its handle.
 
-        `network`: where a stranger begins it; None: one that is under way goes on.
+        `network`: where a stranger begins it; None: one that is under way continues.
 
         Raises:
             OAuthRefused: 429, too many are under way.

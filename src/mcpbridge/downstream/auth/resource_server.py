@@ -10,6 +10,7 @@ Entries of `http.tokens` stay beside it: they are looked up first.
 """
 
 import hashlib
+from collections import OrderedDict
 from collections.abc import Callable
 from math import ceil
 from typing import NamedTuple
@@ -25,6 +26,9 @@ from mcpbridge.downstream.http.exchange import Headers, Refused
 from mcpbridge.downstream.settings import ResourceServerSettings, is_scope
 
 log = get_logger("mcpbridge.auth")
+
+_MOST_PEOPLE = 10_000
+"""Of whom it is known what their last token said."""
 
 
 class Caller(NamedTuple):
@@ -65,6 +69,7 @@ class ResourceServer:
         assert settings.resource is not None
         self._settings, self._name = settings, name
         self._resources = Resources(settings.resource, path)
+        self._latest = OrderedDict[str, Identity]()
         self.tokens = make_tokens(settings)
         self.holder: Callable[[bytes], str | None] = _nobody
         """Whose static token has this SHA-256; None: nobody's. Set by who has them."""
@@ -127,8 +132,17 @@ class ResourceServer:
             after = (b"retry-after", b"%d" % max(1, ceil(down.retry_after)))
             what = "The provider that issued the token cannot be asked at the moment"
             raise Refused(503, what, headers=(after,)) from None
-        self.on_checked(checked.identity, token)
+        identity = checked.identity
+        self._latest[identity.principal] = identity
+        self._latest.move_to_end(identity.principal)
+        if len(self._latest) > _MOST_PEOPLE:
+            self._latest.popitem(last=False)
+        self.on_checked(identity, token)
         return self._caller(checked)
+
+    def latest_identity(self, principal: str) -> Identity | None:
+        """What the last token said that was checked of this principal; None: none was lately."""
+        return self._latest.get(principal)
 
     async def revoke(self, principal: str) -> None:
         """Put somebody out: no token of theirs that was issued by now lets them in, and what they have open ends."""
