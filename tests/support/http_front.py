@@ -13,6 +13,7 @@ from typing import Any
 import httpx2
 import msgspec
 
+from mcpbridge.core.identity import Identity
 from mcpbridge.downstream.client import Answer, Client, Notify
 from mcpbridge.downstream.http.server import bind_port, serve_http
 from mcpbridge.downstream.settings import HttpSettings, ResourceServerSettings
@@ -52,6 +53,9 @@ class ScriptedCore:
         """Ids of requests whose answering was cancelled."""
 
     express = None
+
+    def restriction_of(self, principal: str, identity: Identity | None) -> None:
+        """Nobody is kept to roles."""
 
     def open(self, client: Client) -> None:
         self.clients.append(client)

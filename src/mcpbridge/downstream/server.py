@@ -20,6 +20,7 @@ from mcpbridge.catalog.listing.profiles import Scope
 from mcpbridge.catalog.listing.tool_lists import Exposed
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.core.context import NOWHERE, BridgeContext, Session
+from mcpbridge.core.identity import Identity as TokenIdentity
 from mcpbridge.core.model import OWN, Call
 from mcpbridge.downstream.client import Answer, Client, Notify, client_behind
 from mcpbridge.downstream.elicitation.parked_calls import Parking
@@ -236,6 +237,11 @@ class Server:
     def profiles(self) -> Collection[str]:
         """Names of the profiles, each with an endpoint of its own (`Client.profile_name`)."""
         return self._exposing.scopes.keys()
+
+    def restriction_of(self, principal: str, identity: TokenIdentity | None) -> Callable[[str], bool] | None:
+        """See `Core`."""
+        roles = self._catalog.roles
+        return None if roles is None else roles.restriction_of(principal, identity)
 
     def open(self, client: Client) -> None:
         """A legacy session begins: it may be sent unsolicited messages."""

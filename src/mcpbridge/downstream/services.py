@@ -1,8 +1,9 @@
 """What the fronts need of the layers behind them: the server that answers, and a running bridge."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
+from mcpbridge.core.identity import Identity
 from mcpbridge.downstream.client import Answer, Client, Notify
 from mcpbridge.downstream.express_lane import ExpressCall, ExpressLane
 from mcpbridge.protocol.jsonrpc import Frame
@@ -24,6 +25,10 @@ class Core(Protocol):
     @property
     def profiles(self) -> Collection[str]:
         """Names of the profiles, which have one as well; see `Client.profile_name`."""
+        ...
+
+    def restriction_of(self, principal: str, identity: Identity | None) -> Callable[[str], bool] | None:
+        """Which servers there are for this caller, by its roles; None: all of them."""
         ...
 
     @property

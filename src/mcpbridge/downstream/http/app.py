@@ -305,7 +305,8 @@ class HttpFront:
             return answer
         if path == self._settings.path:
             return self._mcp(exchange)
-        exchange.endpoint = self._routes.find(path)
+        sees = self._bridge.server.restriction_of(exchange.principal, exchange.identity)
+        exchange.endpoint = self._routes.find(path, sees)
         kind = exchange.endpoint.kind
         if kind == "mcp":
             return self._mcp(exchange)
@@ -414,10 +415,16 @@ class HttpFront:
         """
         if exchange.method not in ("GET", "HEAD"):
             raise Refused(405, "Only GET is served here", headers=_GET_ONLY)
-        servers = [{"name": server["name"], "state": server["state"]} for server in self._bridge.status()["servers"]]
+        is_admin = self._auth.is_admin(exchange.headers.get(b"authorization"))
+        sees = None if is_admin else self._bridge.server.restriction_of(exchange.principal, exchange.identity)
+        servers = [
+            {"name": server["name"], "state": server["state"]}
+            for server in self._bridge.status()["servers"]
+            if sees is None or sees(server["name"])
+        ]
         is_ready = self._bridge.has_settled
         document: dict[str, object] = {"status": "ready" if is_ready else "starting"}
-        if self._auth.resource_server is None or self._auth.is_admin(exchange.headers.get(b"authorization")):
+        if self._auth.resource_server is None or is_admin:
             document["servers"] = servers  # else their names are for those alone whose roles open them
         await exchange.send_json(encode(document), 200 if is_ready else 503, NO_HEADERS if is_ready else _SOON)
 

@@ -119,8 +119,11 @@ class Routes:
         self._merged = {f"/{name}": Endpoint(kind, "") for name, kind in self._kinds.items() if kind != "mcp"}
         self._merged |= dict.fromkeys((settings.path, settings.path.rstrip("/") + "/"), MERGED)
 
-    def find(self, path: str) -> Endpoint:
-        """The endpoint at this path. Ask only for someone who may know what is served.
+    def find(self, path: str, sees: Callable[[str], bool] | None = None) -> Endpoint:
+        """The endpoint at this path. Ask only for someone who was let in.
+
+        `sees`: which servers there are for whoever asks; None: all of them. Of others nothing differs from a server
+        that does not exist.
 
         Raises:
             Refused: 404, with the paths that would work.
@@ -129,16 +132,19 @@ class Routes:
         if endpoint is not None:
             return endpoint
         if path.startswith(_SERVERS):
-            kind, name = self._named(path, _SERVERS, "server", self._views())
+            kind, name = self._named(path, _SERVERS, "server", self._views(), sees)
             return Endpoint(kind, name)
         if path.startswith(_PROFILES):
-            kind, name = self._named(path, _PROFILES, "profile", self._profiles())
+            kind, name = self._named(path, _PROFILES, "profile", self._profiles(), sees)
             return Endpoint(kind, "", name)
         raise Refused(404, f"Nothing is here; MCP is served at {self._path}")
 
-    def _named(self, path: str, begin: str, what: str, names: Collection[str]) -> tuple[Kind, str]:
+    def _named(
+        self, path: str, begin: str, what: str, names: Collection[str], sees: Callable[[str], bool] | None
+    ) -> tuple[Kind, str]:
         name, _, rest = path.removeprefix(begin).partition("/")
-        if name not in names and not self._says_names:
+        is_hidden = what == "server" and sees is not None and not sees(name)
+        if is_hidden or (name not in names and (sees is not None or not self._says_names)):
             raise Refused(404, f"No {what} is called {name[:64]!r}")
         if what == "server" and name not in names and name in self._backends():
             hint = f'a profile serves it alone: [profiles.NAME] servers = ["{name}"], at {_PROFILES}NAME/mcp'

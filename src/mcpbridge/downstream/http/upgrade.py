@@ -101,14 +101,15 @@ class Upgrades:
         principal: str,
         caller: "Caller | None" = None,
     ) -> None:
-        endpoint = self._routes.find(path)
+        identity = None if caller is None else caller.identity
+        endpoint = self._routes.find(path, self._core.restriction_of(principal, identity))
         if endpoint.kind != "ws":
             raise Refused(400, f"No WebSocket is served at {path[:200]}")
         client = Client(
             principal,
             endpoint.view,
             endpoint.profile,
-            identity=None if caller is None else caller.identity,
+            identity=identity,
             address=address,
             projects=tuple(self._settings.projects),
             front="websocket",

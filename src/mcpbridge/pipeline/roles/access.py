@@ -55,6 +55,7 @@ class Opening:
             for glob in (*settings.tools, *settings.prompts, *settings.resources)
         ]
         self._mentioned = globs([*settings.servers, *parts])
+        self._denied_servers = globs(glob.removesuffix("/*") for glob in settings.deny if glob.endswith("/*"))
 
     def opens_tool(self, tool: Tool, options: CallOptions, *, touches_host: bool) -> bool:
         """Whether it opens this tool. One that touches the machine needs a glob that names its server in full.
@@ -97,6 +98,10 @@ class Opening:
     def mentions(self, server: str) -> bool:
         """Whether it may open something of this server, whatever the server has."""
         return self._mentioned.fullmatch(server) is not None
+
+    def denies_server(self, server: str) -> bool:
+        """Whether it denies all that this server may have (`server/*`)."""
+        return self._denied_servers.fullmatch(server) is not None
 
 
 class _Resources:

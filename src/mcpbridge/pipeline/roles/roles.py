@@ -12,6 +12,7 @@ Everybody who is authenticated is kept to their roles. The local user is not, un
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from mcpbridge.base.units import Rate
 from mcpbridge.core.call_options import CallOptions
@@ -162,7 +163,12 @@ class Roles:
 
     def may_see(self, audience: frozenset[int], server: str) -> bool:
         """Whether there may be anything of this server for this audience."""
-        return self._sees(audience, lambda one: one.mentions(server), lambda one: False)
+        return self._sees(audience, lambda one: one.mentions(server), lambda one: one.denies_server(server))
+
+    def restriction_of(self, principal: str, identity: Identity | None) -> Callable[[str], bool] | None:
+        """Which servers there may be anything of for this caller; None: it is not kept to roles."""
+        audience = self.of(principal, identity)
+        return partial(self.may_see, audience) if KEPT in audience else None
 
     def _sees(
         self, audience: frozenset[int], opens: Callable[[Opening], bool], denies: Callable[[Opening], bool]
