@@ -7,6 +7,7 @@ results, sessions, approvals, budgets, logs). It is empty for the local user, th
 """
 
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
 
 from msgspec import Struct
@@ -38,6 +39,27 @@ def application_of(identity: Identity | None) -> str:
     What one client of a person has begun is no other client's: it may have been trusted with less.
     """
     return "" if identity is None else identity.client_id
+
+
+_RIGHTS = "\x1f"
+"""Between a principal and the rights of a token; in no principal, as subjects are printable."""
+
+
+def with_rights(principal: str, identity: Identity | None) -> str:
+    """Somebody, by way of one OAuth client with certain scopes; the principal alone without a token of an issuer.
+
+    For what is won with a token, such as one that it is exchanged for: it is for this client with these rights, and no
+    other client of the same person gets it.
+    """
+    if identity is None:
+        return principal
+    rights = repr((identity.client_id, sorted(identity.scopes)))
+    return f"{principal}{_RIGHTS}{sha256(rights.encode()).hexdigest()[:32]}"
+
+
+def without_rights(user: str) -> str:
+    """The principal of `with_rights`."""
+    return user.partition(_RIGHTS)[0]
 
 
 def principal_of(issuer: str, subject: str) -> str:

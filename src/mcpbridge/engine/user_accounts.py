@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.schema import Settings
 from mcpbridge.config.variables import secret_references
-from mcpbridge.core.identity import Identity
+from mcpbridge.core.identity import Identity, with_rights
 from mcpbridge.storage.token_store import secrets_directory
 from mcpbridge.upstream.accounts.settings import AccountsSettings
 from mcpbridge.upstream.auth.context import AuthContext
@@ -147,7 +147,8 @@ class EngineAccounts:
         """Somebody came in with this token: it may be exchanged for one of a server with `auth.as = "exchange"`."""
         servers = self._servers("exchange")
         if servers:
-            self.all.presented.present(identity.principal, token.decode("ascii", "replace"), identity.expires_at)
+            user = with_rights(identity.principal, identity)
+            self.all.presented.present(user, token.decode("ascii", "replace"), identity.expires_at)
             self._poke(servers)
 
     def arrived(self, principal: str) -> None:

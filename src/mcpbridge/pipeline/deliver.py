@@ -94,7 +94,7 @@ class Deliver:
         deadline = call.deadline or began + (call.timeouts or base.settings.timeouts).idle
         try:
             async with asyncio.timeout_at(deadline):
-                return await self._pool.serving(base, call.client, call.caller.principal)
+                return await self._pool.serving(base, call.client, call.caller.principal, call.caller.identity)
         except TimeoutError:
             what = f"{base.connection.state_text} (the call waited {clock() - began:.3g} s for it)"
             raise UpstreamUnavailable(call.upstream, what) from None

@@ -14,6 +14,7 @@ import anyio
 from mcpbridge.base.errors import Overloaded
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities, Elicitor
+from mcpbridge.core.identity import Identity, with_rights
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.transport import Transport
 from mcpbridge.upstream.instances.chooser import InstanceChooser, RequireAccount
@@ -144,17 +145,22 @@ class Pool:
 
     # -- clients
 
-    async def serving(self, base: Upstream, client: Elicitor, principal: str | None = None) -> Upstream:
+    async def serving(
+        self, base: Upstream, client: Elicitor, principal: str | None = None, identity: Identity | None = None
+    ) -> Upstream:
         """The instance of a server that calls of this client go to; it is started if there is none.
 
-        `principal`: who is behind it; None: what the client says of itself.
+        `principal`: who is behind it; None: what the client says of itself. `identity`: what its token says.
 
         Raises:
             SignInNeeded: users have accounts of their own there, and this one has none.
             UpstreamUnavailable: the server is not there, or needs a project that the client has not.
             Overloaded: it has as many instances as it may.
         """
-        return await self._chooser.serving(base, client, client.principal if principal is None else principal)
+        user = client.principal if principal is None else principal
+        if base.settings.auth.account == "exchange":  # for this very token, not for another one of the same person
+            user = with_rights(user, identity)
+        return await self._chooser.serving(base, client, user)
 
     def expect(self, profile: ClientCapabilities, view: str = "", *, project: str = "", principal: str = "") -> None:
         """A client came that can be asked this, and works in this project: what is not open yet is opened for such.

@@ -138,9 +138,10 @@ class Subscriptions:
             return ResourceSubscription(None, own)  # it never changes
         if base.lacks("resources", "subscribe"):
             raise BadRequest(METHOD_NOT_FOUND, f"Server '{server}' does not announce changes of its resources")
-        upstream = (
-            base if base.is_shared else await self._pool.serving(base, _subscriber(client, notify), client.principal)
-        )
+        upstream = base
+        if not base.is_shared:
+            subscriber = _subscriber(client, notify)
+            upstream = await self._pool.serving(base, subscriber, client.principal, client.identity)
         watched = ResourceSubscription(upstream.wanted, own)  # an instance stays while anything is wanted of it
         if upstream.status.state in ("retrying", "failed"):
             upstream.wanted.follow([own])  # nobody knows when it is back; what changes until then counts as missed

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from mcpbridge.base.errors import BridgeError, ConfigError, SignInNeeded
 from mcpbridge.base.log import get_logger
+from mcpbridge.core.identity import without_rights
 from mcpbridge.protocol.http.bearer_auth import Authorizer
 from mcpbridge.protocol.http.tls_and_proxy import Network
 from mcpbridge.storage.vault import Row, Vault
@@ -191,7 +192,7 @@ class UserAccounts:
             is_connected = kept is not None
             how: Literal["sign-in", "variables", "exchange", "id-jag"] = "variables" if auth.variables else "sign-in"
             if auth.account == "exchange":
-                how, is_connected = "exchange", self.presented.of(principal) is not None
+                how, is_connected = "exchange", self.presented.is_of(principal)
             elif auth.account == "id-jag":
                 how, is_connected = "id-jag", principal in self.signed_in
             since, issuer = (kept.since, kept.issuer) if kept is not None else (0.0, auth.issuer or "")
@@ -253,9 +254,9 @@ class UserAccounts:
         was_there, was_revoked = False, False
         if settings is not None and settings.auth.is_per_user and not settings.auth.variables:
             if settings.auth.account in WITHOUT_PAGE:
-                _, token = self._exchanged.pop((server, principal), (None, None))
-                was_there = token is not None
-                was_revoked = isinstance(token, AssertedToken) and await token.revoke()
+                for key in [key for key in self._exchanged if (key[0], without_rights(key[1])) == (server, principal)]:
+                    was_there, (_, token) = True, self._exchanged.pop(key)
+                    was_revoked |= isinstance(token, AssertedToken) and await token.revoke()
             elif principal:
                 account = self.at(server, settings, principal).account
                 try:
@@ -275,7 +276,7 @@ class UserAccounts:
     async def revoke(self, principal: str) -> list[str]:
         """Disconnect a user everywhere; returns the servers where there was an account."""
         servers = {row.server for row in self.vault.rows() if row.principal == principal}
-        servers |= {name for name, whose in self._exchanged if whose == principal}
+        servers |= {name for name, user in self._exchanged if without_rights(user) == principal}
         found = [name for name in sorted(servers) if (await self.disconnect(name, principal))[0]]
         self.presented.forget(principal)
         self.signed_in.pop(principal, None)
@@ -291,7 +292,7 @@ class UserAccounts:
 
     def lends(self, server: str, principal: str) -> bool:
         """The instance that lists uses the account of this user."""
-        return self._lenders.get(server) == principal
+        return without_rights(self._lenders.get(server, "\0")) == principal
 
     # -- internals
 

@@ -1,7 +1,8 @@
 """Token exchange: the token that a user presented to the bridge is traded for one of the server (RFC 8693).
 
 The presented token goes to the authorization server of the configuration and nowhere else: never to the MCP server,
-which would be token passthrough. What comes back is kept in memory, for one user at one server, until it ends.
+which would be token passthrough. What comes back is kept in memory until it ends, for one user at one server by way
+of one OAuth client with certain scopes.
 
 Where the token comes from is a `SubjectTokens`. A bridge that only checks tokens (a resource server) knows access
 tokens; ID tokens, which `id-jag` needs, never leave `app/sign_in`: see `identity_assertion`.
@@ -16,6 +17,7 @@ import msgspec
 
 from mcpbridge.base.errors import SignInNeeded, UpstreamUnavailable
 from mcpbridge.base.log import get_logger
+from mcpbridge.core.identity import without_rights
 from mcpbridge.protocol.http.tls_and_proxy import Network
 from mcpbridge.upstream.accounts.user_token import NewToken, UserToken, error_in
 from mcpbridge.upstream.auth.challenge import Challenge
@@ -45,12 +47,15 @@ class SubjectTokens(Protocol):
     """Knows the tokens that users presented."""
 
     def of(self, principal: str, kind: str = ACCESS_TOKEN) -> SubjectToken | None:
-        """One of this user that has not ended; None: there is none, as of holders of `http.tokens`."""
+        """One of this user (`with_rights`) that has not ended; None: there is none, as of holders of `http.tokens`."""
         ...
 
 
 class PresentedTokens:
-    """The `SubjectTokens` of a resource server: the access token of each user's latest request, in memory alone."""
+    """The `SubjectTokens` of a resource server, in memory alone: the latest access token of each user.
+
+    Users are those of `with_rights`: a client with few scopes gets nothing for the token of one with more.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -80,9 +85,14 @@ class PresentedTokens:
         """Who has one that has not ended, the latest first."""
         return [principal for principal in reversed(list(self._tokens)) if self.of(principal) is not None]
 
+    def is_of(self, principal: str) -> bool:
+        """Whether this principal has one that has not ended, whatever its rights."""
+        return any(without_rights(user) == principal for user in self.principals())
+
     def forget(self, principal: str) -> None:
-        """This user's are of no use any more."""
-        self._tokens.pop(principal, None)
+        """All tokens of this principal are of no use any more."""
+        for user in [user for user in self._tokens if without_rights(user) == principal]:
+            del self._tokens[user]
 
 
 class ExchangedToken(UserToken):

@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from mcpbridge.base.errors import Overloaded
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.elicitation import ClientCapabilities, Elicitor
+from mcpbridge.core.identity import without_rights
 from mcpbridge.upstream.supervisor import Upstream
 
 log = get_logger("mcpbridge.upstream")
@@ -165,7 +166,7 @@ class OnDemandInstances:
             if (
                 server in ("", key[0])
                 and isinstance(whose, tuple)
-                and cast("tuple[object, ...]", whose)[0] == principal
+                and without_rights(str(cast("tuple[object, ...]", whose)[0])) == principal
             ):
                 del self._open[key]
                 instance.scope.cancel()
