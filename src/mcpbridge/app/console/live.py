@@ -31,6 +31,7 @@ class LiveFeed:
         self._bridge, self._before = bridge, before
         self._listeners: set[asyncio.Queue[frozenset[str]]] = set()
         self._looking: asyncio.Task[None] | None = None
+        self._has_looked = asyncio.Event()
         self._last: dict[str, object] = {}
         self._is_ending = False
         self.approvals_waiting = 0
@@ -57,6 +58,7 @@ class LiveFeed:
     def end(self) -> None:
         """The bridge stops: every stream ends."""
         self._is_ending = True
+        self._has_looked.set()
         self.announce()
         self._stop_looking()
 
@@ -71,9 +73,12 @@ class LiveFeed:
         queue: asyncio.Queue[frozenset[str]] = asyncio.Queue(maxsize=100)
         self._listeners.add(queue)
         if self._looking is None:
-            self._last = {}
+            self._last, self._has_looked = {}, asyncio.Event()
             self._looking = asyncio.create_task(self._look())
         try:
+            # The page asks for its parts at the first event: what changes after the first look is announced, and
+            # what changed before it is in the parts.
+            await self._has_looked.wait()
             yield b"retry: 1000\n\n" + self._event(frozenset(TOPICS))
             while not self._is_ending:
                 try:
@@ -98,6 +103,7 @@ class LiveFeed:
             except Exception as error:
                 # One look that fails must not silence the pages for good.
                 log.warning("the console cannot look at the bridge", exc_info=error)
+            self._has_looked.set()
             await asyncio.sleep(LOOK_EVERY)
 
     def announce_changes(self, now: dict[str, object]) -> None:

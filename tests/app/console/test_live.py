@@ -1,0 +1,90 @@
+"""What open pages hear: nothing that changes after they were made is missed."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from mcpbridge.app.console.live import LiveFeed
+from support.in_process_bridge import Ear, bridged
+from support.upstreams.scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE = 30
+
+
+async def topics(stream: AsyncGenerator[bytes]) -> list[str]:
+    """Those of the next event."""
+    while True:
+        for line in (await anext(stream)).decode().splitlines():
+            if line.startswith("data: "):
+                return json.loads(line.removeprefix("data: "))["topics"]
+
+
+async def test_a_call_that_begins_while_the_first_look_is_slow_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page asks for its parts at the first event. A call that begins right after that is no part of them."""
+    transport = ScriptedTransport({**LEGACY_SERVER, "tools/call": SILENCE})
+    async with asyncio.timeout(PATIENCE), bridged({"a": transport}) as bridge:
+        ear = Ear(bridge.server)
+        await ear.initialize()
+        looks, may_look, pending = asyncio.Event(), asyncio.Event(), bridge.approvals.pending
+
+        async def slow_pending() -> Any:
+            looks.set()
+            await may_look.wait()
+            return await pending()
+
+        monkeypatch.setattr(bridge.approvals, "pending", slow_pending)
+        feed = LiveFeed(bridge)
+        stream = feed.stream()
+        first = asyncio.ensure_future(topics(stream))
+        await looks.wait()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        if not first.done():
+            may_look.set()
+        assert "running" in await first
+        call = asyncio.ensure_future(ear.ask("tools/call", {"name": "a__echo", "arguments": {}}))
+        while not bridge.running_calls():
+            await asyncio.sleep(0)
+        may_look.set()
+        while "running" not in await topics(stream):
+            pass
+        call.cancel()
+        await asyncio.wait([call])
+        await stream.aclose()
+
+
+async def test_a_look_that_fails_keeps_no_page_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with asyncio.timeout(PATIENCE), bridged({"a": ScriptedTransport(LEGACY_SERVER)}) as bridge:
+
+        async def pending() -> Any:
+            raise OSError("the disk is full")
+
+        monkeypatch.setattr(bridge.approvals, "pending", pending)
+        stream = LiveFeed(bridge).stream()
+        assert "running" in await topics(stream)
+        await stream.aclose()
+
+
+async def test_a_bridge_that_ends_lets_go_of_a_page_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with asyncio.timeout(PATIENCE), bridged({"a": ScriptedTransport(LEGACY_SERVER)}) as bridge:
+        looks = asyncio.Event()
+
+        async def pending() -> Any:
+            looks.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(bridge.approvals, "pending", pending)
+        feed = LiveFeed(bridge)
+        events = asyncio.ensure_future(_all(feed.stream()))
+        await looks.wait()
+        feed.end()
+        await events
+
+
+async def _all(stream: AsyncGenerator[bytes]) -> list[bytes]:
+    return [piece async for piece in stream]
