@@ -75,7 +75,7 @@ def _read_quickly(text: str) -> Any:
     names = text.count('":')
     if names != text.count(":") and any(blank in text for blank in _BEFORE_COLON):
         raise ValueError
-    if names != _count_members(value):
+    if names != _count_members(value, text.count("{") + text.count("[")):
         raise ValueError
     return value
 
@@ -84,18 +84,25 @@ _BEFORE_COLON = (" :", "\n:", "\t:", "\r:")
 """A blank before a colon: a name may end here that a search for quotes with colons does not find."""
 
 
-def _count_members(value: Any) -> int:
-    """Of all objects, at any depth."""
-    count, rest = 0, [value]
-    while rest:
+def _count_members(value: Any, containers: int) -> int:
+    """Of all objects, at any depth. `containers`: at most so many objects and lists there are, the value included.
+
+    Once all of them are found, nothing else is looked into: a list of flat rows has none within its rows.
+    """
+    count, found, rest = 0, 1, [value]
+    while rest and found < containers:
         one = rest.pop()
         if isinstance(one, dict):
             members = cast("dict[str, Any]", one)
             count += len(members)
-            rest += [inner for inner in members.values() if type(inner) in _CONTAINERS]
+            inner = [each for each in members.values() if type(each) in _CONTAINERS]
         elif isinstance(one, list):
-            rest += [inner for inner in cast("list[Any]", one) if type(inner) in _CONTAINERS]
-    return count
+            inner = [each for each in cast("list[Any]", one) if type(each) in _CONTAINERS]
+        else:
+            continue
+        found += len(inner)
+        rest += inner
+    return count + sum([len(cast("dict[str, Any]", one)) for one in rest if isinstance(one, dict)])
 
 
 _CONTAINERS = frozenset({dict, list})

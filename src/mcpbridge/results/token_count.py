@@ -96,11 +96,10 @@ _ONE, _ONE_IN_ASCII = 8, 12
 
 def _estimated(text: str) -> int:
     pieces = _pieces().findall(text)
-    if len(text) < _ONE_IN_ASCII and text.isascii():
-        return len(pieces)
-    longest = max(map(len, pieces), default=0)
-    if longest < (_ONE_IN_ASCII if text.isascii() else _ONE) and max(pieces, default="") < "\u2e80":
-        return len(pieces)
+    if text.isascii():
+        if len(text) < _ONE_IN_ASCII:
+            return len(pieces)
+        return len(pieces) + sum([_beyond_one(piece) for piece in pieces if len(piece) >= _ONE_IN_ASCII])
     return len(pieces) + sum([_beyond_one(piece) for piece in pieces if len(piece) >= _ONE or piece >= "\u2e80"])
 
 
