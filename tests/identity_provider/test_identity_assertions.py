@@ -7,7 +7,6 @@ upstreams are bridges, which are authorization servers that take such assertions
 import asyncio
 import hashlib
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,7 +17,17 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from support.real_sign_in import Bridge, Kept, Provider, free_port, local_server, needs_provider, session, until
+from support.real_sign_in import (
+    Bridge,
+    Kept,
+    Provider,
+    free_port,
+    home_at,
+    local_server,
+    needs_provider,
+    session,
+    until,
+)
 
 pytestmark = needs_provider
 
@@ -224,8 +233,7 @@ async def test_who_is_put_out_is_vouched_for_no_more(world: World) -> None:
     principal = f"{world.provider.url}#ann"
     command = [sys.executable, "-m", "mcpbridge", "users", "revoke", principal]
     command += ["--config", str(world.directory / "servers.toml")]
-    home = str(world.directory)
-    env = {**os.environ, "HOME": home, "XDG_STATE_HOME": home, "XDG_RUNTIME_DIR": home}
+    env = home_at(world.directory)
     done = await asyncio.to_thread(subprocess.run, command, env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     await asyncio.to_thread(until, lambda: world.front.ask(ann).status_code == 401, "her token works no more")

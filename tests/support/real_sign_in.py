@@ -59,6 +59,12 @@ def local_server(name: str, script: str = "rich") -> str:
     return f'[servers.{name}]\ncommand = "{sys.executable}"\nargs = ["{path}"]\n'
 
 
+def home_at(directory: Path) -> dict[str, str]:
+    """The environment of a bridge that keeps all that it keeps in this directory, and of commands for it."""
+    kinds = ("STATE_HOME", "DATA_HOME", "CONFIG_HOME", "CACHE_HOME", "RUNTIME_DIR")
+    return {**os.environ, "HOME": str(directory), **{f"XDG_{kind}": str(directory) for kind in kinds}}
+
+
 class Provider:
     """The provider, which can die and return."""
 
@@ -98,13 +104,12 @@ class Bridge:
         config = directory / "servers.toml"
         config.write_text(f"{auth}\n{servers or local_server('rich')}", "utf-8")
         self.log = directory / "log.txt"
-        home = {"HOME": str(directory), "XDG_STATE_HOME": str(directory), "XDG_RUNTIME_DIR": str(directory)}
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "mcpbridge", "serve", "--http", f"127.0.0.1:{port}", "--config", str(config)],
                 stdout=log,
                 stderr=log,
-                env={**os.environ, **home},
+                env=home_at(directory),
             )
         try:
             until(lambda: httpx2.get(f"{self.root}/healthz", trust_env=False).status_code == 200, "the bridge serves")

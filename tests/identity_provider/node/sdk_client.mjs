@@ -1,5 +1,5 @@
-// The TypeScript SDK's OAuth client against the bridge. The argument: its URL. It prints the page to sign in at, reads
-// from standard input where the browser was sent back to, and prints what it sees then.
+// The TypeScript SDK's OAuth client against the bridge. The arguments: its URL, and tools to call (a JSON list). It
+// prints the page to sign in at, reads from standard input where the browser was sent back to, and prints what it sees.
 import { createInterface } from "node:readline";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
@@ -35,6 +35,14 @@ transport = new StreamableHTTPClientTransport(url, { authProvider: provider });
 const connected = client();
 await connected.connect(transport);
 const { tools } = await connected.listTools();
-console.log(JSON.stringify({ tools: tools.map((tool) => tool.name) }));
+const calls = {};
+for (const name of JSON.parse(process.argv[3] ?? "[]")) {
+  try {
+    calls[name] = (await connected.callTool({ name, arguments: {} })).content[0].text;
+  } catch (error) {
+    calls[name] = error.message;
+  }
+}
+console.log(JSON.stringify({ tools: tools.map((tool) => tool.name), calls, tokens }));
 await connected.close();
 process.exit(0);

@@ -198,7 +198,10 @@ class _Pages:
         return HTMLResponse(text, status, headers=_PAGE_HEADERS)
 
     def _problem(self, problem: str, status: int) -> Response:
-        return self._page("problem.html", status, problem=problem)
+        answer = self._page("problem.html", status, problem=problem)
+        if status == 503:
+            answer.headers["retry-after"] = "10"
+        return answer
 
     def _send_on(self, url: str) -> Response:
         return self._page("onward.html", url=url, where=target_name(url))

@@ -34,6 +34,8 @@ from mcpbridge.downstream.settings import IssuerSettings
 log = get_logger("mcpbridge.auth")
 
 _METADATA_SECONDS = 3600.0
+_UP_SECONDS = 5.0
+"""For which an answer of the provider counts as a sign that it is up, however many people sign in."""
 _SCOPES: Mapping[str, tuple[str, ...]] = {
     "oidc": ("openid", "profile", "email"),
     "keycloak": ("openid", "profile", "email"),
@@ -117,6 +119,7 @@ class IdentityProvider:
         }
         if not self._is_github:
             parameters["nonce"] = nonce
+            await self._check_up()
         url = await self._endpoint("authorization_endpoint")
         return f"{url}{'&' if urlsplit(url).query else '?'}{urlencode(parameters)}"
 
@@ -351,6 +354,16 @@ class IdentityProvider:
                     raise
             self._read_at = self._clock()
         return self._metadata
+
+    async def _check_up(self) -> None:
+        """Nobody is sent to a provider that does not answer: what is known of it says nothing of now.
+
+        Raises:
+            ProviderDown: it does not.
+        """
+        if self._clock() > self._read_at + _UP_SECONDS:
+            self._metadata = await discover(self.issuer)
+            self._read_at = self._clock()
 
     async def _endpoint(self, name: str) -> str:
         if self._is_github:
