@@ -1,11 +1,16 @@
 # syntax=docker/dockerfile:1
 
+# Any image with Python 3.11 or later as `python3`, with `venv`, and with Debian's apt-get serves as the base:
+# `--build-arg BASE=…`. `scripts/try_image.py` uses one that it makes from Debian's packages.
+ARG BASE=python:3.11-slim
+
 # Build a wheel and an environment with it; compilers and caches stay behind in this stage. Everything that is downloaded
 # must have a hash in one of the two locks. Only wheels are: an sdist would bring what builds it, without a hash.
-FROM python:3.11-slim AS build
+# hadolint ignore=DL3006
+FROM ${BASE} AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /src
-RUN python -m venv /opt/build && python -m venv /opt/mcpbridge
+RUN python3 -m venv /opt/build && python3 -m venv /opt/mcpbridge
 COPY requirements.lock requirements-build.lock ./
 RUN /opt/build/bin/pip install --require-hashes --only-binary :all: --requirement requirements-build.lock \
     && /opt/mcpbridge/bin/pip install --require-hashes --only-binary :all: --requirement requirements.lock
@@ -16,7 +21,8 @@ RUN /opt/build/bin/hatchling build --target wheel --directory /tmp/dist \
     && /opt/mcpbridge/bin/pip check
 
 # The image runs the bridge and Python servers. For servers that need Node (`npx …`) or uv (`uvx …`), build on top of it.
-FROM python:3.11-slim
+# hadolint ignore=DL3006
+FROM ${BASE}
 LABEL org.opencontainers.image.title="mcpbridge" \
       org.opencontainers.image.description="One MCP server in front of all of yours." \
       org.opencontainers.image.licenses="MIT"

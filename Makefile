@@ -8,7 +8,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 # Compiled files are kept, whatever the environment says: the tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test quick lint types types-beside compiled unit conformance conformance-all matrix bench mutants docs docs-search screenshots browser format clean lock-dependencies audit-dependencies release
+.PHONY: help run test quick lint types types-beside compiled unit conformance conformance-all matrix bench mutants docs docs-search screenshots browser format clean lock-dependencies audit-dependencies release try-image proxies
 .DELETE_ON_ERROR:
 
 help: ## show this
@@ -97,6 +97,16 @@ browser: ## install Debian's Chromium, which the tests of the console drive (nee
 	command -v chromium-headless-shell > /dev/null && command -v chromium > /dev/null \
 	|| { apt-get update --quiet=2 && apt-get install --yes --quiet=2 chromium chromium-headless-shell > /dev/null; } \
 	|| command -v chromium > /dev/null || apt-get install --yes --quiet=2 chromium > /dev/null
+
+# Four minutes, of which the base is half, once. Not part of CI: it needs rights that CI may not have.
+try-image: .venv/.ready ## build the container image on a base made by debootstrap, run it with podman, and try it (needs root)
+	$(BIN)/python scripts/try_image.py
+
+# The tests of `deploy/` run them before a bridge; without one its tests are skipped. Debian starts
+# their services, unless a policy of the machine forbids it.
+proxies: ## install Debian's nginx, Caddy and HAProxy for the tests of deploy/ (needs root)
+	for name in nginx caddy haproxy; do PATH=$$PATH:/usr/sbin command -v $$name > /dev/null || missing="$$missing $$name"; done; \
+	test -z "$$missing" || { apt-get update --quiet=2 && apt-get install --yes --quiet=2 --no-install-recommends $$missing > /dev/null; }
 
 # What is known of vulnerabilities comes from PyPI, so neither is part of `make test`. `--strict`: what could not be looked
 # up counts as a failure.
