@@ -57,9 +57,13 @@ def read_builtin(value: object) -> object:
 _EXCHANGE_NOTHING = {
     "github": "GitHub exchanges no tokens",
     "google": "Google exchanges no tokens of people (RFC 8693)",
-    "entra": "Microsoft Entra has a flow of its own (on-behalf-of) instead of RFC 8693, which is not spoken here",
 }
 """Presets of `auth.sign_in` whose provider gives nothing for the tokens of people, and why."""
+_VOUCH_FOR_NOBODY = _EXCHANGE_NOTHING | {
+    "entra": "Microsoft Entra gives no identity assertions (ID-JAG); it exchanges tokens on behalf of users: "
+    '`as = "exchange"`',
+}
+"""The same for identity assertions."""
 
 
 class Settings(BaseModel):
@@ -200,10 +204,12 @@ class Settings(BaseModel):
                     f'`servers.{name}.auth.as = "exchange"` exchanges the tokens of a provider that people come with, '
                     "and neither `[auth.issuers.NAME]` nor `[auth.sign_in]` names one"
                 )
-            if sign_in is None or sign_in.provider not in _EXCHANGE_NOTHING:
-                continue
-            if account == "id-jag" or not self.auth.issuers:
-                why = _EXCHANGE_NOTHING[sign_in.provider]
+            refusals = _VOUCH_FOR_NOBODY if account == "id-jag" else _EXCHANGE_NOTHING
+            if (
+                sign_in is not None
+                and (why := refusals.get(sign_in.provider))
+                and (account == "id-jag" or not self.auth.issuers)
+            ):
                 raise ValueError(f'`servers.{name}.auth.as = "{account}"` cannot work: {why}')
         return self
 

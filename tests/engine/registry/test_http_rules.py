@@ -32,7 +32,7 @@ nor what it changes."""
 
 INNER_REFUSED = {
     # Whoever adds a server from afar gets neither the tokens of users exchanged for it, nor their variables.
-    ("servers", "auth"): "private_key redirect_uri interactive account variables audience token_endpoint",
+    ("servers", "auth"): "private_key redirect_uri interactive account variables audience exchange token_endpoint",
     ("tools", "auth"): "",
     ("tools", "tls"): "ca cert key",
 }

@@ -43,7 +43,7 @@ class Provider:
         self.asked.append((form, request.headers.get("authorization", "")))
         await self.gate.wait()
         given = {
-            "access_token": f"for-{form['subject_token']}-{len(self.asked)}",
+            "access_token": f"for-{form.get('subject_token') or form['assertion']}-{len(self.asked)}",
             "issued_token_type": ACCESS_TOKEN,
             "token_type": "Bearer",
             "expires_in": 3600,
@@ -102,6 +102,26 @@ async def test_the_token_of_the_user_is_exchanged_for_this_server() -> None:
             "scope": "read write",
         }
         assert base64.b64decode(authorization.removeprefix("Basic ")) == b"bridge%3A1:s%2B1"
+
+
+async def test_at_entra_the_token_is_exchanged_on_behalf_of_the_user() -> None:
+    """What its documentation asks for; its answer names no `issued_token_type`."""
+    async with provider() as one:
+        token = exchanged(one, of_alice(one), exchange="on-behalf-of", scopes=["api://up/.default"])
+        one.answer = {"access_token": "for-up", "token_type": "Bearer", "expires_in": 3599, "scope": "api://up/read"}
+        assert await token.token() == "for-up"
+        [(form, authorization)] = one.asked
+        assert form == {
+            "grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer",
+            "assertion": "subject",
+            "requested_token_use": "on_behalf_of",
+            "scope": "api://up/.default",
+        }
+        assert authorization.startswith("Basic ")
+        one.answer, one.status = {"error": "invalid_grant", "error_description": "AADSTS65001: no consent"}, 400
+        token = exchanged(one, of_alice(one), exchange="on-behalf-of", scopes=["api://up/.default"])
+        with pytest.raises(SignInNeeded, match="not good for it"):
+            await token.token()
 
 
 async def test_many_calls_cause_one_exchange_and_later_ones_none() -> None:

@@ -41,13 +41,17 @@ def test_pairs_that_cannot_work_are_refused(server: dict[str, Any], message: str
         Settings.model_validate({"servers": {"up": server}})
 
 
-@pytest.mark.parametrize("auth", [EXCHANGE, ID_JAG])
+ENTRA = {"provider": "entra", "issuer": "https://login.microsoftonline.com/t/v2.0"}
+
+
 @pytest.mark.parametrize(
-    ("provider", "message"),
+    ("auth", "provider", "message"),
     [
-        ({"provider": "github"}, "GitHub exchanges no tokens"),
-        ({"provider": "google"}, "Google exchanges no tokens"),
-        ({"provider": "entra", "issuer": "https://login.microsoftonline.com/t/v2.0"}, "on-behalf-of"),
+        (EXCHANGE, {"provider": "github"}, "GitHub exchanges no tokens"),
+        (EXCHANGE, {"provider": "google"}, "Google exchanges no tokens"),
+        (ID_JAG, {"provider": "github"}, "GitHub exchanges no tokens"),
+        (ID_JAG, {"provider": "google"}, "Google exchanges no tokens"),
+        (ID_JAG, ENTRA, "on behalf of users"),
     ],
 )
 def test_providers_that_exchange_nothing_are_refused(
@@ -57,6 +61,26 @@ def test_providers_that_exchange_nothing_are_refused(
     roles = [{"name": "all", "emails": "*@example.com", "servers": "*"}]
     with pytest.raises(ValidationError, match=message):
         Settings.model_validate({"servers": {"up": {**URL, "auth": auth}}, "auth": section, "roles": roles})
+
+
+def test_entra_exchanges_on_behalf_of_users_for_named_scopes() -> None:
+    """Issue 23: Entra has on-behalf-of instead of RFC 8693, and refuses a foreign `resource`."""
+    section = {"resource": RESOURCE, "sign_in": {"client_id": "x", **ENTRA}}
+    roles = [{"name": "all", "emails": "*@example.com", "servers": "*"}]
+    auth: dict[str, Any] = {"as": "exchange", "issuer": ENTRA["issuer"], "client_id": "x", "client_secret": "s"}
+
+    def made(**more: Any) -> Settings:
+        servers = {"up": {**URL, "auth": {**auth, **more}}}
+        return Settings.model_validate({"servers": servers, "auth": section, "roles": roles})
+
+    with pytest.raises(ValidationError, match="named scopes"):
+        made()
+    with pytest.raises(ValidationError, match="no `audience`"):
+        made(scopes=["api://up/.default"], audience="up")
+    assert made(scopes=["api://up/.default"]).servers["up"].auth.is_on_behalf_of
+    assert not made(exchange="rfc8693").servers["up"].auth.is_on_behalf_of
+    with pytest.raises(ValidationError, match="goes with"):
+        Settings.model_validate({"servers": {"up": {**URL, "auth": {"exchange": "rfc8693"}}}})
 
 
 def test_a_bridge_that_only_checks_tokens_holds_no_id_token() -> None:

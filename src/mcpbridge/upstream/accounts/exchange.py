@@ -1,4 +1,6 @@
-"""Token exchange: the token that a user presented to the bridge is traded for one of the server (RFC 8693).
+"""Token exchange: the token that a user presented to the bridge is traded for one of the server.
+
+By RFC 8693, or at Microsoft Entra by its on-behalf-of flow.
 
 The presented token goes to the authorization server of the configuration and nowhere else: never to the MCP server,
 which would be token passthrough. What comes back is kept in memory until it ends, for one user at one server by way
@@ -26,6 +28,7 @@ from mcpbridge.upstream.auth.settings import AuthSettings
 
 log = get_logger("mcpbridge.auth")
 
+_JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _GRANT = "urn:ietf:params:oauth:grant-type:token-exchange"
 ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - the name of a kind of tokens
 _KINDS_OF_TOKENS = (ACCESS_TOKEN, "urn:ietf:params:oauth:token-type:jwt", "")
@@ -144,18 +147,7 @@ class ExchangedToken(UserToken):
             endpoint = settings.token_endpoint
             if endpoint is None:
                 endpoint = str((await self._metadata(http, settings.issuer or ""))["token_endpoint"])
-            form = {
-                "grant_type": _GRANT,
-                "subject_token": subject.token,
-                "subject_token_type": subject.kind,
-                "requested_token_type": ACCESS_TOKEN,
-                "resource": self._url,
-            }
-            if settings.audience:
-                form["audience"] = settings.audience
-            if self._scope:
-                form["scope"] = self._scope
-            status, answer = await self._post(http, endpoint, form)
+            status, answer = await self._post(http, endpoint, self._form(subject))
         if status == 200 and answer is not None:
             return answer
         text = error_in(status, answer)
@@ -164,6 +156,28 @@ class ExchangedToken(UserToken):
             raise SignInNeeded(self.name, f"your sign-in at the bridge is not good for it: {text}", page="")
         where = urlsplit(endpoint)
         raise UpstreamUnavailable(self.name, f"{where.scheme}://{where.netloc} does not exchange the token: {text}")
+
+    def _form(self, subject: SubjectToken) -> dict[str, str]:
+        settings = self._settings
+        if settings.is_on_behalf_of:
+            return {
+                "grant_type": _JWT_BEARER,
+                "assertion": subject.token,
+                "requested_token_use": "on_behalf_of",
+                "scope": self._scope,
+            }
+        form = {
+            "grant_type": _GRANT,
+            "subject_token": subject.token,
+            "subject_token_type": subject.kind,
+            "requested_token_type": ACCESS_TOKEN,
+            "resource": self._url,
+        }
+        if settings.audience:
+            form["audience"] = settings.audience
+        if self._scope:
+            form["scope"] = self._scope
+        return form
 
 
 def nothing_to_exchange(server: str) -> SignInNeeded:

@@ -33,6 +33,10 @@ _NOT_OF_USERS = frozenset(
 """Variables that make a program run other code: a user who could set them would command the machine of the bridge."""
 
 
+_ENTRA = frozenset({"login.microsoftonline.com", "login.microsoftonline.us", "login.partner.microsoftonline.cn"})
+"""Hosts of Microsoft Entra: that of the world, and those of its national clouds."""
+
+
 class AuthSettings(BaseModel):
     """How the bridge signs in to a remote server. Without this section: OAuth, when the server asks for it."""
 
@@ -52,6 +56,10 @@ class AuthSettings(BaseModel):
     audience: str | None = Field(default=None, min_length=1)
     """For `as = "exchange"` and `"id-jag"`: the `audience` to ask the provider for. Default: for `exchange` none, for
     `id-jag` the issuer of the server's authorization server. The address of the server is asked for as `resource`."""
+
+    exchange: Literal["rfc8693", "on-behalf-of"] | None = None
+    """For `as = "exchange"`: how the provider exchanges tokens. `on-behalf-of`: as Microsoft Entra does; it needs
+    `scopes`, such as `api://reports/.default`. Default: `on-behalf-of` at hosts of Entra, otherwise RFC 8693."""
 
     token_endpoint: str | None = None
     """For `as = "exchange"`: where tokens are exchanged. Default: what the metadata of `issuer` says."""
@@ -180,8 +188,10 @@ class AuthSettings(BaseModel):
                 raise ValueError('`as = "exchange"` needs `issuer` or `token_endpoint`: who exchanges the tokens')
             if self.client_id is None:
                 raise ValueError('`as = "exchange"` needs `client_id`: the bridge as your provider knows it')
-        elif self.token_endpoint:
-            raise ValueError('`token_endpoint` goes with `as = "exchange"`')
+            self._check_on_behalf_of()
+        elif self.token_endpoint or self.exchange:
+            what = "token_endpoint" if self.token_endpoint else "exchange"
+            raise ValueError(f'`{what}` goes with `as = "exchange"`')
         if self.account == "id-jag" and not (self.client_id and self.client_secret):
             raise ValueError(
                 '`as = "id-jag"` needs `client_id` and `client_secret`: the bridge as the authorization server of this '
@@ -191,6 +201,24 @@ class AuthSettings(BaseModel):
             raise ValueError('`audience` goes with `as = "exchange"` or `as = "id-jag"`')
         if self.variables and self.account != "user":
             raise ValueError('`variables` go with `as = "user"`: each user sets their own')
+
+    def _check_on_behalf_of(self) -> None:
+        if not self.is_on_behalf_of:
+            return
+        if not self.scopes:
+            raise ValueError(
+                "Microsoft Entra exchanges tokens for named scopes: set `scopes`, such as "
+                '["api://reports/.default"] for all that were consented to'
+            )
+        if self.audience:
+            raise ValueError("Microsoft Entra has no `audience` to exchange for: the scopes name the application")
+
+    @property
+    def is_on_behalf_of(self) -> bool:
+        """Tokens are exchanged as Microsoft Entra does: without a `resource`, which it refuses (AADSTS9010010)."""
+        if self.exchange is not None:
+            return self.exchange == "on-behalf-of"
+        return (urlsplit(self.token_endpoint or self.issuer or "").hostname or "") in _ENTRA
 
     def check_server(self, *, has_url: bool, share: str, headers: Collection[str]) -> None:
         """Make sure that this goes with the rest of the server's table.
