@@ -302,6 +302,7 @@ async def _check_end(podman: Podman, origin: str, token: str) -> None:
     first = int(podman.run("inspect", "--format", "{{.State.Pid}}", CONTAINER))
     try:
         async with _session(origin, token) as (session, _):
+            await session.list_tools()  # otherwise the client lists after its call, to check what came
             call = asyncio.ensure_future(session.call_tool("try__slow", {"seconds": UNDER_WAY}))
             await asyncio.to_thread(_until, lambda: _is_under_way(origin, token), "the call is under way")
             os.kill(first, signal.SIGTERM)  # as `podman stop` does, which takes longer here than the call

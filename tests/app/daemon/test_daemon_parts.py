@@ -147,6 +147,17 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
     assert complaints == []
 
 
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
+def test_systemd_takes_the_unit_for_the_whole_machine(tmp_path: Path) -> None:
+    """That of `deploy/`, with a program that is there in place of ours."""
+    text = (Path(__file__).parents[3] / "deploy" / "mcpbridge.service").read_text()
+    unit = tmp_path / "mcpbridge.service"
+    unit.write_text(text.replace("/usr/local/bin/mcpbridge ", "/usr/bin/env "))
+    words = ["systemd-analyze", "--man=no", "--generators=no", "verify", str(unit)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert [line for line in done.stderr.splitlines() if "mcpbridge" in line] == []
+
+
 def test_launchd_gets_the_same_command(tmp_path: Path) -> None:
     made = launchd_plist(service(tmp_path / "servers.toml", http="8808"), tmp_path / "log", {"TOKEN": "x"})
     told = plistlib.loads(made)
