@@ -255,6 +255,10 @@ class IssuerSettings(BaseModel):
     introspection: IntrospectionSettings | None = None
     """How to ask about tokens that are no JWTs. Default: such tokens are refused. One issuer can have it."""
 
+    groups_claim: str = Field(default="groups", min_length=1, max_length=200)
+    """The claim that names the groups of a person, for `groups` of roles: `groups`, `roles`, or one within others with
+    dots between the names, such as `realm_access.roles`."""
+
     @field_validator("issuer")
     @classmethod
     def _is_an_issuer(cls, value: str) -> str:

@@ -154,8 +154,16 @@ def roles_of(settings: Settings, shared: SharedState) -> "Roles | None":
     return Roles(
         roles,
         touches_machine=lambda tool: touches_machine(tool, commands),
+        groups_claims=_groups_claims(settings),
         break_glass=shared.calls.break_glass,
     )
+
+
+def _groups_claims(settings: Settings) -> Mapping[str, str]:
+    """The claim that names groups, by issuer."""
+    auth = settings.auth
+    claims = {} if auth.sign_in is None else {auth.sign_in.provider_issuer: auth.sign_in.groups_claim}
+    return {**claims, **{one.issuer: one.groups_claim for one in auth.issuers.values()}}
 
 
 def scopes_of(settings: Settings) -> "ToolScopes | None":

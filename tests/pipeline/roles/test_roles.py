@@ -191,6 +191,41 @@ def test_groups_stand_in_the_claim_that_the_issuer_names() -> None:
     assert not roles.held(roles.of(other.principal, other))
 
 
+@pytest.mark.parametrize(
+    ("claim", "claims"),
+    [
+        ("groups", {"_claim_names": {"groups": "src1"}, "_claim_sources": {"src1": {"endpoint": "https://x"}}}),
+        ("groups", {"groups": ["sales"], "_claim_names": {"groups": "src1"}}),
+        ("groups", {"hasgroups": True}),
+        ("roles", {"_claim_names": {"roles": "src1"}}),
+        ("realm_access.roles", {"_claim_names": {"realm_access": "src1"}}),
+        ("realm_access.roles", {"realm_access": ["interns"]}),
+        ("realm_access.roles", {"realm_access": {"roles": {"interns": 1}}}),
+    ],
+)
+def test_groups_that_are_left_out_of_a_token_are_no_fewer_denials(claim: str, claims: dict[str, Any]) -> None:
+    """Entra leaves long lists out: what groups would open stays closed, and what they would deny is denied."""
+    roles = roles_of(
+        {"groups": "eng", "tools": "*"},
+        {"principals": "*", "tools": "github/*"},
+        {"groups": "interns", "deny": "github/delete_*"},
+        groups_claims={ISSUER: claim},
+    )
+    who = person("a", **claims)
+
+    def may(tool: str) -> bool:
+        return not roles.access(AnyTool(*tool.split("/")), CallOptions()).forbids(roles.of(who.principal, who))
+
+    assert (may("github/get_x"), may("github/delete_x"), may("mail/send")) == (True, False, False)
+
+
+@pytest.mark.parametrize("claims", [{"hasgroups": True}, {"_claim_names": {"groups": "src1"}}])
+def test_groups_that_are_left_out_do_not_matter_where_another_claim_names_them(claims: dict[str, Any]) -> None:
+    roles = roles_of({"groups": "admin"}, groups_claims={ISSUER: "roles"})
+    who = person("a", roles=["admin"], **claims)
+    assert roles.held(roles.of(who.principal, who))
+
+
 def test_resources_are_judged_in_every_spelling() -> None:
     roles = roles_of(
         {"principals": "*", "tools": "*", "resources": ["fs/file:///open/*", "all/*"], "deny": ["all/file:///closed/*"]}

@@ -269,7 +269,9 @@ class IdentityProvider:
         """Who the claims of an ID token are about, with what else the provider says of them."""
         if "_claim_names" in claims:  # Entra: more than 200 groups are left out of the token
             log.warning("the provider leaves groups out of its ID token; give the bridge roles by app roles instead")
-        missing = [name for name in ("email", "name", "groups") if name not in claims]
+        groups = self._settings.groups_claim
+        wanted = ("email", "name", groups if groups in claims else groups.partition(".")[0])
+        missing = [name for name in wanted if name not in claims]
         if missing:
             more = await self._user_info(access, claims.get("sub"))
             if "email" in claims:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from mcpbridge.base.log import get_logger
 from mcpbridge.core.identity import Identity
 from mcpbridge.downstream.auth.introspection import Introspection
 from mcpbridge.downstream.auth.provider_keys import ProviderKeys
@@ -31,6 +32,9 @@ from mcpbridge.downstream.auth.signed_tokens import (
     read_token,
 )
 from mcpbridge.downstream.settings import IssuerSettings, ResourceServerSettings
+from mcpbridge.pipeline.roles.claims import Unreadable, groups_of
+
+log = get_logger("mcpbridge.auth")
 
 _REMEMBERED = 60.0
 """Seconds."""
@@ -213,6 +217,11 @@ class AccessTokens:
         now, expected = self._now(), issuer.expected
         check_times(claims, expected, now, needs_end=needs_end)  # first: what follows reads them as numbers
         identity = identity_from(claims, expected)
+        try:
+            groups_of(identity, issuer.settings.groups_claim)
+        except Unreadable as why:
+            what = "the groups in a token cannot be read: roles by groups open nothing for it, and deny what they deny"
+            log.warning(what, issuer=expected.issuer, reason=str(why))
         audiences = audiences_of(claims)
         until = now + seconds
         if identity.expires_at is not None:

@@ -67,6 +67,9 @@ class SignInSettings(BaseModel):
     scopes: list[Annotated[str, Field(pattern=r"^[\x21\x23-\x5b\x5d-\x7e]+$")]] = []
     """Scopes that the bridge asks the provider for. Default: what the preset needs (`openid profile email`)."""
 
+    groups_claim: str = Field(default="groups", min_length=1, max_length=200)
+    """The claim that names the groups of a person, for `groups` of roles; a claim within others is named with dots."""
+
     registration: bool = True
     """Whether clients may register themselves (RFC 7591), as Claude Code, Codex, Cursor and VS Code do."""
 

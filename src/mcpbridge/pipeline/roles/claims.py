@@ -26,11 +26,11 @@ def groups_of(identity: Identity, claim: str = "groups") -> list[str]:
     Raises:
         Unreadable: they are of another type, too many, or elsewhere: providers leave long lists out of the token.
     """
-    value = _claim(identity.claims, claim)
+    value, elsewhere = _claim(identity.claims, claim), identity.claims.get("_claim_names")
+    is_elsewhere = isinstance(elsewhere, Mapping) and (claim in elsewhere or claim.partition(".")[0] in elsewhere)
+    if is_elsewhere or (value is None and claim == "groups" and identity.claims.get("hasgroups")):
+        raise Unreadable(f"the provider left `{claim}` out of the token, as there are too many")
     if value is None:
-        elsewhere = identity.claims.get("_claim_names")
-        if identity.claims.get("hasgroups") or (isinstance(elsewhere, Mapping) and claim in elsewhere):
-            raise Unreadable(f"the provider left `{claim}` out of the token, as there are too many")
         return []
     if isinstance(value, str):
         value = [value]
@@ -86,9 +86,13 @@ def for_conditions(identity: Identity) -> Mapping[str, object]:
 
 
 def _claim(claims: Mapping[str, object], name: str) -> object:
-    """A claim by its name, or by the names of those around it with dots between them."""
+    """A claim by its name, or by the names of those around it with dots between them. Raises Unreadable."""
     if name in claims:
         return claims[name]
     outer, dot, rest = name.partition(".")
     inner = claims.get(outer) if dot else None
-    return _claim(cast("Mapping[str, object]", inner), rest) if isinstance(inner, Mapping) else None
+    if inner is None:
+        return None
+    if not isinstance(inner, Mapping):
+        raise Unreadable(f"`{outer}` has no claims in it")
+    return _claim(cast("Mapping[str, object]", inner), rest)
