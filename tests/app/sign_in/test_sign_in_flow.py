@@ -579,3 +579,27 @@ async def test_a_flood_of_sign_ins_from_everywhere_is_refused_before_any_is_forg
     assert link_in(await place.answer(page))
     place.clock.ahead += 601
     assert (await place.authorize(registered["client_id"])).status_code == 200, "those are too old by now"
+
+
+async def test_who_sends_a_refresh_token_twice_in_time_gets_the_same_next_one(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A thief within the grace has no tokens of its own: whoever is later with the next one ends the grant for both."""
+    client_id, tokens = await place.signed_in("harry")
+
+    async def renew(refresh_token: str) -> httpx2.Response:
+        return await place.refresh(client_id, refresh_token)
+
+    first = tokens["refresh_token"]
+    answers = [(await renew(first)).json() for _ in range(2)]
+    both = await asyncio.gather(renew(answers[0]["refresh_token"]), renew(answers[1]["refresh_token"]))
+    assert answers[0]["refresh_token"] == answers[1]["refresh_token"] != first
+    assert len({answer.json()["refresh_token"] for answer in both}) == 1
+    assert "came again" in (logged := capsys.readouterr()).out + logged.err
+    assert first not in logged.out + logged.err
+    place.clock.ahead += 29
+    assert (await renew(first)).status_code == 200, "the grace is from the first use"
+    place.clock.ahead += 2
+    assert (await renew(first)).json()["error"] == "invalid_grant", "a use within it does not extend it"
+    latest = both[0].json()["refresh_token"]
+    assert (await renew(latest)).json()["error"] == "invalid_grant", "the whole grant has ended"

@@ -3,12 +3,16 @@
 Codes and tokens are random texts of which only SHA-256 digests are kept. All tokens of one sign-in belong to one
 **grant**; when that is gone, none of them works any more. A code works once, a refresh token is replaced with each use:
 who uses one a second time is not the only one who has it, so the whole grant ends (RFC 9700, 4.14.2). Clients that send
-the same refresh token twice at once, or did not get the answer, have `GRACE` seconds in which that is forgiven.
+the same refresh token twice at once, or did not get the answer, have `GRACE` seconds in which that is forgiven: they
+get the same next refresh token. So a thief who is that quick has no line of tokens of its own: of the two who have the
+next one, whoever uses it later than the other one and `GRACE` ends the grant for both.
 
 Grants are kept under the principal of the person, so that all of one person can be listed and ended.
 """
 
+import base64
 import hashlib
+import hmac
 import secrets
 import time
 from collections import OrderedDict
@@ -20,8 +24,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mcpbridge.app.sign_in.errors import too_many
+from mcpbridge.base.log import get_logger
 from mcpbridge.core.identity import principal_of
 from mcpbridge.storage.store import Store
+
+log = get_logger("mcpbridge.auth")
 
 ACCESS, REFRESH, CODE = "mcpb_at_", "mcpb_rt_", "mcpb_ac_"
 """What tokens begin with, so that scanners of repositories find them."""
@@ -232,14 +239,14 @@ class Grants:
         request = found.request
         grant = Grant(found.grant, request.client_id, client_name, found.person, scopes, request.resource, self._now())
         await self._keep(grant)
-        return await self._new_tokens(grant, scopes)
+        return await self._new_tokens(grant, scopes, REFRESH + secrets.token_urlsafe(32))
 
     # -- tokens
 
     async def grant_without_renewal(self, grant: Grant) -> Tokens:
         """An access token alone, for what an enterprise vouched for: it is asked again when that ends."""
         await self._keep(grant, self._token_seconds)
-        return await self._new_tokens(grant, grant.scopes, renews=False)
+        return await self._new_tokens(grant, grant.scopes)
 
     async def access(self, token: str) -> AccessGrant | None:
         """What an access token stands for; None: nothing, any more."""
@@ -275,14 +282,16 @@ class Grants:
             return None
         handle = digest_of(token)
         found = await self._find(_REFRESH, handle, _Refresh)
-        if found is not None and not found.used_at:
+        if found is not None and found.used_at:
+            log.warning("a refresh token came again; the next one is the same", client=grant.client_id)
+        elif found is not None:
             used = replace(found, used_at=self._now())
             await self._put(_REFRESH, used, seconds=self._session_seconds, handle=handle)
         await self._keep(grant)
         if await self._store.get(_ENDED, grant.id, principal=principal) is not None:
             await self._store.drop(_GRANT, grant.id, principal=principal)
             return None
-        return await self._new_tokens(grant, scopes)
+        return await self._new_tokens(grant, scopes, _next_refresh_token(token, grant))
 
     # -- ending
 
@@ -354,20 +363,26 @@ class Grants:
             handle=grant.id,
         )
 
-    async def _new_tokens(self, grant: Grant, scopes: tuple[str, ...], *, renews: bool = True) -> Tokens:
+    async def _new_tokens(self, grant: Grant, scopes: tuple[str, ...], refresh: str = "") -> Tokens:
+        """`refresh`: the refresh token that goes with it; empty: none does."""
         access, principal = ACCESS + secrets.token_urlsafe(32), grant.person.principal
         until = self._now() + self._token_seconds
         kept = _Access(grant.id, principal, scopes, until)
         await self._put(_ACCESS, kept, seconds=self._token_seconds, handle=digest_of(access))
-        refresh = ""
-        if renews:
-            refresh = REFRESH + secrets.token_urlsafe(32)
-            new = _Refresh(grant.id, principal, grant.client_id)
-            await self._put(_REFRESH, new, seconds=self._session_seconds, handle=digest_of(refresh))
+        if refresh:  # one that is there may have been used by now, and stays what it is
+            new = msgspec.json.encode(_Refresh(grant.id, principal, grant.client_id))
+            handle, seconds = digest_of(refresh), self._session_seconds
+            await self._store.put_if_absent(_REFRESH, new, principal="", expires_in=seconds, handle=handle)
         return Tokens(access, refresh, self._token_seconds, scopes)
 
     async def _put(self, kind: str, value: Struct, *, seconds: float, handle: str = "") -> str:
         return await self._store.put(kind, msgspec.json.encode(value), principal="", expires_in=seconds, handle=handle)
+
+
+def _next_refresh_token(token: str, grant: Grant) -> str:
+    """What replaces a refresh token: always the same. Who has the token alone cannot tell, as only we know the id."""
+    mac = hmac.new(grant.id.encode(), b"mcpbridge next refresh token " + token.encode(), "sha256").digest()
+    return REFRESH + base64.urlsafe_b64encode(mac).rstrip(b"=").decode()
 
 
 def digest_of(secret: str) -> str:
