@@ -132,6 +132,10 @@ def identity_of(settings: Settings) -> Identity:
     )
 
 
+_RUN_HERE = frozenset({"command", "function", "executor", "agent"})
+"""Kinds of `[tools]` that run on the machine of the bridge: commands, and code in the bridge itself, as packs are."""
+
+
 def roles_of(settings: Settings, shared: SharedState) -> "Roles | None":
     """Who may do what; None where nobody is kept to roles.
 
@@ -141,8 +145,14 @@ def roles_of(settings: Settings, shared: SharedState) -> "Roles | None":
     if not settings.roles and not settings.auth.is_on:
         return None
     from mcpbridge.tools.factory import kind_of
+    from mcpbridge.tools.settings import pack_name
 
-    commands = frozenset(name for name, tool in settings.tools.items() if kind_of(tool) == "command")
+    commands = {
+        name
+        for name, tool in settings.tools.items()
+        if kind_of(tool) in _RUN_HERE and not getattr(tool, "is_remote", False)
+    }
+    commands |= {pack_name(reference) for reference in settings.packs}
     roles = settings.roles
     if not roles:
         if not (commands or settings.builtin.enable or settings.code.enabled):
@@ -151,9 +161,10 @@ def roles_of(settings: Settings, shared: SharedState) -> "Roles | None":
     from mcpbridge.pipeline.roles.access import touches_machine
     from mcpbridge.pipeline.roles.roles import Roles
 
+    on_machine = frozenset(commands)
     return Roles(
         roles,
-        touches_machine=lambda tool: touches_machine(tool, commands),
+        touches_machine=lambda tool: touches_machine(tool, on_machine),
         groups_claims=_groups_claims(settings),
         break_glass=shared.calls.break_glass,
     )

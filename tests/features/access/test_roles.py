@@ -209,6 +209,26 @@ async def test_built_ins_that_touch_the_machine_need_a_role_that_names_their_ser
         assert [name for name in await listed(await client_of(bridge, CI), "tools") if "read" in name]
 
 
+async def test_code_that_runs_in_the_bridge_needs_a_role_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody but who wrote it knows what it does to the machine; what is somewhere else is as any server."""
+    (tmp_path / "shop_tools.py").write_text("def prices() -> str:\n    return 'low'\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    roles = [
+        {"name": "all", "principals": "*", "tools": "*", "servers": "*"},
+        {"name": "shop", "principals": "ci", "tools": "tools/prices"},
+    ]
+    tools = {
+        "prices": {"function": "shop_tools:prices"},
+        "status": {"endpoint": "http://127.0.0.1:9/"},
+    }
+    async with team(roles, tools=tools, expose={"mode": "all"}) as bridge:
+        for who, expected in ((ANN, {"status"}), (CI, {"status", "prices"})):
+            seen = await listed(await client_of(bridge, who), "tools")
+            assert {name for name in tools if any(name in one for one in seen)} == expected
+
+
 async def test_a_role_asks_for_agreement_and_another_one_does_away_with_it() -> None:
     roles = [
         {"name": "careful", "groups": "eng-*", "tools": "github/*", "approve": "create_*"},

@@ -219,6 +219,18 @@ def test_groups_that_are_left_out_of_a_token_are_no_fewer_denials(claim: str, cl
     assert (may("github/get_x"), may("github/delete_x"), may("mail/send")) == (True, False, False)
 
 
+def test_of_whom_no_claims_are_known_what_claims_would_deny_is_denied() -> None:
+    """Somebody of an issuer has claims, even where nobody has seen them yet; a service account has none."""
+    roles = roles_of({"principals": "*", "tools": "github/*"}, {"groups": "interns", "deny": "github/delete_*"})
+
+    def may(principal: str, tool: str) -> bool:
+        return not roles.access(AnyTool("github", tool), CallOptions()).forbids(roles.of(principal, None))
+
+    assert may(f"{ISSUER}#ann", "get_x")
+    assert not may(f"{ISSUER}#ann", "delete_x")
+    assert may("ci", "delete_x")
+
+
 @pytest.mark.parametrize("claims", [{"hasgroups": True}, {"_claim_names": {"groups": "src1"}}])
 def test_groups_that_are_left_out_do_not_matter_where_another_claim_names_them(claims: dict[str, Any]) -> None:
     roles = roles_of({"groups": "admin"}, groups_claims={ISSUER: "roles"})

@@ -141,7 +141,7 @@ def _spellings(uri: str) -> set[str] | None:
 def touches_machine(tool: Tool, commands: frozenset[str]) -> bool:
     """Whether a tool of the bridge's own reads or changes the machine that the bridge runs on, or runs code there.
 
-    `commands`: names of the tables of `[tools]` that run commands.
+    `commands`: names of the tables of `[tools]` that run commands or code here, and of packs.
     """
     if tool.server == BRIDGE:
         return tool.name == "run_code"

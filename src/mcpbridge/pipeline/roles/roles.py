@@ -57,8 +57,8 @@ class Role:
             return self.is_for_local and not self._selectors
         if self._principals is not None and (len(principal) > LONGEST or self._principals.fullmatch(principal) is None):
             return False
-        if identity is None:
-            return not self._selectors
+        if identity is None:  # what the token of somebody of an issuer says is not known; a service account has none
+            return True if not self._selectors else None if "#" in principal else False
         answer: bool | None = True
         for selector in self._selectors:
             one = selector(identity, groups_claim)
