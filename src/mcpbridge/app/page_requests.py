@@ -25,12 +25,17 @@ PAGE_HEADERS = {
 """Of a page without scripts, which nobody keeps and no other page shows inside."""
 
 
-def is_own_form(request: Request) -> bool:
-    """A page of ours sent it. Browsers say with every POST where it comes from."""
-    origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
+def is_own_form(request: Request, origin: str = "") -> bool:
+    """A page of ours sent it. Browsers say with every POST where it comes from.
+
+    `origin`: of our pages; empty: that which the request came to, by whatever scheme a proxy passes it on.
+    """
+    sender, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
     if site not in (None, "same-origin", "none"):
         return False
-    return origin is not None and urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()
+    if sender is None:
+        return site == "same-origin"
+    return sender == origin if origin else urlsplit(sender).netloc.lower() == request.headers.get("host", "").lower()
 
 
 def media_type_of(request: Request) -> str:

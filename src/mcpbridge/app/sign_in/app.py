@@ -22,7 +22,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Route
 
 from mcpbridge.app.console.shown_text import inert_text
-from mcpbridge.app.page_requests import FORM, PAGE_HEADERS, media_type_of, read_body
+from mcpbridge.app.page_requests import FORM, PAGE_HEADERS, is_own_form, media_type_of, read_body
 from mcpbridge.app.sign_in.authorization_server import PREFIX, Asked, AuthorizationServer, SendBack
 from mcpbridge.app.sign_in.clients import LONGEST_DOCUMENT
 from mcpbridge.app.sign_in.errors import OAuthRefused
@@ -47,7 +47,6 @@ _NOT_STORED = {"cache-control": "no-store", "pragma": "no-cache"}
 _FOR_PROGRAMS = {**_NOT_STORED, "access-control-allow-origin": "*"}
 """Clients in browsers may be of any origin; nothing there depends on cookies."""
 _PAGE_HEADERS = {**PAGE_HEADERS, **_NOT_STORED}
-_OUR_SITES = frozenset({"same-origin", "none"})
 
 Parameters = dict[str, list[str]]
 
@@ -208,10 +207,8 @@ class _Pages:
 
     def _foreign(self, request: Request) -> Response | None:
         """Why a page of another origin may not answer for the person; None: it is our own page."""
-        site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
         own = urlsplit(self._server.issuer)
-        is_ours = origin == f"{own.scheme}://{own.netloc}" or (origin is None and site == "same-origin")
-        if is_ours and (site is None or site in _OUR_SITES):
+        if is_own_form(request, f"{own.scheme}://{own.netloc}"):
             return None
         return self._problem("Another page has sent this form. Begin again in your program.", 403)
 
