@@ -33,6 +33,7 @@ ELSEWHERE = (
     "engine.requests",
     "library.calls.call",
     "library.calls.run_events",
+    "pipeline.roles.quotas",
     "sandbox.fetch.fetch",
     "upstream.auth.http",
 )

@@ -2,7 +2,8 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from typing import Literal, Protocol
+from types import MappingProxyType
+from typing import Any, Literal, Protocol
 
 from msgspec import Raw, Struct
 
@@ -78,6 +79,16 @@ class Caller(Protocol):
         ...
 
     @property
+    def info(self) -> Mapping[str, Any]:
+        """`clientInfo` as the client declared it."""
+        ...
+
+    @property
+    def address(self) -> str:
+        """Its IP address; empty: it came over no network, or its address is not known."""
+        ...
+
+    @property
     def view(self) -> str:
         """Name of the one server that it sees; empty: all."""
         ...
@@ -96,8 +107,9 @@ class Caller(Protocol):
 class _Local:
     """The program that the bridge runs in."""
 
-    principal = name = version = view = profile_name = ""
+    principal = name = version = view = profile_name = address = ""
     identity: Identity | None = None
+    info: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self) -> None:
         self.session = Session()

@@ -188,8 +188,9 @@ class Client(Struct, eq=False):
         """Whose the call is that it makes now. A later request may come with another token; the call has this one."""
         if self.identity is None or self.modern:
             return self  # nothing changes: there is no token, or the request has a client of its own
-        if self.cached_caller is None or self.cached_caller.identity is not self.identity:
-            self.cached_caller = TokenCaller(
+        known = self.cached_caller
+        if known is None or known.identity is not self.identity or known.address != self.address:
+            known = self.cached_caller = TokenCaller(
                 self,
                 self.principal,
                 self.identity,
@@ -199,8 +200,9 @@ class Client(Struct, eq=False):
                 self.profile_name,
                 self.session,
                 self.address,
+                self.info,
             )
-        return self.cached_caller
+        return known
 
     @property
     def session(self) -> Session:
@@ -230,6 +232,7 @@ class TokenCaller(Struct, frozen=True, eq=False):
     profile_name: str
     session: Session
     address: str
+    info: Mapping[str, Any]
 
 
 def client_behind(caller: object) -> Client | None:

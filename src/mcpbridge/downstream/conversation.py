@@ -234,6 +234,7 @@ class Conversation:
         except BadRequest as error:
             return to_answer(error, bytes(frame.id), frame.method, modern=True)
         client.view, client.profile_name = session.view, session.profile_name
+        client.identity, client.address, client.front = session.identity, session.address, session.front
         if not session.info:
             session.introduce(client.info)  # who is there, for who looks
             self._core.introduced(session, client.version)

@@ -48,6 +48,9 @@ class SessionEvents:
             "version": version[:_LONGEST] if isinstance(version, str) else "",
             "revision": revision or client.version,
             "front": client.front,
+            "address": client.address,
+            "user": client.identity.name if client.identity is not None else "",
+            "oauth_client": client.identity.client_id if client.identity is not None else "",
             "profile": client.profile_name,
             "directory": client.started_in,
         }

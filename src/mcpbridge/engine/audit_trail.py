@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcpbridge.base.errors import BridgeError, CallRefused, UnknownName
 from mcpbridge.core.call_options import CallOptions
-from mcpbridge.core.model import Call, Tool
+from mcpbridge.core.model import Call, Caller, Tool
 from mcpbridge.engine.leases import Lease
 from mcpbridge.pipeline.permissions.policy import Policy
 from mcpbridge.storage.audit.settings import AuditSettings
@@ -64,12 +64,15 @@ class AuditTrail:
         if self.log is not None and kind in AUDITED:
             self.log.append_event(kind, facts)
 
-    def note_unplanned(self, client: str, principal: str, tool: str, refused: BridgeError) -> None:
+    def note_unplanned(self, caller: Caller, tool: str, refused: BridgeError) -> None:
         """A call has ended before it met a plan, which would have made its line. `tool`: as the client wrote it."""
         if self.log is None:
             return
         outcome = "refused" if isinstance(refused, CallRefused) else "failed"
-        facts = {"client": client, "principal": principal, "tool": tool[:_LONGEST_TOOL], "outcome": outcome}
+        facts = {"client": caller.name, "principal": caller.principal, "tool": tool[:_LONGEST_TOOL], "outcome": outcome}
+        facts |= {"address": caller.address, "session": caller.session.id}
+        if (identity := caller.identity) is not None:
+            facts |= {"user": identity.name, "oauth_client": identity.client_id}
         if isinstance(refused, UnknownName):
             self.note(UNKNOWN_TOOL, facts)
         else:
@@ -101,3 +104,13 @@ def rules_of(policy: Policy) -> Callable[[Tool, CallOptions], Callable[[Call], s
         return deciding_rule(policy, tool, options)
 
     return rule_of
+
+
+def roles_of(policy: Policy) -> Callable[[Tool, CallOptions], Callable[[Call], str]]:
+    """What says which role opened a tool to its caller."""
+    from mcpbridge.pipeline.stages.permission import opening_role
+
+    def role_of(tool: Tool, options: CallOptions) -> Callable[[Call], str]:
+        return opening_role(policy, tool, options)
+
+    return role_of

@@ -46,7 +46,7 @@ from mcpbridge.engine.running_calls import RunningCalls
 from mcpbridge.engine.status import EngineStatus
 from mcpbridge.engine.user_accounts import EngineAccounts
 from mcpbridge.engine.wiring.builtin import BuiltinTools, builtin_context
-from mcpbridge.engine.wiring.pipeline import CallState, PipelineContext
+from mcpbridge.engine.wiring.pipeline import CallState, PipelineContext, recorded_by
 from mcpbridge.engine.wiring.results import LargeResults
 from mcpbridge.engine.wiring.sandbox import Sandboxes
 from mcpbridge.engine.wiring.search import ToolSearch
@@ -60,7 +60,7 @@ from mcpbridge.pipeline.permissions.policy import Policy
 from mcpbridge.protocol.transport import Transport
 from mcpbridge.storage.call_log.log import CallLog
 from mcpbridge.storage.open_store import LazyStore
-from mcpbridge.storage.settings import RunMode, call_log_path, recorded
+from mcpbridge.storage.settings import RunMode, call_log_path
 from mcpbridge.storage.store import Store
 from mcpbridge.storage.token_store import SealedFiles
 from mcpbridge.tools.python.run_context.store import RunContexts
@@ -164,7 +164,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
         self.audit = CallLog(where, settings.call_log, redact=redact)
         """Where approvals are written down, and calls if they are."""
         self._mode: RunMode = mode
-        self.recorder = Recorder(self.audit, self.events, recorded(settings.call_log, settings.store, mode))
+        self.recorder = Recorder(self.audit, self.events, recorded_by(settings, mode))
         """Which calls are."""
         self.trail = AuditTrail()
         self.history = History(self.audit, self.recorder, self.metrics, self.events, self.trail)
@@ -384,7 +384,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
 
     def _unplanned(self, client: Client, name: str, refused: BridgeError) -> None:
         self.metrics.refused_unplanned(client.name, refused)
-        self.trail.note_unplanned(client.name, client.principal, name, refused)
+        self.trail.note_unplanned(client, name, refused)
 
     def _signed_in(self, name: str) -> None:
         """There is a token for a server that could not be used without: try it at once."""

@@ -85,7 +85,9 @@ class StageParts(Struct, frozen=True):
     recorder: Recording | None
     """Gets the records of calls that are recorded, and of others if they fail; None: none are."""
     rule_of: RuleOf | None
-    """Which rule decided about calls, for records of an audit log; None: there is none."""
+    """Which rule decided about calls, for their records, as the next says which role did; None: nobody asks."""
+    role_of: RuleOf | None
+    is_audited: bool
     running: RunningLog | None
     """Gets to know of each recorded call before it is sent; None: nobody does."""
     policy: Policy
@@ -100,6 +102,7 @@ class StageParts(Struct, frozen=True):
     abandoned: AbandonedCalls
     cache: Cache
     redact: Redact
+    quotas: tuple[Sequence[StageFactory], Sequence[StageFactory]]
     budgets: BudgetState
     buckets: Buckets
     slots: Slots
@@ -114,15 +117,17 @@ def call_stages(parts: StageParts, *, is_recorded: bool = False) -> list[StageFa
     received, sent = _tracing(parts.tracing)
     return [
         *received,  # around everything: the span is the client's whole request
-        # Refusals are counted and logged too.
-        Observe(
+        Observe(  # refusals are counted and logged too
             parts.metrics,
             parts.events,
             parts.record,
             recorder=parts.recorder,
             is_recorded=is_recorded,
             rule_of=parts.rule_of,
+            role_of=parts.role_of,
+            is_audited=parts.is_audited,
         ),
+        *parts.quotas[0],  # what the client gets is counted
         parts.compress,  # above all that runs or repeats a call: the cache and late results hold whole results
         DenyByTool(parts.policy),  # what is denied whatever its arguments are ends before it costs time
         parts.references,  # all below see what a handle among the arguments stands for, and decide about that
@@ -136,6 +141,7 @@ def call_stages(parts: StageParts, *, is_recorded: bool = False) -> list[StageFa
             calls, state=parts.budgets, max_calls_of=parts.policy.max_calls_of
         ),  # nobody is asked about a call that may not run yet
         RateLimit(calls.rate_limit, parts.rates, buckets=parts.buckets, rate_of=parts.policy.rate_of),  # the same
+        *parts.quotas[1],  # the same
         parts.approval,  # below this a person has agreed, if one had to
         parts.abandoned,  # a client that gives up from here on does not lose the result
         parts.cache,  # a hit needs the same permission; above retries: it keeps only what came of them

@@ -49,9 +49,9 @@ class CallLogSettings(BaseModel):
 
     enabled: bool | None = None
     """`false`: no calls are recorded. `true`: every call is, and is written down before it is sent. Default: a history
-    that takes at most some hundredths of a processor, so that calls beyond some hundred a second are only counted. A
-    bridge within a program (`Bridge`) has none by default, nor has one with `store.kind` `memory`. Decisions on
-    approvals are always recorded."""
+    that takes at most some hundredths of a processor, so that calls beyond some hundred a second are only counted;
+    where people sign in or have roles, it has every call. A bridge within a program (`Bridge`) has none by default, nor
+    has one with `store.kind` `memory`. Decisions on approvals are always recorded."""
 
     path: str | None = None
     """The file. A relative path starts at the directory of the configuration file. Default: `calls.db` beside the file
@@ -84,17 +84,20 @@ class Recorded(Struct, frozen=True):
     grade: Grade
     content: bool
     """With arguments and results, unless `log_content` of a tool, its server or all calls says otherwise."""
+    is_whole: bool = False
+    """Of a history: every call is in it, whatever that costs."""
 
 
-def recorded(settings: CallLogSettings, store: StoreSettings, mode: RunMode) -> Recorded:
-    """What the call log keeps.
+def recorded(settings: CallLogSettings, store: StoreSettings, mode: RunMode, *, is_shared: bool = False) -> Recorded:
+    """What the call log keeps. `is_shared`: several people use the bridge, and each call of theirs is on record.
 
     Who has values encrypted, or kept nowhere, does not get them into this file unasked; nor who asked for a call log,
     which has content only where `log_content` says so.
     """
     is_unasked = settings.enabled is None and (mode == "embedded" or store.kind == "memory")
     grade: Grade = "off" if settings.enabled is False or is_unasked else "all" if settings.enabled else "history"
-    return Recorded(grade, grade == "history" and mode == "own" and store.key is None)
+    content = grade == "history" and mode == "own" and store.key is None and not is_shared
+    return Recorded(grade, content, is_whole=grade == "history" and is_shared)
 
 
 def call_log_path(settings: CallLogSettings, store: StoreSettings, environ: Mapping[str, str] = os.environ) -> Path:
@@ -106,3 +109,8 @@ def call_log_path(settings: CallLogSettings, store: StoreSettings, environ: Mapp
     if settings.path:
         return Path(settings.path).expanduser()
     return store_path(store, environ).with_name("calls.db")
+
+
+def quotas_path(store: StoreSettings, environ: Mapping[str, str] = os.environ) -> Path:
+    """The file with what was used of quotas, whether or not there is one: beside that of the store."""
+    return store_path(store, environ).with_name("quotas.db")

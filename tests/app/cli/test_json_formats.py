@@ -59,6 +59,8 @@ WITH_DAEMON: Sequence[Case] = [
     ("status/1", ["status", "--json"], 0),
     ("stats/1", ["stats", "--json"], 0),
     ("stats/1", ["stats", "--by", "day", "--by", "client", "--json"], 0),
+    ("usage/1", ["usage", "--by", "user,tool,client,role,day", "--price", "3", "--json"], 0),
+    ("usage-quotas/1", ["usage", "--quotas", "--json"], 0),
     ("cache/1", ["cache", "--json"], 0),
     ("cache-clear/1", ["cache", "clear", "--json"], 0),
     ("log/1", ["log", "--json"], 0),

@@ -24,7 +24,7 @@ TOOLS = (len(HOSTILE) + 9) // 10
 PAGES = (
     *("", "calls", "sessions", "timeline", "catalog", "approvals", "results"),
     *("servers", "servers/markup", "configuration/new", "configuration/file"),
-    *("savings", "settings", "settings?only=all", "nonesuch"),
+    *("usage", "usage?by=user&by=tool&since=24h&price=3", "savings", "settings", "settings?only=all", "nonesuch"),
 )
 
 

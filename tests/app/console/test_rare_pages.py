@@ -26,6 +26,7 @@ EMPTY = {
     "approvals": 'permission = "require_approval"',
     "results": "No result is kept yet",
     "servers": "No server is configured",
+    "usage": "No call was recorded in this time",
     "savings": "",
     "settings": "No token is configured",
 }

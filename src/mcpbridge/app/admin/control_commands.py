@@ -1,8 +1,8 @@
 """What every running bridge answers on its control socket, by the `do` of the request.
 
-`status`, `stats`, `calls`, `reload`, `command`, `cache`, `clear_cache`, `users.list`, `users.revoke`, `approvals`,
-`decide`, and what `tool_documents.py` has. A daemon answers a few more (`daemon/daemon.py`). How requests come and
-answers go is the business of `control_socket.py`.
+`status`, `stats`, `usage`, `calls`, `reload`, `command`, `cache`, `clear_cache`, `users.list`, `users.revoke`,
+`approvals`, `decide`, and what `tool_documents.py` has. A daemon answers a few more (`daemon/daemon.py`). How requests
+come and answers go is the business of `control_socket.py`.
 """
 
 import os
@@ -75,9 +75,19 @@ def control_answers(
     async def command(request: Document) -> Document:
         return await management_command(bridge, redact, request)
 
+    async def usage(request: Document) -> Document:
+        from mcpbridge.app.admin.usage import requested_usage
+
+        asked = {name: str(request[name]) for name in ("by", "since", "until", "user", "price") if request.get(name)}
+        try:
+            return redact.values_of({"pid": os.getpid(), **await requested_usage(bridge, asked)})
+        except Problem as problem:
+            return _failed(problem.code, str(problem))
+
     own: Answers = {
         "status": status,
         "stats": stats,
+        "usage": usage,
         "calls": calls,
         "reload": reload_file,
         "command": command,

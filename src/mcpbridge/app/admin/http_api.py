@@ -18,6 +18,7 @@ from mcpbridge.app.admin.approvals import decide, list_approvals
 from mcpbridge.app.admin.errors import STATUS_OF, Problem
 from mcpbridge.app.admin.result_routes import Endpoint, result_routes, stats_routes
 from mcpbridge.app.admin.server_routes import registry_routes
+from mcpbridge.app.admin.usage import requested_usage, visible_usage
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.pipeline.approvals.pending import PendingApprovals
 from mcpbridge.results.kept_results import KeptResults
@@ -43,6 +44,7 @@ def make_api(
             *(result_routes(kept_results, _for_admins) if kept_results is not None else ()),
             *(stats_routes(ledger, _for_admins) if ledger is not None else ()),
             *(registry_routes(bridge, _for_admins, _object_of) if bridge is not None else ()),
+            *(_usage_routes(bridge) if bridge is not None else ()),
         ],
         exception_handlers={HTTPException: _http_error, Problem: _problem},
     )
@@ -65,6 +67,20 @@ def _approval_routes(desk: PendingApprovals) -> list[Route]:
         Route("/api/approvals", _for_admins(approvals), methods=["GET"]),
         Route("/api/approvals/{id}", _for_admins(answer), methods=["POST"]),
     ]
+
+
+def _usage_routes(bridge: Bridge) -> list[Route]:
+    """`GET /api/usage`: of everybody for administrators, else of whoever asks, and of whom a role of theirs says."""
+
+    async def usage(request: Request) -> Response:
+        who, whose = request.state, None
+        if not getattr(who, "is_admin", False):
+            if not who.principal:
+                return _error(403, "forbidden", _NOT_ADMIN)
+            whose = visible_usage(bridge.policy, who.principal, who.identity)
+        return JSONResponse(await requested_usage(bridge, request.query_params, whose))
+
+    return [Route("/api/usage", usage, methods=["GET"])]
 
 
 def _for_admins(endpoint: Endpoint) -> Endpoint:

@@ -44,6 +44,7 @@ JOBS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "read": ("tools.call", "Read a resource."),
         "log": ("calls.log", "Show the calls that were made."),
         "stats": ("calls.stats", "Show how often tools were called, and what results cost."),
+        "usage": ("calls.usage", "Show who used what, and what it cost."),
         "results": ("calls.results", "Show, read or delete large results that were kept."),
         "cache": ("calls.cache", "Show or clear cached results."),
     },

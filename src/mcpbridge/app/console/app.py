@@ -21,6 +21,7 @@ from mcpbridge.app.console.pages import (
     savings,
     servers,
     settings,
+    usage,
 )
 from mcpbridge.app.console.pages.calls import again, call_list, call_page, export, sessions, timeline
 from mcpbridge.app.console.pages.catalog import catalog_list, tool_page, try_tool
@@ -42,6 +43,7 @@ _PAGES = (
     approvals,
     results,
     servers,
+    usage,
     savings,
     settings,
 )

@@ -41,6 +41,7 @@ PAGES: tuple[tuple[str, str], ...] = (
     ("approvals", "Approvals"),
     ("results", "Results"),
     ("servers", "Servers"),
+    ("usage", "Usage"),
     ("savings", "Savings"),
     ("settings", "Settings"),
 )

@@ -361,7 +361,7 @@ class HttpFront:
         if app is None:
             return None
         is_admin = self._auth.is_admin(exchange.headers.get(b"authorization"))
-        who = {"principal": exchange.principal, "is_admin": is_admin}
+        who = {"principal": exchange.principal, "identity": exchange.identity, "is_admin": is_admin}
         return serve(app, exchange, self._body_deadline.seconds, who=who, extra=exchange.extra)
 
     def _mcp(self, exchange: Exchange) -> Awaitable[None]:

@@ -4,8 +4,9 @@
 tool (`ToolOptions`) are resolved once, from its own settings, its server's and the defaults.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -21,7 +22,7 @@ from mcpbridge.core.model import BRIDGE, BUILTIN, Asks, Call, CallHandler, Prech
 from mcpbridge.core.result_settings import ResultSettings
 from mcpbridge.core.settings_precedence import resolve, result_options
 from mcpbridge.core.source_settings import OfferSettings, ToolSettings
-from mcpbridge.engine.audit_trail import AuditTrail, audit_log, rules_of
+from mcpbridge.engine.audit_trail import AuditTrail, audit_log, roles_of, rules_of
 from mcpbridge.engine.leases import Lease
 from mcpbridge.engine.wiring.results import ResultStages
 from mcpbridge.pipeline.approvals.approved_calls import RecentApprovals
@@ -34,6 +35,7 @@ from mcpbridge.pipeline.observability.metrics import CountsBySession, Metrics
 from mcpbridge.pipeline.observability.recorder import Recorder
 from mcpbridge.pipeline.permissions.policy import Policy
 from mcpbridge.pipeline.plan import Pipelines, StageParts, call_stages
+from mcpbridge.pipeline.stage import StageFactory
 from mcpbridge.pipeline.stages.abandoned_calls import AbandonedCalls
 from mcpbridge.pipeline.stages.approval import Approval, Approver
 from mcpbridge.pipeline.stages.cache import Cache
@@ -50,7 +52,7 @@ from mcpbridge.pipeline.trifecta.session_labels import SessionLabels
 from mcpbridge.pipeline.trifecta.tool_labels import ToolLabels
 from mcpbridge.storage.call_log.format import CallRecord
 from mcpbridge.storage.call_log.log import CallLog
-from mcpbridge.storage.settings import RunMode, recorded
+from mcpbridge.storage.settings import Recorded, RunMode, quotas_path, recorded
 from mcpbridge.storage.store import Store
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
@@ -60,10 +62,17 @@ if TYPE_CHECKING:
     from mcpbridge.pipeline.observability.tracing import Peer, Tracing
     from mcpbridge.pipeline.observability.tracing_setup import OpenTelemetry
     from mcpbridge.pipeline.roles.break_glass import BreakGlass
+    from mcpbridge.storage.quotas import QuotaStore
 
 
 MOST_KNOWN = 50_000
 """Tools whose options are kept; see `MOST_PLANS` in `pipeline/plan.py`."""
+
+
+def recorded_by(settings: Settings, mode: RunMode) -> Recorded:
+    """What the call log keeps."""
+    is_shared = settings.auth.is_on or bool(settings.roles)
+    return recorded(settings.call_log, settings.store, mode, is_shared=is_shared)
 
 
 class ToolOptions:
@@ -173,7 +182,7 @@ class CallState:
 
     def __init__(self, settings: Settings, context: PipelineContext) -> None:
         """By the settings at the start; each `CallPipeline` that takes effect brings its own."""
-        approval = settings.approval
+        approval, self._store = settings.approval, settings.store
         recent = RecentApprovals(recording(context.audit, context.trail.note))
         self.audit = recent.write
         self.cache = Cache(settings.cache, {}, settings.calls)
@@ -207,9 +216,31 @@ class CallState:
             self._break_glass = BreakGlass()
         return self._break_glass
 
-    def running(self) -> AbstractAsyncContextManager[None]:
+    def quotas(self, policy: Policy) -> tuple[Sequence[StageFactory], Sequence[StageFactory]]:
+        """The stages that settle and take what calls use of the quotas of roles; nothing if no role has one."""
+        if policy.roles is None or not any(role.settings.quota for role in policy.roles.all):
+            return (), ()
+        from mcpbridge.pipeline.roles.quota_stage import Quotas, SettleQuota, TakeQuota
+
+        quotas = Quotas(policy, self.quota_store)
+        return [SettleQuota(quotas)], [TakeQuota(quotas)]
+
+    @cached_property
+    def quota_store(self) -> "QuotaStore":
+        """What was used of quotas."""
+        from mcpbridge.storage.quotas import QuotaStore  # few bridges have any
+
+        return QuotaStore(None if self._store.kind == "memory" else lambda: quotas_path(self._store))
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
         """Owns what stages do in the background."""
-        return self.cache.running()
+        try:
+            async with self.cache.running():
+                yield
+        finally:
+            if "quota_store" in self.__dict__:
+                await self.quota_store.close()
 
     def end(self) -> None:
         """The bridge stops: nobody is waited for any more."""
@@ -230,7 +261,7 @@ class CallPipeline:
         """
         self._settings, self._inputs, self._context, self._state = settings, inputs, context, state
         servers, observe, otel = inputs.servers, settings.observe, _open_telemetry(settings, lease)
-        self._recorded, record = recorded(settings.call_log, settings.store, context.mode), inputs.record
+        self._recorded, record = recorded_by(settings, context.mode), inputs.record
         grade = self._recorded.grade
         if {"pulse", "context-status"}.intersection(settings.builtin.enable):
             record = _both(record, state.session_counts.ended)
@@ -241,6 +272,7 @@ class CallPipeline:
         self._audit_log = audit_log(settings.audit, lease, context.redact)
         if self._audit_log is not None:
             record = _both(record, self._audit_log.append)
+        is_audited, has_roles = self._audit_log is not None, inputs.policy.roles is not None
         parts = StageParts(
             calls=settings.calls,
             rates={name: server.rate_limit for name, server in servers.items() if server.rate_limit},
@@ -250,7 +282,9 @@ class CallPipeline:
             events=context.events,
             record=record,
             recorder=context.recorder if grade != "off" else None,
-            rule_of=rules_of(inputs.policy) if self._audit_log is not None else None,
+            rule_of=rules_of(inputs.policy) if is_audited or has_roles else None,
+            role_of=roles_of(inputs.policy) if has_roles else None,
+            is_audited=is_audited,
             running=context.audit if grade == "all" else None,
             policy=inputs.policy,
             trifecta=self._trifecta,
@@ -263,6 +297,7 @@ class CallPipeline:
             abandoned=state.abandoned,
             cache=state.cache,
             redact=state.redact,
+            quotas=state.quotas(inputs.policy),
             budgets=state.budgets,
             buckets=state.buckets,
             slots=state.slots,

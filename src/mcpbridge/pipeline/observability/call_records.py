@@ -31,6 +31,7 @@ def record_of(
     error: str = "",
     result: bytes | Raw = b"",
     rule: str = "",
+    role: str = "",
 ) -> CallRecord:
     """The record of a call. `at`: seconds since 1970, when it began."""
     caller, context, meta, found = call.caller, call.existing_context, call.meta, arguments_of(call)
@@ -75,6 +76,11 @@ def record_of(
         original_size=original,
         original_tokens=estimated_tokens(original) if original else 0,
         rule=rule,
+        user=identity.name if (identity := caller.identity) is not None else "",
+        address=caller.address,
+        client_version=version if isinstance(version := caller.info.get("version"), str) else "",
+        oauth_client=identity.client_id if identity is not None else "",
+        role=role,
     )
 
 

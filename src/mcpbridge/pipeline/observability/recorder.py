@@ -1,6 +1,7 @@
 """Which calls are recorded in the call log, and which of them are under way.
 
-Every call is (`all`), or as many as cost little (`history`; see `storage/call_log/budget.py`), or none (`off`). A
+Every call is (`all`), or as many as cost little (`history`; see `storage/call_log/budget.py`), or none (`off`). Where
+several people use the bridge, a history has every call, too (`Recorded.is_whole`). A
 call of which `is_open` says so takes a plan that notes the times of its stages (`pipeline/plan.py`); others take the
 plain one, and are recorded only if they fail. How many were not recorded follows from what the metrics count.
 """
@@ -52,10 +53,13 @@ class Recorder:
         """Record so from now on."""
         self.recorded = recorded
         if recorded.grade == "history":
-            self._budget = self._budget or Budget()
+            if recorded.is_whole:
+                self._budget = Budget(is_bounded=False)
+            elif self._budget is None or not self._budget.is_bounded:
+                self._budget = Budget()
         else:
             self._budget = None
-        self._log.budget = self._budget
+        self._log.budget = None if recorded.is_whole else self._budget
         self.writes_first = recorded.grade == "all"
         self.is_open = recorded.grade != "off"
 
@@ -118,7 +122,7 @@ class Recorder:
         if budget is None:
             return
         budget.fill()
-        self.is_open = budget.calls.left > 0 and self._log.has_room
+        self.is_open = budget.calls.left > 0 and (self._log.has_room or not budget.is_bounded)
         self._write_lasting()
         if self._running or not (self.is_open and budget.calls.is_full):
             self._timer = asyncio.get_running_loop().call_later(_TICK, self._look)

@@ -125,6 +125,10 @@ class TraceReceived(_Traced):
         attributes = _begin(call, shown) | {"mcp.session.id": call.caller.session.id} | _request_id(call.asked_as)
         if call.caller.version:
             attributes["mcp.protocol.version"] = call.caller.version
+        if call.caller.principal:
+            attributes["user.id"] = call.caller.principal
+        if call.caller.address:
+            attributes["client.address"] = call.caller.address
         name = _span_name(call, shown)
         call.trace = self._otel.start(name, attributes, carried=_carried(call.meta), parent=None, is_client=False)
         if trace := trace_id(self._otel.carry(call.trace).get(_PARENT, "")):

@@ -4,7 +4,7 @@ Who has a role is said by selectors over what a checked token says. What it open
 `permissions`. Roles say what there is for somebody; `permissions` say what becomes of a call of it.
 """
 
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -14,7 +14,7 @@ from mcpbridge.pipeline.permissions.settings import or_one, with_lists
 
 _WHO = ("groups", "emails", "scopes", "clients", "issuers", "principals")
 _WHAT = ("tools", "servers", "prompts", "resources")
-_LISTS = (*_WHO, *_WHAT, "deny", "approve")
+_LISTS = (*_WHO, *_WHAT, "deny", "approve", "quota")
 
 
 class RoleSettings(BaseModel):
@@ -89,6 +89,21 @@ class RoleSettings(BaseModel):
     """The most calls of one conversation, in place of `calls.max_calls`; 0: any number. Of several roles with one, the
     most generous counts."""
 
+    quota: list[str] = Field(default=[], json_schema_extra=or_one)
+    """How much its holders may use: `"1000 calls per day"`, `"2M tokens per month"` (also `hour` and `week`, by the
+    calendar), or `"200 calls in 24h"` (in any 24 hours). All must have room. Who has several roles with quotas may call
+    as long as one of them has room; the call counts for each that has."""
+
+    quota_of: Literal["person", "team"] = "person"
+    """Whether each holder has the quota, or all holders of the role have it together."""
+
+    quota_zone: str = "UTC"
+    """The time zone in which hours, days, weeks and months begin, such as `Europe/Berlin`."""
+
+    usage: Literal["own", "team", "all"] = "own"
+    """Whose usage its holders may see (`GET /api/usage`): their own, that of everybody who called by this role, or
+    everybody's. Of several roles, each counts."""
+
     break_glass: bool = False
     """Nobody has the role by itself. Those whom it is for take it for a time and give a reason, which is recorded:
     `mcpbridge auth break-glass`."""
@@ -101,6 +116,26 @@ class RoleSettings(BaseModel):
     def _from_one(cls, value: object) -> object:
         """Take a single value for a list of one."""
         return with_lists(value, _LISTS)
+
+    @field_validator("quota")
+    @classmethod
+    def _are_quotas(cls, value: list[str]) -> list[str]:
+        if value:
+            from mcpbridge.pipeline.roles.quotas import parse_quota  # few bridges have any
+
+            counted = [parse_quota(text).counted for text in value]
+            if len(set(counted)) < len(counted):
+                raise ValueError("two quotas count the same in the same time; the smaller one is enough")
+        return value
+
+    @field_validator("quota_zone")
+    @classmethod
+    def _is_zone(cls, value: str) -> str:
+        if value != "UTC":
+            from mcpbridge.pipeline.roles.quotas import zone_of
+
+            zone_of(value)
+        return value
 
     @field_validator("when")
     @classmethod

@@ -39,7 +39,7 @@ Record = Callable[[CallRecord], object]
 """Takes the record of a call, at once."""
 
 RuleOf = Callable[[Tool, CallOptions], Callable[[Call], str]]
-"""What says of the calls of a tool which setting decided that they may be made, or may not."""
+"""What says of the calls of a tool which setting decided that they may be made, or may not; or which role opens it."""
 
 _TELLS_OUTCOME = (b'"isError"', b'"resultType"', b"\\")
 """What a result has that is not `ok`, or may have in another spelling."""
@@ -71,20 +71,24 @@ class Observe:
         recorder: Recording | None = None,
         is_recorded: bool = False,
         rule_of: RuleOf | None = None,
+        role_of: RuleOf | None = None,
+        is_audited: bool = False,
     ) -> None:
         """`metrics` None: nothing is counted. `record` None: nobody wants all records.
 
         `recorder`: the call log, if there is one; it gets all records with `is_recorded`, else those of failures.
-        `rule_of`: calls are audited: their records say which rule decided, and those that were given up have one too.
+        `rule_of`, `role_of`: records say which rule decided, and by which role. `is_audited`: calls that were given up
+        have a record, too.
         """
         self._metrics, self._events, self._record = metrics, events, record
-        self._recorder, self._is_recorded, self._rule_of = recorder, is_recorded, rule_of
+        self._recorder, self._is_recorded, self._is_audited = recorder, is_recorded, is_audited
+        self._rule_of, self._role_of = rule_of, role_of
 
     def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """See `StageFactory`."""
         if self._is_recorded:
             kind = _Recorded if tool is not None else _RecordedRest
-        elif self._rule_of is not None:
+        elif self._is_audited:
             kind = _Audited if tool is not None else _ObserveRest
         else:
             kind = _Observe if tool is not None else _ObserveRest
@@ -92,6 +96,8 @@ class Observe:
         stage = kind(tool, self._metrics, self._events, self._record, self._recorder, keeps_content=keeps_content)
         if self._rule_of is not None and tool is not None:
             stage.rule_of = self._rule_of(tool, options)
+        if self._role_of is not None and tool is not None:
+            stage.role_of = self._role_of(tool, options)
         return stage
 
 
@@ -101,6 +107,8 @@ class _Observe:
     _is_recorded = False
     rule_of: Callable[[Call], str] | None = None
     """What says which setting decided; None: nobody asks."""
+    role_of: Callable[[Call], str] | None = None
+    """What says which role of the caller opens the tool; None: there are no roles."""
 
     def __init__(
         self,
@@ -210,6 +218,7 @@ class _Observe:
             result=result,
             keeps_content=keeps_content,
             rule=self.rule_of(call) if self.rule_of is not None else "",
+            role=self.role_of(call) if self.role_of is not None else "",
         )
         if recorder is not None and is_logged:
             (recorder.ended if self._is_recorded else recorder.failed)(record)

@@ -158,6 +158,21 @@ def deciding_rule(policy: Policy, tool: Tool, options: CallOptions) -> Callable[
     return rule_of
 
 
+def opening_role(policy: Policy, tool: Tool, options: CallOptions) -> Callable[[Call], str]:
+    """What says which role of the caller opens a tool: the first that does; empty if none has to, or none does."""
+    access, roles, audience_of = policy.for_tool(tool, options).access, policy.roles, policy.audience
+    if roles is None or access is None:
+        return lambda call: ""
+    opening = [(role.opens_mark, role.name) for role in roles.all if role.opens_mark in access.opens]
+
+    def role_of(call: Call) -> str:
+        caller = call.caller
+        audience = audience_of(caller.name, caller.principal, caller.identity)
+        return next((name for mark, name in opening if mark in audience), "")
+
+    return role_of
+
+
 class _Asked:
     """A call, for conditions."""
 

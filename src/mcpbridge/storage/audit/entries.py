@@ -22,7 +22,10 @@ _MARGIN = 4096
 _OF_CONTENT = ("message", "kept")
 """What is noted of a call that quotes it, or lets somebody read its result."""
 _OF_EVENTS = frozenset(
-    ["principal", "client", "session", "server", "tool", "outcome", "who", "detail", "rule", "approval"]
+    [
+        *("principal", "user", "role", "client", "client_version", "oauth_client", "address", "session"),
+        *("server", "tool", "outcome", "who", "detail", "rule", "approval"),
+    ]
 )
 """What events say that has a field of its own; the rest is below `facts`."""
 _IN_WORDS_OF_CLIENTS = ("tool", "detail")
@@ -48,7 +51,12 @@ class Entries:
             arguments["value"] = self._text_of(record.arguments)
         fields: dict[str, Any] = {
             "principal": name(record.principal),
+            "user": name(record.user),
+            "role": name(record.role),
             "client": name(record.client),
+            "client_version": name(record.client_version),
+            "oauth_client": name(record.oauth_client),
+            "address": name(record.address),
             "session": name(record.session),
             "run": name(record.run),
             "server": record.server,

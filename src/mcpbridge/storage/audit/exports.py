@@ -9,9 +9,10 @@ import socket
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -44,6 +45,31 @@ class Message(Struct, frozen=True):
     line: bytes
     outcome: str = ""
     is_checkpoint: bool = False
+    attributes: Mapping[str, str] = MappingProxyType({})
+    """What collectors search for: who, from where, and what, by the names of OpenTelemetry."""
+
+
+_ATTRIBUTES = {
+    "principal": "user.id",
+    "user": "user.name",
+    "role": "mcpbridge.role",
+    "address": "client.address",
+    "session": "mcp.session.id",
+    "method": "mcp.method.name",
+    "tool": "gen_ai.tool.name",
+    "client": "mcpbridge.client",
+    "client_version": "mcpbridge.client_version",
+    "oauth_client": "mcpbridge.oauth_client",
+    "server": "mcpbridge.server",
+    "outcome": "mcpbridge.outcome",
+    "rule": "mcpbridge.rule",
+}
+"""Fields of lines, and what they are called there."""
+
+
+def attributes_of(fields: Mapping[str, Any]) -> Mapping[str, str]:
+    """The attributes of a line with these fields; those that it lacks are left out."""
+    return {name: value for key, name in _ATTRIBUTES.items() if isinstance(value := fields.get(key), str) and value}
 
 
 class Sink(Protocol):
@@ -262,7 +288,7 @@ class Otlp:
                     timestamp=round(one.at * 1e6) * 1000,
                     severity_number=levels.get(_SEVERITIES.get(one.outcome, 0), SeverityNumber.INFO),
                     body=one.line.decode().removesuffix("\n"),
-                    attributes={"mcpbridge.audit.kind": one.kind},
+                    attributes={"mcpbridge.audit.kind": one.kind, **one.attributes},
                     event_name=f"mcpbridge.{one.kind}",
                 ),
                 self._resource,

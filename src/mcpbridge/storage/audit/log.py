@@ -21,7 +21,7 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.base.version import __version__
 from mcpbridge.storage.audit.checkpoints import Anchor
 from mcpbridge.storage.audit.entries import CALL, Entries
-from mcpbridge.storage.audit.exports import Export, Message, exports_of
+from mcpbridge.storage.audit.exports import Export, Message, attributes_of, exports_of
 from mcpbridge.storage.audit.lines import LOST
 from mcpbridge.storage.audit.settings import AuditSettings, anchor_folder, audit_folder
 from mcpbridge.storage.audit.writer import RETENTION_SECONDS, Entry, Writer
@@ -239,7 +239,10 @@ class AuditLog:
         self._lost_before = lost
         self.written += len(some)
         if self._exports:
-            messages = [Message(at, kind, line, fields.get("outcome", "")) for (at, kind, fields), line in done.lines]
+            messages = [
+                Message(at, kind, line, fields.get("outcome", ""), attributes=attributes_of(fields))
+                for (at, kind, fields), line in done.lines
+            ]
             if done.checkpoint:
                 messages.append(Message(self._clock(), "audit.checkpoint", done.checkpoint + b"\n", is_checkpoint=True))
             for export in self._exports:

@@ -10,6 +10,7 @@ a budget.
 
 import time
 from collections.abc import Callable
+from math import inf
 
 _SHARE = 0.015
 """What recording may take, on the way of calls and in the file: of the CPU time that the bridge takes without it."""
@@ -59,11 +60,16 @@ class Budget:
     """What the history of calls may take of one process. For one event loop."""
 
     def __init__(
-        self, clock: Callable[[], float] = time.monotonic, cpu: Callable[[], float] = time.process_time
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        cpu: Callable[[], float] = time.process_time,
+        *,
+        is_bounded: bool = True,
     ) -> None:
-        self._clock, self._cpu = clock, cpu
-        self.calls = Bucket(_CALLS_AT_ONCE, _MOST_CALLS_OWED)
-        self.writing = Bucket(_WRITING_AT_ONCE, _MOST_SECONDS_OWED)
+        """`is_bounded` False: it may take whatever it takes."""
+        self._clock, self._cpu, self.is_bounded = clock, cpu, is_bounded
+        self.calls = Bucket(_CALLS_AT_ONCE if is_bounded else inf, _MOST_CALLS_OWED)
+        self.writing = Bucket(_WRITING_AT_ONCE if is_bounded else inf, _MOST_SECONDS_OWED)
         self._record_seconds = _RECORD_SECONDS
         self._at, self._cpu_before, self._written = clock(), cpu(), 0.0
 

@@ -80,7 +80,17 @@ class CallRecord(Struct, frozen=True, gc=False):  # many wait to be written: the
     """Bytes of the result as the server sent it, where the client got another one; 0: it is that one."""
     original_tokens: int = 0
     rule: str = ""
-    """What of the settings decided that it may be made, or may not; empty: nobody asked (`[audit]` does)."""
+    """What of the settings decided that it may be made, or may not; empty: nobody asked (`[audit]` and roles do)."""
+    user: str = ""
+    """Name of the person, as the provider has it (`Identity.name`): for people who read, it decides nothing."""
+    address: str = ""
+    """The IP address of the client; empty: it came over no network."""
+    client_version: str = ""
+    """`clientInfo.version`."""
+    oauth_client: str = ""
+    """The OAuth client that the token was issued to."""
+    role: str = ""
+    """The first role of the caller that opens the tool; empty: it is kept to no role."""
 
 
 class SentCall(Struct, frozen=True, gc=False):
@@ -132,7 +142,7 @@ Redact = Callable[[str], str]
 CALL_COLUMNS = (
     "at, seconds, method, server, tool, client, principal, session, run, outcome, error, arguments_size,"
     " arguments_digest, result_size, result_digest, facts, uid, parent, revision, stages, tokens, asked_size,"
-    " original_size, original_tokens, handle"
+    " original_size, original_tokens, handle, user_name, address, client_version, oauth_client, role, rule"
 )
 """What the tables `call` and `running` have in common, in the order of `CallRows.row`."""
 
@@ -247,6 +257,12 @@ class CallRows:
             record.original_size or None,
             record.original_tokens or None,
             name(handle) if facts and isinstance(handle := facts.get("kept"), str) else None,
+            name(record.user) if record.user else None,
+            name(record.address) if record.address else None,
+            name(record.client_version) if record.client_version else None,
+            name(record.oauth_client) if record.oauth_client else None,
+            name(record.role) if record.role else None,
+            name(rule) if (rule := _rule_of(record)) else None,
         )
 
     def contents(
@@ -288,6 +304,12 @@ class CallRows:
         if masked is None:
             masked = self._names[text] = name_text(text, self._known)
         return masked
+
+
+def _rule_of(record: CallRecord) -> str:
+    """What decided, also where a stage noted it."""
+    noted = record.facts.get("rule") if record.facts else None
+    return noted if isinstance(noted, str) and noted else record.rule
 
 
 def _groups(texts: Iterable[str]) -> Iterator[Sequence[str]]:

@@ -378,7 +378,9 @@ def call_row(row: Row, *, content: bool = False, whole: bool = False) -> Row:
     call = {key: row[key] for key in names if key in row and key not in unknown}
     call["at"] = iso_time(row["at"])
     call |= {key: uid_text(row[key]) for key in ("uid", "parent") if row.get(key)}
-    call |= {key: row[key] for key in ("principal", "session", "run", "revision", "outcome", "error") if row.get(key)}
+    call |= {key: row[key] for key in _NAMES if row.get(key)}
+    if row.get("user_name"):
+        call["user"] = row["user_name"]
     for side in ("arguments", "result") if has_ended else ("arguments",):
         call[side] = {"size": row[f"{side}_size"], "sha256": row[f"{side}_digest"].hex()}
         _add_content(call[side], row, side, content=content)
@@ -393,6 +395,12 @@ def call_row(row: Row, *, content: bool = False, whole: bool = False) -> Row:
     if whole and row.get("stages"):
         call["stages"] = json.loads(row["stages"])
     return with_facts(call, row)
+
+
+_NAMES = (
+    *("principal", "role", "rule", "client_version", "oauth_client", "address"),
+    *("session", "run", "revision", "outcome", "error"),
+)
 
 
 def _add_content(part: Row, row: Row, side: str, *, content: bool) -> None:

@@ -99,5 +99,11 @@ SCHEMA = Schema(
             "CREATE INDEX minute_at ON minute (at)",
             "INSERT INTO forgotten VALUES ('minute', 0)",
         ],
+        [
+            # Who called, from where, and what let the call pass (issue 23).
+            f"ALTER TABLE {table} ADD COLUMN {column} TEXT"
+            for table in ("call", "running")
+            for column in ("user_name", "address", "client_version", "oauth_client", "role", "rule")
+        ],
     ],
 )

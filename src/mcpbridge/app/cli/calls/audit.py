@@ -284,7 +284,8 @@ def _checkpoints_in(name: str) -> list[bytes]:
 
 _TITLES = ["Line", "Time", "Kind", "About", "Client", "Outcome", "Took", "Decided by", "Details"]
 _COLUMNS = [
-    *("seq", "at", "kind", "principal", "client", "session", "server", "tool", "method", "outcome", "error"),
+    *("seq", "at", "kind", "principal", "user", "role", "client", "client_version", "oauth_client", "address"),
+    *("session", "server", "tool", "method", "outcome", "error"),
     *("rule", "permission", "approval", "who", "detail", "arguments_bytes", "arguments_sha256", "arguments"),
     *("result_bytes", "result_tokens", "seconds", "call", "parent", "hash"),
 ]

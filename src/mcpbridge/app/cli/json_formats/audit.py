@@ -38,8 +38,18 @@ class AuditLine(TypedDict):
     """What happened: `call`, or the name of an event."""
     principal: NotRequired[str]
     """Whose call it was; empty for the local user."""
+    user: NotRequired[str]
+    """The name of the user, as the identity provider has it."""
+    role: NotRequired[str]
+    """The first role of the user that opens the tool."""
     client: NotRequired[str]
     """The client's name, as it declared it."""
+    client_version: NotRequired[str]
+    """Its version, as it declared it."""
+    oauth_client: NotRequired[str]
+    """The OAuth client that the user's token was issued to."""
+    address: NotRequired[str]
+    """The IP address of the client, if it came over a network."""
     session: NotRequired[str]
     """The client's session."""
     run: NotRequired[str]

@@ -5,7 +5,7 @@ The version goes up when a field goes, or means something else. A new field is n
 
 from collections.abc import Mapping
 
-from mcpbridge.app.cli.json_formats import approvals, audit, calls, daemon, servers, setup, shared, tools
+from mcpbridge.app.cli.json_formats import approvals, audit, calls, daemon, log, servers, setup, shared, tools, usage
 
 FORMATS: Mapping[str, type] = {
     "demo/1": daemon.Demo,
@@ -62,10 +62,12 @@ FORMATS: Mapping[str, type] = {
     # -- what runs, and what ran
     "status/1": servers.Status,
     "stats/1": calls.Stats,
+    "usage/1": usage.Usage,
+    "usage-quotas/1": usage.UsedQuotas,
     "tokens/1": tools.Tokens,
     "bench-routing/1": tools.BenchRouting,
-    "log/1": calls.LoggedCall,
-    "log-events/1": calls.LoggedEvent,
+    "log/1": log.LoggedCall,
+    "log-events/1": log.LoggedEvent,
     "audit-show/1": audit.AuditLine,
     "audit-export/1": audit.AuditLine,
     "audit-verify/1": audit.AuditVerified,

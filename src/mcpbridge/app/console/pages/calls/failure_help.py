@@ -116,6 +116,12 @@ _BY_ERROR: Mapping[str, tuple[str, str, str, str]] = {
         "settings",
         "Settings",
     ),
+    "QuotaSpent": (
+        "The quota of the user or of the team is used up; nothing was sent.",
+        "Raise quota in [[roles]], if they need more; the error says when there is room again.",
+        "usage",
+        "Usage",
+    ),
     "UpstreamUnavailable": (
         "The server is not connected; nothing was sent.",
         "Its page says why it does not start.",

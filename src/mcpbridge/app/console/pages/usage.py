@@ -1,0 +1,65 @@
+"""Who used what: calls, failures, tokens and time by user, server, tool, client, role and day.
+
+The sums are those of `mcpbridge usage`, of the call log. Each row leads to its calls.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from mcpbridge.app.admin.errors import Problem
+from mcpbridge.app.admin.usage import requested_usage
+from mcpbridge.app.console.context import ConsoleContext
+from mcpbridge.storage.call_log.usage import USAGE_BY
+
+_SPANS = {"1h": "an hour", "24h": "a day", "7d": "7 days", "30d": "30 days", "90d": "90 days"}
+_ROWS = 500
+_OF_CALLS = {"user": "principal", "server": "server", "tool": "tool", "client": "client"}
+"""Filters of the page of calls, by what a row is of."""
+
+
+def routes(console: ConsoleContext) -> Sequence[BaseRoute]:
+    """`/console/usage`."""
+
+    async def usage(request: Request) -> Response:
+        return console.page(request, "usage.html", **await _values(console, request))
+
+    return [Route("/usage", usage, methods=["GET"])]
+
+
+async def _values(console: ConsoleContext, request: Request) -> dict[str, Any]:
+    asked = request.query_params
+    since = asked["since"] if asked.get("since") in _SPANS else "7d"
+    by = [one for one in asked.getlist("by") if one in USAGE_BY] or ["user"]
+    user, price = asked.get("user", "").strip(), asked.get("price", "").strip()
+    wanted = {"since": since, "by": ",".join(by), "price": price, **({"user": user} if user else {})}
+    problem = ""
+    try:
+        report = await requested_usage(console.bridge, wanted)
+    except Problem as error:
+        problem = str(error)
+        report = await requested_usage(console.bridge, {**wanted, "price": ""})
+    report = cast("Mapping[str, Any]", console.redact.values_of(report))
+    return {
+        "since": since,
+        "spans": _SPANS,
+        "by": list(dict.fromkeys(by)),
+        "all_by": [one for one in USAGE_BY if one != "team"],
+        "user": user,
+        "price": price,
+        "problem": problem,
+        "report": report,
+        "rows": [{**row, "calls_link": _calls_of(row)} for row in report["rows"][:_ROWS]],
+        "left_out": max(0, len(report["rows"]) - _ROWS),
+        "is_recorded": console.bridge.recording != "off",
+    }
+
+
+def _calls_of(row: Mapping[str, Any]) -> str:
+    """Where the calls of a row are listed; empty if the filters of that page cannot say which these are."""
+    filters = {_OF_CALLS[one]: row[one] for one in _OF_CALLS if row.get(one)}
+    return f"calls?{urlencode(filters)}" if filters else ""

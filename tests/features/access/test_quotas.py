@@ -1,0 +1,156 @@
+"""Quotas of people and of teams, as clients meet them (issue 23)."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from pydantic import ValidationError
+
+from mcpbridge.app.admin.usage import quota_rows
+from mcpbridge.config.schema import Settings
+from mcpbridge.core.identity import Identity
+from mcpbridge.pipeline.roles.settings import RoleSettings
+from support.harness import Place, python_server
+from support.in_process_bridge import BridgeToScripts, Ear, bridged
+from support.people import ear_of, office, person
+from support.upstreams.scripted_upstream import Refusal
+
+pytestmark = pytest.mark.anyio
+
+ANN, BOB, CAT = (person(name, groups=["eng"]) for name in ("ann", "bob", "cat"))
+CALL: dict[str, Any] = {"name": "files__get_file", "arguments": {}}
+
+
+def bridge_with(folder: Path, *roles: dict[str, Any], **sections: Any) -> Any:
+    found = [
+        {"name": f"role-{number}", "groups": "eng", "servers": "files", **role} for number, role in enumerate(roles)
+    ]
+    return bridged(
+        {"files": office("files", "get_file", "write_file")},
+        servers={"files": {"trusted": True}},
+        roles=found,
+        store={"path": str(folder / "store.db")},
+        **sections,
+    )
+
+
+async def ask(ear: Ear, **changes: Any) -> dict[str, Any]:
+    return (await ear.ask("tools/call", {**CALL, **changes})).get("result", {})
+
+
+async def client_of(bridge: BridgeToScripts, who: Identity) -> Ear:
+    return await ear_of(bridge.server, who)
+
+
+def error_of(result: dict[str, Any]) -> str:
+    return result.get("_meta", {}).get("mcpbridge/error", "")
+
+
+async def test_each_person_has_their_own_and_the_error_says_when_there_is_room(tmp_path: Path) -> None:
+    async with bridge_with(tmp_path, {"quota": "3 calls per day"}) as bridge:
+        ann, bob = await client_of(bridge, ANN), await client_of(bridge, BOB)
+        for _ in range(3):
+            assert "did get_file" in json.dumps(await ask(ann))
+        refused = await ask(ann)
+        assert refused["isError"] is True
+        assert error_of(refused) == "QuotaSpent"
+        text = refused["content"][0]["text"]
+        assert "Your quota of the role 'role-0' is used up: 3 of 3 calls (3 calls per day). Nothing was sent." in text
+        quota, wait = (refused["_meta"][f"mcpbridge/{name}"] for name in ("quota", "retryAfter"))
+        assert 0 < wait <= 86400
+        assert (quota["used"], quota["limit"]) == (3, 3)
+        assert quota["resets"] in text
+        assert error_of(await ask(await client_of(bridge, ANN))) == "QuotaSpent", "a new session is no way around it"
+        assert error_of(await ask(bob)) == ""
+
+
+async def test_a_team_shares_its_quota_and_counts_last_over_a_restart(tmp_path: Path) -> None:
+    team = {"quota": ["3 calls per month"], "quota_of": "team"}
+    async with bridge_with(tmp_path, team) as bridge:
+        for who in (ANN, BOB):
+            assert error_of(await ask(await client_of(bridge, who))) == ""
+    async with bridge_with(tmp_path, team) as bridge:
+        cat = await client_of(bridge, CAT)
+        assert error_of(await ask(cat)) == ""
+        refused = await ask(cat)
+        assert "The quota of the team 'role-0' is used up: 3 of 3 calls" in refused["content"][0]["text"]
+    role = RoleSettings.model_validate({"name": "role-0", "groups": "eng", "servers": "files", **team})
+    [row] = quota_rows([role], tmp_path / "quotas.db", time.time())
+    assert (row["role"], row["used"], row["limit"], row["share"], "user" in row) == ("role-0", 3, 3, 1.0, False)
+
+
+async def test_calls_at_once_never_exceed_it(tmp_path: Path) -> None:
+    async with bridge_with(tmp_path, {"quota": "5 calls per day"}) as bridge:
+        ears, outcomes = [await client_of(bridge, ANN) for _ in range(20)], list[str]()
+
+        async def one(ear: Ear) -> None:
+            answer = await ask(ear)
+            outcomes.append(error_of(answer) or answer["content"][0]["text"])
+
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as group:
+                for ear in ears:
+                    group.start_soon(one, ear)
+        assert sorted(outcomes) == ["QuotaSpent"] * 15 + ["files did get_file"] * 5
+
+
+async def test_what_the_bridge_refuses_uses_nothing_and_what_a_server_refuses_does(tmp_path: Path) -> None:
+    async with bridge_with(
+        tmp_path, {"quota": "2 calls per day"}, permissions=[{"tools": "files/write_file", "permission": "deny"}]
+    ) as bridge:
+        ann = await client_of(bridge, ANN)
+        for _ in range(3):
+            assert error_of(await ask(ann, name="files__write_file")) in ("NotPermitted", "")
+            assert error_of(await ask(ann, arguments=7)) != "QuotaSpent"
+        bridge.transports["files"].script["tools/call"] = Refusal(-32000, "no")
+        for _ in range(2):
+            assert error_of(await ask(ann)) != "QuotaSpent"
+        assert error_of(await ask(ann)) == "QuotaSpent"
+
+
+async def test_tokens_are_counted_as_clients_get_them_and_a_hint_comes_before_the_end(tmp_path: Path) -> None:
+    async with bridge_with(tmp_path, {"quota": "100 tokens per day"}) as bridge:
+        ann = await client_of(bridge, ANN)
+        results = [await ask(ann) for _ in range(6)]
+        first_refused = [error_of(result) for result in results].index("QuotaSpent")
+        hinted = [result.get("_meta", {}).get("mcpbridge/quota") for result in results[:first_refused]]
+        assert hinted[0] is None
+        assert hinted[-1]["used"] >= 90
+        assert hinted[-1]["quota"] == "100 tokens per day"
+
+
+async def test_one_role_with_room_is_enough(tmp_path: Path) -> None:
+    async with bridge_with(tmp_path, {"quota": "1 call per day"}, {"quota": "4 calls in 24h"}) as bridge:
+        ann = await client_of(bridge, ANN)
+        assert [error_of(await ask(ann)) for _ in range(5)] == ["", "", "", "", "QuotaSpent"]
+
+
+async def test_a_call_that_is_tried_again_counts_once(place: Place) -> None:
+    """The server ends in the middle of the first call, which is made again."""
+    role = {"name": "me", "principals": [""], "servers": "reads", "quota": "2 calls per day"}
+    reads = python_server("flaky", trusted=True, retry={"tries": 3, "backoff": 0.05})
+    async with place.bridge({"reads": reads}, roles=[role]) as client:
+        await client.initialize()
+        await client.tools_with("reads__look")
+        file = place.folder / "calls"
+        replies = [await client.call("reads__look", within=30, file=str(file), crashes=1) for _ in range(3)]
+        assert [reply.text for reply in replies[:2]] == ["call 2", "call 3"]
+        assert error_of(replies[2].result) == "QuotaSpent"
+        assert len(file.read_text().split()) == 3
+
+
+@pytest.mark.parametrize(
+    ("role", "message"),
+    [
+        ({"quota": "many"}, "1000 calls per day"),
+        ({"quota": ["1 call per day", "2 calls per day"]}, "the smaller one is enough"),
+        ({"quota": "1 call per day", "quota_zone": "Mars"}, "no time zone"),
+        ({"quota": "1 call per day", "quota_of": "room"}, "person"),
+    ],
+)
+def test_a_wrong_quota_is_refused_when_the_configuration_is_read(role: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        Settings.model_validate({"roles": [{"name": "a", "groups": "g", "servers": "s", **role}]})
