@@ -193,8 +193,6 @@ class Stats(TypedDict):
     """What was saved in these days: in lists of tools, and in results."""
 
 
-
-
 class KeptResult(TypedDict):
     """A large result that is kept."""
 
