@@ -1,6 +1,6 @@
 """What a running bridge of the same configuration says of itself: whether it is up to date, and how its servers are."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,6 +14,7 @@ from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.version import __version__
 from mcpbridge.catalog.pins.lock_file import read_lock
 from mcpbridge.catalog.upstream_filter import UNAPPROVED
+from mcpbridge.core.model import TOOLS
 from mcpbridge.upstream.settings import ServerSettings
 
 Status = Mapping[str, Any]
@@ -113,12 +114,21 @@ def _about_changes(running: Status, source: Source) -> Iterator[Finding]:
     lock: Status = running.get("lock") or {}
     if fault := lock.get("fault"):
         yield broken_lock(str(lock.get("file")), str(fault))
+    yield from _changed_definitions(_servers(running), "", source)
+
+
+def about_changed_tables(running: Status, source: Source) -> Iterator[Finding]:
+    """The same of tables of `[tools]` whose definitions come from another machine."""
     backends: list[Status] = list(running.get("backends") or ())
-    for one in (*_servers(running), *backends):
+    return _changed_definitions(backends, TOOLS, source)
+
+
+def _changed_definitions(owners: Iterable[Status], section: str, source: Source) -> Iterator[Finding]:
+    for one in owners:
         found: list[Status] = list(one.get("unapproved") or ())
-        name = str(one.get("name"))
         for change in found:
-            yield changed_definition(name, str(change.get("text")), str(change.get("approve")), source)
+            text, command = str(change.get("text")), str(change.get("approve"))
+            yield changed_definition(str(one.get("name")), text, command, source, section)
 
 
 def broken_lock(file: str, why: str) -> Finding:
@@ -140,11 +150,14 @@ _SIGN = "Sign it with `mcpbridge lock sign` if you agree to it."
 _REMOVE = "remove the keys from `lock-keys` in your configuration directory, if locks need no signature."
 
 
-def changed_definition(server: str, text: str, command: str, source: Source) -> Finding:
-    """Something that a server shows and nobody agreed to."""
+def changed_definition(server: str, text: str, command: str, source: Source, section: str = "") -> Finding:
+    """Something that a server shows and nobody agreed to. `section`: `tools` if it is a table of `[tools]`."""
     fix = f"Look at it with `mcpbridge lock diff {server}`, then agree to it with `{command}`."
     why = "What a server shows is an instruction to the model."
-    return Finding("changed-definition", "warn", text, server, source.where("servers", server), why, fix)
+    where = source.where(section or "servers", server)
+    if section:
+        return Finding("changed-definition", "warn", text, f"{section}/{server}", where, why, fix, about="tools")
+    return Finding("changed-definition", "warn", text, server, where, why, fix)
 
 
 def _server(one: Status) -> ServerReport:

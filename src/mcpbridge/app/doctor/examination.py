@@ -11,12 +11,19 @@ from mcpbridge.app.client_config.discover.discovered_servers import Found
 from mcpbridge.app.doctor.changed_definitions import about_changes
 from mcpbridge.app.doctor.clients import about_clients, about_clients_files
 from mcpbridge.app.doctor.config_file import Source, about_configuration, about_withheld, secret_arguments
-from mcpbridge.app.doctor.daemon import Status, about_daemon, about_running_servers, running_of, running_servers
+from mcpbridge.app.doctor.daemon import (
+    Status,
+    about_changed_tables,
+    about_daemon,
+    about_running_servers,
+    running_of,
+    running_servers,
+)
 from mcpbridge.app.doctor.failures import explain, unavailable
 from mcpbridge.app.doctor.finding import About, Edit, Finding
 from mcpbridge.app.doctor.launchers import about_copies, about_reach, about_relative_paths, about_way, with_yes
 from mcpbridge.app.doctor.machine import Machine, about_machine, look
-from mcpbridge.app.doctor.own_tools import about_tools, look_at_tools, running_tools
+from mcpbridge.app.doctor.own_tools import LookedTools, about_tools, look_at_tools, running_tools
 from mcpbridge.app.doctor.report import Report, ServerReport, ToolReport
 from mcpbridge.app.doctor.sandbox import about_installs, about_profiles, about_sandboxes, look_at_sandboxes
 from mcpbridge.app.doctor.server_tools import about_offers
@@ -88,20 +95,20 @@ class Examiner:
             starting = tasks.create_task(self._boots(loaded.settings, started))
             trying = tasks.create_task(look_at_tools(loaded.settings, self._redact)) if is_whole else None
         beside, boots = looking.result(), starting.result()
-        tools, why_not = trying.result() if trying is not None else ([], "")
+        own = trying.result() if trying is not None else LookedTools()
         source = Source.read(loaded.settings.source or "")
         snapshot = catalog_of(loaded.settings, boots)
         tokens = tokens_of(loaded.settings, snapshot)
         findings = list(self._of_servers(loaded.settings, boots, source))
         findings += about_offers(snapshot, boots, {name: sum(of.values()) for name, of in tokens.items()}, source)
-        findings += about_changes(loaded.settings, boots, source, self._environ, self._redact)
+        findings += about_changes(loaded.settings, boots, own.pinned, source, self._environ, self._redact)
         said = {name: boot.instructions for name, boot in boots.items() if boot.is_ready}
         findings += about_texts(suspicious_texts(snapshot, loaded.settings.servers, said), loaded.settings.source or "")
         if is_whole:
             findings += about_clients(loaded.settings, {k: v for of in tokens.values() for k, v in of.items()}, source)
             findings += about_unmatched(loaded.settings, boots)
         findings += (_without_project(name, source) for name in homeless)
-        findings += about_tools(tools, why_not, source)
+        findings += about_tools(own.reports, own.why_not, source)
         findings += self._of_the_rest(loaded, servers, beside, source)
         reports = tuple(
             ServerReport(name, is_ready=False, transport=servers[name].kind)
@@ -109,7 +116,7 @@ class Examiner:
             else report_of(boots[name], tokens.get(name, {}))
             for name in servers
         )
-        return self._report(loaded, beside, reports, findings, tools=tools, is_started=True)
+        return self._report(loaded, beside, reports, findings, tools=own.reports, is_started=True)
 
     async def ask(self, loaded: Loaded, servers: Mapping[str, ServerSettings], *, is_whole: bool = True) -> Report:
         """The same, with what the running bridge says of its servers; nothing is started. `running` may be empty."""
@@ -122,6 +129,7 @@ class Examiner:
             if not one.server or one.server in servers
         ]
         tools = running_tools(beside.running, loaded.settings) if is_whole else []
+        findings += about_changed_tables(beside.running, source) if is_whole else ()
         findings += about_tools(tools, "", source)
         findings += self._of_the_rest(loaded, servers, beside, source)
         reports = tuple(one for one in running_servers(beside.running) if one.name in servers)

@@ -1,7 +1,7 @@
 """Tools that no server has (of `[tools]`, of packs, built-in ones), and what is wrong with those that do not work."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mcpbridge.app.doctor.config_file import Source
@@ -14,24 +14,34 @@ from mcpbridge.config.schema import Settings
 from mcpbridge.core.model import BUILTIN, TOOLS
 from mcpbridge.library.bridge import Bridge
 
-_Look = tuple[list[ToolReport], str]
-"""What was found, and why it could not be looked; empty: it was."""
+
+@dataclass(frozen=True, slots=True)
+class LookedTools:
+    """What was found of these tools."""
+
+    reports: list[ToolReport] = field(default_factory=list[ToolReport])
+    why_not: str = ""
+    """Why none could be looked at; empty: they were."""
+    pinned: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict[str, tuple[bytes, ...]])
+    """Of tables whose definitions come from another machine, by name: the tools that they offer now."""
 
 
-async def look_at_tools(settings: Settings, redact: Redactor) -> _Look:
+async def look_at_tools(settings: Settings, redact: Redactor) -> LookedTools:
     """Make these tools and look at each, in a bridge without servers; `check` of each is harmless."""
     if not settings.tools and not settings.packs and not settings.builtin.enable:
-        return [], ""
+        return LookedTools()
     alone: dict[str, Any] = {"servers": {}, "approval": settings.approval.model_copy(update={"ask": []})}
     try:
         async with Bridge(settings.model_copy(update=alone), redact=redact, is_whole=False) as bridge:
             await bridge.startup.settled()
             found = {one.name: one for one in await bridge.health_checks.check_all() if one.kind == "backend"}
             status = bridge.status()
+            tables = bridge.backends.names().items()
+            pinned = {name: tuple(one.offered) for name, one in tables if one.is_pinned and one.offered}
     except BridgeError as error:
-        return [], redact(str(error))
+        return LookedTools(why_not=redact(str(error)))
     looked = {name: (one.ok, redact(one.detail)) for name, one in found.items()}
-    return _reports(status, settings, looked), ""
+    return LookedTools(_reports(status, settings, looked), pinned=pinned)
 
 
 def running_tools(status: Mapping[str, Any], settings: Settings) -> list[ToolReport]:
