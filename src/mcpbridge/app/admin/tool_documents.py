@@ -29,7 +29,7 @@ from mcpbridge.catalog.pins.definition import Pin
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.model import BRIDGE, Call
 from mcpbridge.downstream.client import Client
-from mcpbridge.engine.audit_trail import LOCK_APPROVED, LOCK_WRITTEN
+from mcpbridge.engine.audit_trail import LOCK_APPROVED, LOCK_WRITTEN, UNKNOWN_TOOL
 from mcpbridge.engine.wiring.tools import ConfiguredBackend
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.library.client.open_options import STARTUP_SECONDS
@@ -373,7 +373,11 @@ async def _tool(bridge: Bridge, request: Document) -> Document:
     `waits` False: servers that start were waited for already.
     """
     name = _text(request, "name")
-    owner = owner_of(bridge.settings, name)
+    try:
+        owner = owner_of(bridge.settings, name)
+    except CommandFailed:  # the command ends here, so no call is made that would be audited
+        bridge.trail.note(UNKNOWN_TOOL, {"tool": name, "outcome": "refused"})
+        raise
     if (schema := schema_of(bridge, name)) is not None:
         return {"schema": schema, "notes": _changes_of(bridge, name)}
     if is_ambiguous(bridge, name):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from support.harness import Place, python_server
+from support.programs.daemon_process import daemon
 
 SERVERS = {"one": python_server("plain")}
 ON = {"enabled": True, "arguments": "masked"}
@@ -36,6 +37,22 @@ async def test_calls_through_a_bridge_are_shown_verified_and_exported(place: Pla
     assert "as they were written" in finished.out
     table = csv.DictReader(io.StringIO((await place.run("audit", "export", "--csv", *config)).out))
     assert [row["tool"] for row in table if row["kind"] == "call"] == ["one/echo"]
+
+
+async def test_a_call_that_names_no_server_is_in_the_log(place: Place) -> None:
+    """It ends before a bridge resolves the name, with a daemon and without."""
+    config = place.config(SERVERS, audit=ON)
+    token = "ghp_" + "x7Qm2Lp9Zt4Vb8Nc3Rw6Ks1Hd5Fg0Jy2Ua"
+    assert (await place.run("call", f"nosuch/{token}", "--config", str(config))).code == 5
+    async with daemon(place, config):
+        place.env["MCPBRIDGE_STANDALONE"] = "0"
+        assert (await place.run("call", "nowhere/y", "--config", str(config))).code == 5
+        place.env["MCPBRIDGE_STANDALONE"] = "1"
+    first, second = await shown(place, "--kind", "call.unknown_tool")
+    assert (first["outcome"], second["outcome"]) == ("refused", "refused")
+    assert first["tool"].startswith("nosuch/")
+    assert token not in json.dumps(first)
+    assert second["tool"] == "nowhere/y"
 
 
 async def test_verify_names_the_line_that_was_changed(place: Place) -> None:

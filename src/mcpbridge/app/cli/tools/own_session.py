@@ -8,6 +8,8 @@ import anyio
 from mcpbridge.app.admin.tool_documents import PATIENCE, is_ambiguous, schema_of, tool_answers
 from mcpbridge.app.admin.tool_owner import OVER_ALL, owner_of
 from mcpbridge.app.cli import bridge_session
+from mcpbridge.app.cli.config.audited import audit
+from mcpbridge.app.cli.failures import CommandFailed
 from mcpbridge.app.cli.output import progress
 from mcpbridge.app.cli.server_states import absent
 from mcpbridge.app.cli.tools.session import Work, print_notes
@@ -15,6 +17,7 @@ from mcpbridge.app.daemon.handshake import project_uri
 from mcpbridge.base.errors import UnknownName
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded
+from mcpbridge.engine.audit_trail import UNKNOWN_TOOL
 from mcpbridge.library.bridge import Bridge
 
 _DOING = {
@@ -75,7 +78,11 @@ async def call_alone(tool: str, arguments: Mapping[str, Any], work: Work, loaded
     Raises:
         CommandFailed: there is no such server.
     """
-    owner = owner_of(loaded.settings, tool)
+    try:
+        owner = owner_of(loaded.settings, tool)
+    except CommandFailed:
+        audit(loaded.settings.audit, UNKNOWN_TOOL, {"tool": tool, "outcome": "refused"}, redact)
+        raise
     if owner.is_own:
         async with bridge_session.settle(loaded, redact, owner.servers, waits=False) as bridge:
             is_there = owner.servers is not None or _is_there(bridge, tool)
