@@ -1,5 +1,6 @@
 """A lock that is signed: which one may be used, and which never (issue 22, Supply chain)."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from mcpbridge.catalog.pins.trusted_lock import (
     forget_seen,
     lock_is_trusted,
     must_be_signed,
+    seen_project,
     signature_fault,
     signature_path,
 )
@@ -43,8 +45,8 @@ class Team:
         pem = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         (self.keys / "team.pub").write_bytes(pem)
 
-    def sign(self, serial: int, key: Ed25519PrivateKey = KEY) -> None:
-        signature_path(self.lock).write_bytes(sign_lock(self.lock.read_bytes(), serial, key))
+    def sign(self, serial: int, key: Ed25519PrivateKey = KEY, project: str = "") -> None:
+        signature_path(self.lock).write_bytes(sign_lock(self.lock.read_bytes(), serial, key, project))
 
     def why(self) -> str:
         return lock_is_trusted(self.lock, environ=self.environ)
@@ -141,6 +143,35 @@ def test_an_older_lock_is_refused_however_well_it_is_signed(team: Team) -> None:
     team.write("three")
     team.sign(1)
     assert "is older" in team.why(), "the same serial for another lock"
+
+
+def test_the_lock_of_another_project_is_refused_where_one_was_seen(team: Team) -> None:
+    """A key signs for several projects; a lock that was moved from one to another agrees to nothing there."""
+    team.trust()
+    team.sign(1)
+    assert team.why() == "", "signatures of earlier versions name no project"
+    team.sign(2, project="shop")
+    assert team.why() == ""
+    assert seen_project(team.lock, team.environ) == "shop"
+    for serial, project, of in ((3, "bank", "project bank"), (4, "", "no project")):
+        team.sign(serial, project=project)
+        assert team.why().startswith(f"is signed for {of}, and that of project shop was seen here before")
+    team.sign(3, project="shop")
+    assert team.why() == "", "what was refused was not noted as seen"
+    team.sign(4, project="bank")
+    forget_seen(team.lock, team.environ)
+    assert team.why() == ""
+
+
+def test_what_an_earlier_version_has_seen_still_counts(team: Team) -> None:
+    team.trust()
+    team.sign(5)
+    assert team.why() == ""
+    file = Path(team.environ["XDG_STATE_HOME"]) / "mcpbridge" / "lock-serials.json"
+    file.write_text(json.dumps({name: one[:2] for name, one in json.loads(file.read_bytes()).items()}))
+    assert team.why() == ""
+    team.sign(4, project="shop")
+    assert "is older" in team.why()
 
 
 def test_what_was_seen_cannot_be_made_unreadable(team: Team) -> None:

@@ -1,7 +1,8 @@
 """The signature of a lock: which bytes a key agrees to, and how new they are. Pure.
 
 `servers.lock` names definitions by their digests, so its bytes stand for all of them. The serial goes up with each
-signature: whoever has seen one refuses a lock with a lower one, however well it is signed.
+signature: whoever has seen one refuses a lock with a lower one, however well it is signed. The project says whose
+lock it is: whoever has seen that of one project refuses the lock of another in its place.
 """
 
 import re
@@ -24,7 +25,7 @@ _TAIL = re.compile(rb',"sig":"([A-Za-z0-9+/]{86}==)"\}')
 _TAIL_SIZE = 98
 
 
-class Signed(Struct, frozen=True):
+class Signed(Struct, frozen=True, omit_defaults=True):
     """What a signature says."""
 
     lock: str
@@ -33,6 +34,8 @@ class Signed(Struct, frozen=True):
     """Milliseconds since 1970 when it was signed, or one more than the serial before."""
     key: str
     """The id of the key."""
+    project: str = ""
+    """Whose lock it is; empty: signatures of earlier versions do not say that."""
 
 
 def lock_digest(data: bytes) -> str:
@@ -40,9 +43,9 @@ def lock_digest(data: bytes) -> str:
     return sha256(data.replace(b"\r\n", b"\n")).hexdigest()
 
 
-def sign_lock(data: bytes, serial: int, private: "Ed25519PrivateKey") -> bytes:
-    """The file that goes beside the lock with these bytes."""
-    body = msgspec.json.encode(Signed(lock_digest(data), serial, key_id(private.public_key())))[:-1]
+def sign_lock(data: bytes, serial: int, private: "Ed25519PrivateKey", project: str = "") -> bytes:
+    """The file that goes beside the lock with these bytes. `project`: whose lock it is; empty: that is not said."""
+    body = msgspec.json.encode(Signed(lock_digest(data), serial, key_id(private.public_key()), project))[:-1]
     return b'%b,"sig":"%b"}\n' % (body, b64encode(private.sign(_PURPOSE + body)))
 
 

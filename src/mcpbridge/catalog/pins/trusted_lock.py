@@ -1,18 +1,18 @@
 """Whether `servers.lock` may be used: where keys are trusted, it must be signed by one, and not be older than before.
 
 The trusted keys are the user's own: files in `lock-keys` of the user's configuration directory. Nothing that lies in a
-project can add one. The newest serial of each lock that was seen is in the state directory.
+project can add one. The newest serial of each lock that was seen, and its project, are in the state directory.
 """
 
 import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from mcpbridge.base.directories import config_directory, state_directory
 from mcpbridge.base.errors import ConfigError
-from mcpbridge.catalog.pins.signature import lock_digest, read_signature, why_not_signed
+from mcpbridge.catalog.pins.signature import Signed, lock_digest, read_signature, why_not_signed
 from mcpbridge.storage.audit.checkpoints import parse_public_key
 from mcpbridge.storage.file_locks import locked
 
@@ -25,6 +25,16 @@ SIGNATURE_SUFFIX = ".sig"
 """Of the name of the file beside the lock."""
 _SERIALS = "lock-serials.json"
 _SIGN = "`mcpbridge lock sign` signs it"
+_ACCEPT = "`mcpbridge lock verify --accept-older` takes it"
+
+
+class _Seen(NamedTuple):
+    """What was seen last of a lock."""
+
+    serial: int = 0
+    digest: str = ""
+    project: str = ""
+    """For which it was signed; empty: that was not said."""
 
 
 def signature_path(lock: Path) -> Path:
@@ -96,7 +106,7 @@ def lock_is_trusted(lock: Path, data: bytes | None = None, environ: Mapping[str,
         return why
     signed = read_signature(line)
     assert signed is not None, "its signature is right"
-    return _compare_with_seen(lock, signed.serial, lock_digest(data), environ)
+    return _compare_with_seen(lock, signed, environ)
 
 
 def signature_fault(lock: Path, environ: Mapping[str, str] = os.environ) -> str:
@@ -120,7 +130,7 @@ def signature_fault(lock: Path, environ: Mapping[str, str] = os.environ) -> str:
 
 
 def forget_seen(lock: Path, environ: Mapping[str, str] = os.environ) -> None:
-    """Take the next signed version of a lock, also if it is older than what was seen.
+    """Take the next signed version of a lock, also if it is older than what was seen, or of another project.
 
     Raises:
         OSError: that cannot be written down.
@@ -134,28 +144,36 @@ def forget_seen(lock: Path, environ: Mapping[str, str] = os.environ) -> None:
 
 def seen_serial(lock: Path, environ: Mapping[str, str] = os.environ) -> int:
     """The newest serial of a lock that was seen; 0: none was."""
-    return _seen(state_directory(environ)).get(os.path.realpath(lock), (0, ""))[0]
+    return _seen(state_directory(environ)).get(os.path.realpath(lock), _Seen()).serial
 
 
-def _compare_with_seen(lock: Path, serial: int, digest: str, environ: Mapping[str, str]) -> str:
+def seen_project(lock: Path, environ: Mapping[str, str] = os.environ) -> str:
+    """The project for which a lock that was seen was signed; empty: none was, or that was not said."""
+    return _seen(state_directory(environ)).get(os.path.realpath(lock), _Seen()).project
+
+
+def _compare_with_seen(lock: Path, signed: Signed, environ: Mapping[str, str]) -> str:
     folder, name = state_directory(environ), os.path.realpath(lock)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with locked(folder / f"{_SERIALS}.lock"):
             seen = _seen(folder)
-            newest, known = seen.get(name, (0, ""))
-            if serial < newest or (serial == newest and digest != known):
-                return "is older than one that was seen here before: `mcpbridge lock verify --accept-older` takes it"
-            if serial > newest:
-                seen[name] = serial, digest
+            newest = seen.get(name, _Seen())
+            if newest.project and signed.project != newest.project:
+                of = f"project {signed.project}" if signed.project else "no project"
+                return f"is signed for {of}, and that of project {newest.project} was seen here before: {_ACCEPT}"
+            if signed.serial < newest.serial or (signed.serial == newest.serial and signed.lock != newest.digest):
+                return f"is older than one that was seen here before: {_ACCEPT}"
+            if signed.serial > newest.serial:
+                seen[name] = _Seen(signed.serial, signed.lock, signed.project)
                 _write(folder, seen)
     except (OSError, ValueError) as error:
         return f"cannot be compared with what was seen before: {error}"
     return ""
 
 
-def _seen(folder: Path) -> dict[str, tuple[int, str]]:
-    """By the path of a lock, the newest serial and the digest of that lock.
+def _seen(folder: Path) -> dict[str, _Seen]:
+    """By the path of a lock, what was seen last of it.
 
     Raises:
         ValueError: what was seen cannot be read: to take that for nothing would let an older lock in.
@@ -167,10 +185,13 @@ def _seen(folder: Path) -> dict[str, tuple[int, str]]:
     if not isinstance(document, dict):
         raise ValueError(f"{folder / _SERIALS} is damaged")
     pairs = cast("dict[str, list[object]]", document)
-    return {name: (int(str(serial)), str(digest)) for name, (serial, digest) in pairs.items()}
+    return {
+        name: _Seen(int(str(serial)), str(digest), str(project[0]) if project else "")
+        for name, (serial, digest, *project) in pairs.items()
+    }
 
 
-def _write(folder: Path, seen: Mapping[str, tuple[int, str]]) -> None:
+def _write(folder: Path, seen: Mapping[str, _Seen]) -> None:
     draft = folder / f".{_SERIALS}.{os.getpid()}"
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:

@@ -426,6 +426,12 @@ async def test_a_lock_that_is_signed_is_verified_and_checked(files: Files) -> No
     assert "every configuration of this user needs a signed lock" in " ".join(signed.err.split())
     assert (await files.run("verify")).code == 0
     assert (await files.run("--check")).code == 0
+    project = json.loads((await files.run("verify", "--json")).out)["project"]
+    assert project.startswith(f"{files.place.folder.name}-")
+    assert (await files.run("verify", "--project", project)).code == 0
+    other = await files.run("verify", "--project", "bank")
+    assert (other.code, other.out) == (1, f"the lock is signed for {project}, not for bank\n")
+    assert json.loads((await files.run("sign", "--json")).out)["project"] == project
 
     signature = files.place.folder / "servers.lock.sig"
     right = signature.read_text()

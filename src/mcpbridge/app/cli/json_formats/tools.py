@@ -204,6 +204,8 @@ class LockSigned(TypedDict):
     """The id of the key."""
     serial: int
     """What goes up with each signature."""
+    project: str
+    """The project that the lock is signed for."""
 
 
 class LockVerified(TypedDict):
@@ -217,6 +219,8 @@ class LockVerified(TypedDict):
     """Some key is trusted here, so that a lock must be signed."""
     reason: str
     """Why it is not trusted; completes "the lock …"."""
+    project: str
+    """The project that its signature names; empty: it names none."""
 
 
 class Call(TypedDict):
