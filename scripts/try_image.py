@@ -194,9 +194,7 @@ def _build(podman: Podman, directory: Path, base: str) -> None:
         (directory / "pip.conf").write_text("[global]\ncert = /run/authorities.crt\n")
         more = ["-v", f"{authorities}:/run/authorities.crt:ro", "-v", f"{directory / 'pip.conf'}:/etc/pip.conf:ro"]
     began = time.monotonic()
-    # One layer a stage: each costs a copy of the whole where the store is plain files.
     words = [
-        "--layers=false",
         "--isolation=chroot",
         "--network=host",
         "--format=docker",
