@@ -24,7 +24,7 @@ MOST_ENTRIES = {
     "from a client that can be asked, to HTTP": 43,
     "from a client that can be asked, HTTP to HTTP": 53,
     "results as they come": 33,
-    "call log": 58,
+    "call log": 57,
     "history": 48,
     "no history": 34,
     "rule on arguments": 53,

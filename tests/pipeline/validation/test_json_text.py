@@ -78,3 +78,21 @@ def test_edits_do_what_they_would_do_to_the_value(value: dict[str, Any], changes
     expected |= {name: new for name, new in changes.items() if name not in value}
     found = json.loads(bytes(applied(json.dumps(value).encode(), edits)))
     assert list(found.items()) == list(expected.items())
+
+
+@given(
+    st.lists(st.tuples(st.text('ab":,{ ', max_size=3), st.text('ab":,{} ', max_size=4) | st.integers()), max_size=4),
+    st.booleans(),
+)
+def test_names_that_come_twice_are_seen_whatever_is_written_around_them(
+    members: list[tuple[str, object]], is_nested: bool
+) -> None:
+    """Most arguments are looked at in a cheap way, which takes a doubt as a reason for the dear one."""
+    text = ",".join(f"{json.dumps(name)} : {json.dumps(value)}" for name, value in members)
+    arguments = (f'{{"in": [{{{text}}}]}}' if is_nested else f"{{{text}}}").encode()
+    names = [name for name, _ in members]
+    if len({*names}) == len(names):
+        refuse_doubles("a/b", arguments)
+    else:
+        with pytest.raises(ArgumentsRefused):
+            refuse_doubles("a/b", arguments)
