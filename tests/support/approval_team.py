@@ -139,9 +139,17 @@ PEOPLE = {
 
 @asynccontextmanager
 async def office(
-    approve_by: Document | None = None, *, webhook: Document | None = None, approval: Document | None = None
+    approve_by: Document | None = None,
+    *,
+    webhook: Document | None = None,
+    approval: Document | None = None,
+    sign_in: Document | None = None,
+    roles: Document | None = None,
 ) -> AsyncIterator[Office]:
-    """A bridge of people: ann and dave are staff, carol leads, and bob is both. Every call needs a lead's approval."""
+    """A bridge of people: ann and dave are staff, carol leads, and bob is both. Every call needs a lead's approval.
+
+    `sign_in`: people can also sign in at the bridge, by this provider. `roles`: what roles have besides, by name.
+    """
     async with AsyncExitStack() as stack:
         issuer = await stack.enter_async_context(issuing())
         receiver = await stack.enter_async_context(receiving())
@@ -154,8 +162,8 @@ async def office(
         settings = Settings.model_validate(
             {
                 "servers": {"up": python_server("plain")},
-                "auth": issuer.settings(),
-                "roles": ROLES,
+                "auth": issuer.settings(**({"sign_in": sign_in} if sign_in else {})),
+                "roles": [{**role, **(roles or {}).get(str(role["name"]), {})} for role in ROLES],
                 "permissions": [{**rule, "approve_by": approve_by or {"roles": "leads"}}],
                 "approval": {"webhook": hook, **(approval or {})},
                 "store": {"kind": "memory"},

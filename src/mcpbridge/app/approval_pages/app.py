@@ -81,6 +81,11 @@ class _Pages:
         self._bridge, self._sessions, self._identify, self._prefix = bridge, sessions, identify, prefix
 
     @property
+    def _has_provider(self) -> bool:
+        """People can sign in at an identity provider."""
+        return self._bridge.user_accounts.sign_ins is not None
+
+    @property
     def _desk(self) -> PendingApprovals:
         return self._bridge.approvals
 
@@ -126,7 +131,7 @@ class _Pages:
         if session is None or not await self._may_change(request, session):
             return self._refused(request)
         answer = RedirectResponse(f"{self._prefix}/enter", 303, PAGE_HEADERS)
-        self._sessions.close(answer, session)
+        self._sessions.sign_out(answer, session)
         return answer
 
     # -- what
@@ -240,7 +245,13 @@ class _Pages:
 
     def _page(self, request: Request, template: str, title: str, status: int = 200, **values: Any) -> Response:
         session = self._sessions.find(request)
-        shared: Mapping[str, Any] = {"prefix": self._prefix, "title": title, "problem": "", "session": session}
+        shared: Mapping[str, Any] = {
+            "prefix": self._prefix,
+            "title": title,
+            "problem": "",
+            "session": session,
+            "sign_in": self._has_provider,
+        }
         text = self._templates.get_template(template).render({**shared, **values})
         return HTMLResponse(text, status, PAGE_HEADERS)
 

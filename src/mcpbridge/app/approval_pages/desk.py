@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from mcpbridge.library.bridge import Bridge
 
 if TYPE_CHECKING:  # loaded with the first page
+    from mcpbridge.app.page_sign_in.sessions import PageSessions
     from mcpbridge.downstream.http.app import App
     from mcpbridge.downstream.http.server import ListenAddress
 
@@ -16,9 +17,9 @@ PREFIX = "/approvals"
 class ApprovalDesk:
     """Who asks for the pages of this bridge comes here."""
 
-    def __init__(self, bridge: Bridge, origin: Callable[[], str]) -> None:
-        """`origin`: where browsers reach the bridge; empty: nowhere."""
-        self._bridge, self._origin = bridge, origin
+    def __init__(self, bridge: Bridge, origin: Callable[[], str], sessions: "Callable[[], PageSessions]") -> None:
+        """`origin`: where browsers reach the bridge; empty: nowhere. `sessions`: who is signed in to its pages."""
+        self._bridge, self._origin, self._sessions = bridge, origin, sessions
         bridge.approvals.link_to = self._link_to
 
     def _link_to(self, id_: str) -> str:
@@ -28,13 +29,9 @@ class ApprovalDesk:
     def app_at(self, at: "ListenAddress") -> "App":
         """The application for an HTTP front that is served at this address."""
         from mcpbridge.app.approval_pages.app import make_approval_pages
-        from mcpbridge.app.page_sign_in.sessions import PageSessions, holder_of
+        from mcpbridge.app.page_sign_in.sessions import holder_of
 
-        settings = self._bridge.settings
-        sessions = PageSessions(
-            lambda: self._bridge.settings.console.sign_in_lifetime, is_secure=self._origin().startswith("https://")
-        )
-        self._bridge.user_accounts.visits.append(sessions.end_all)
+        path = self._bridge.settings.http.path
         return make_approval_pages(
-            self._bridge, sessions, lambda token: holder_of(token, at.auth, settings.http.path), prefix=PREFIX
+            self._bridge, self._sessions(), lambda token: holder_of(token, at.auth, path), prefix=PREFIX
         )

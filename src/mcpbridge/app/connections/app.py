@@ -30,6 +30,7 @@ from starlette.staticfiles import StaticFiles
 
 from mcpbridge.app.console.sign_in import SignIns, Visit, form_token
 from mcpbridge.app.page_requests import PAGE_HEADERS, is_own_form, read_form
+from mcpbridge.app.page_sign_in.sessions import PageSessions
 from mcpbridge.base.errors import BridgeError, ConfigError
 from mcpbridge.base.log import get_logger
 from mcpbridge.downstream.http.app import App
@@ -64,13 +65,24 @@ class _Visitor(Struct, frozen=True):
     """The principal; empty: the local user."""
     form_token: str
     visit: Visit | None = None
+    name: str = ""
+    """Of somebody who signed in at the identity provider; empty: not known."""
 
 
 class Visitors:
     """Who is signed in to the pages, and how somebody gets in."""
 
-    def __init__(self, sign_ins: SignIns, identify: Identify, *, is_secure: bool, is_open: bool) -> None:
-        """`is_open`: the bridge asks nobody who they are."""
+    def __init__(
+        self,
+        sign_ins: SignIns,
+        identify: Identify,
+        *,
+        is_secure: bool,
+        is_open: bool,
+        sessions: PageSessions | None = None,
+    ) -> None:
+        """`is_open`: the bridge asks nobody who they are. `sessions`: who signed in at the identity provider."""
+        self.sessions = sessions
         self.sign_ins, self._identify, self._is_open = sign_ins, identify, is_open
         self.cookie = f"__Host-{COOKIE}" if is_secure else COOKIE
         """Its name."""
@@ -81,6 +93,9 @@ class Visitors:
         visit = self.sign_ins.visit(cookie)
         if visit is not None:
             return _Visitor(visit.by, form_token(cookie), visit)
+        session = self.sessions.find(request) if self.sessions is not None else None
+        if session is not None:
+            return _Visitor(session.principal, session.form_token, name=session.name)
         return _Visitor("", form_token(COOKIE)) if self._is_open else None
 
     async def enter(self, token: str) -> str | None:
@@ -102,12 +117,13 @@ def make_connections(
     is_secure: bool,
     is_open: bool,
     sees: Callable[[str, str], bool] = lambda user, server: True,
+    sessions: PageSessions | None = None,
 ) -> App:
     """The application for `/connections` and all below it. See `Visitors`; `is_secure`: browsers come over https.
 
     `sees`: whether there is a server for a user, by the user's roles.
     """
-    visitors = Visitors(sign_ins, identify, is_secure=is_secure, is_open=is_open)
+    visitors = Visitors(sign_ins, identify, is_secure=is_secure, is_open=is_open, sessions=sessions)
     return _Pages(bridge, visitors, is_secure=is_secure, sees=sees).app()
 
 
@@ -197,7 +213,11 @@ class _Pages:
             return self._refused(request)
         if visitor.visit is not None:
             self._visitors.sign_ins.close(visitor.visit)
-        return self._let_in("", f"{PREFIX}/enter")
+        answer, sessions = self._let_in("", f"{PREFIX}/enter"), self._visitors.sessions
+        session = sessions.find(request) if sessions is not None else None
+        if sessions is not None and session is not None:
+            sessions.sign_out(answer, session)
+        return answer
 
     # -- what
 
@@ -373,7 +393,8 @@ class _Pages:
             "prefix": PREFIX,
             "title": title,
             "problem": "",
-            "user": visitor.user if visitor is not None else None,
+            "user": (visitor.name or visitor.user) if visitor is not None else None,
+            "sign_in": self._visitors.sessions is not None,
             "form_token": visitor.form_token if visitor is not None else "",
         }
         return HTMLResponse(self._templates.get_template(template).render({**shared, **values}), status, PAGE_HEADERS)

@@ -12,6 +12,7 @@ from mcpbridge.library.bridge import Bridge
 
 if TYPE_CHECKING:  # loaded with the first page
     from mcpbridge.app.console.sign_in import SignIns
+    from mcpbridge.app.page_sign_in.sessions import PageSessions
     from mcpbridge.downstream.http.app import App
     from mcpbridge.downstream.http.server import ListenAddress
 
@@ -24,6 +25,8 @@ class ConnectionsDesk:
 
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
+        self.sessions: PageSessions | None = None
+        """Who signed in at the identity provider; None: nobody can. Set by who serves the pages."""
         self._at: ListenAddress | None = None
 
     @property
@@ -65,13 +68,24 @@ class ConnectionsDesk:
         is_open = at.auth.is_open
 
         def sees(user: str, server: str) -> bool:
-            """By the user's roles, as the last token says that they are."""
+            """By the user's roles, as the identity provider said at the sign-in to pages, or the last token says."""
             roles, people = self._bridge.catalog.roles, at.auth.resource_server
             if roles is None:
                 return True
-            return roles.may_see(roles.of(user, None if people is None else people.latest_identity(user)), server)
+            identity = self.sessions.latest_identity(user) if self.sessions is not None else None
+            if identity is None and people is not None:
+                identity = people.latest_identity(user)
+            return roles.may_see(roles.of(user, identity), server)
 
-        pages = make_connections(self._bridge, self.sign_ins, identify, is_secure=is_secure, is_open=is_open, sees=sees)
+        pages = make_connections(
+            self._bridge,
+            self.sign_ins,
+            identify,
+            is_secure=is_secure,
+            is_open=is_open,
+            sees=sees,
+            sessions=self.sessions,
+        )
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             if not self._bridge.user_accounts.are_wanted:

@@ -26,6 +26,7 @@ from mcpbridge.app.console.pages import (
 from mcpbridge.app.console.pages.calls import again, call_list, call_page, export, sessions, timeline
 from mcpbridge.app.console.pages.catalog import catalog_list, tool_page, try_tool
 from mcpbridge.app.console.sign_in import Visit
+from mcpbridge.app.page_sign_in.sessions import PageSessions
 from mcpbridge.base.errors import BridgeError
 from mcpbridge.downstream.http.routes import App
 
@@ -50,19 +51,23 @@ _PAGES = (
 """The modules of the pages, each with `routes(console)`; their paths are below `/console`."""
 
 
-def make_console(console: ConsoleContext, cookie: str) -> App:
-    """The application for `/console` and all below it. `cookie`: its name, another one for each bridge of a machine."""
+def make_console(console: ConsoleContext, cookie: str, sessions: PageSessions | None = None) -> App:
+    """The application for `/console` and all below it. `cookie`: its name, another one for each bridge of a machine.
+
+    `sessions`: who signed in at the identity provider; None: nobody can.
+    """
     own = [route for page in _PAGES for route in page.routes(console)]
     app = Starlette(
-        routes=[Mount(PREFIX, routes=[*own, *_entrance(console, cookie), *_files(console)])],
+        routes=[Mount(PREFIX, routes=[*own, *_entrance(console, cookie, sessions), *_files(console)])],
         exception_handlers={HTTPException: _http_error(console), BridgeError: _bridge_error(console)},
     )
     app.router.redirect_slashes = False
-    return Guard(app, console.sign_ins, cookie)
+    return Guard(app, console.sign_ins, cookie, sessions, console.role_of)
 
 
-def _entrance(console: ConsoleContext, cookie: str) -> Sequence[BaseRoute]:
+def _entrance(console: ConsoleContext, cookie: str, sessions: PageSessions | None) -> Sequence[BaseRoute]:
     """How somebody gets in: by a link of `mcpbridge ui`, or by typing a token that may see the console."""
+    can = sessions is not None
 
     def let_in(request: Request, value: str) -> Response:
         answer = RedirectResponse(f"{PREFIX}/", 303)
@@ -82,17 +87,19 @@ def _entrance(console: ConsoleContext, cookie: str) -> Sequence[BaseRoute]:
             if value is not None:
                 note("console.signed_in", console.sign_ins.visit(value))
                 return let_in(request, value)
-            return console.page(request, "enter.html", 403, problem="This link was used already, or is too old.")
+            return console.page(
+                request, "enter.html", 403, problem="This link was used already, or is too old.", sign_in=can
+            )
         if hasattr(request.state, "visitor"):
             return RedirectResponse(f"{PREFIX}/", 303)
-        return console.page(request, "enter.html", problem="")
+        return console.page(request, "enter.html", problem="", sign_in=can)
 
     async def sign_in(request: Request) -> Response:
         token = str((await form_of(request)).get("token", ""))
         role = console.token_role(token) if token else None
         if role is None:
             problem = "This token may not see the console. It takes `admin` or `console = true` in `http.tokens`."
-            return console.page(request, "enter.html", 403, problem=problem)
+            return console.page(request, "enter.html", 403, problem=problem, sign_in=can)
         value = console.sign_ins.open(*role)
         note("console.signed_in", console.sign_ins.visit(value))
         return let_in(request, value)
@@ -104,6 +111,9 @@ def _entrance(console: ConsoleContext, cookie: str) -> Sequence[BaseRoute]:
         answer = RedirectResponse(f"{PREFIX}/enter", 303)
         is_secure = request.url.scheme == "https"
         answer.headers.append("set-cookie", cookie_header(cookie, "", seconds=0, is_secure=is_secure))
+        session = sessions.find(request) if sessions is not None else None
+        if sessions is not None and session is not None:
+            sessions.sign_out(answer, session)
         return answer
 
     return [

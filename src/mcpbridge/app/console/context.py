@@ -27,6 +27,7 @@ from mcpbridge.app.console.shown_text import (
     shown_time,
 )
 from mcpbridge.app.console.sign_in import SignIns
+from mcpbridge.app.page_sign_in.sessions import PageSession
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.version import __version__
 from mcpbridge.library.bridge import Bridge
@@ -120,6 +121,13 @@ class ConsoleContext:
             own = {"config": self.bridge.settings.source, **self._facts()}
             self._status = now, {**self.redact.values_of(self.bridge.status()), **own}
         return self._status[1]
+
+    def role_of(self, session: PageSession) -> Literal["admin", "view"] | None:
+        """What somebody who signed in at the identity provider may do here now: the most of their roles."""
+        bridge = self.bridge
+        held = set(bridge.approvals.roles_of(session.principal, session.identity))
+        found = {role.console for role in bridge.settings.roles if role.name in held}
+        return "admin" if "admin" in found else "view" if "view" in found else None
 
     def forget_status(self) -> None:
         """Something was changed from here: the next page shows it."""

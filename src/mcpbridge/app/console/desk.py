@@ -21,6 +21,7 @@ from mcpbridge.library.bridge import Bridge
 if TYPE_CHECKING:  # loaded with the first page
     from mcpbridge.app.console.context import ConsoleContext
     from mcpbridge.app.console.listener import ConsolePort
+    from mcpbridge.app.page_sign_in.sessions import PageSessions
     from mcpbridge.downstream.http.routes import App
     from mcpbridge.downstream.http.server import ListenAddress
 
@@ -40,6 +41,8 @@ class ConsoleDesk:
         """`facts`, `reload`: see `ConsoleContext`. `changed`: pages came, or all are gone."""
         self._bridge, self._redact, self._facts, self._reload = bridge, redact, facts, reload
         self.changed = changed
+        self.sessions: PageSessions | None = None
+        """Who signed in at the identity provider; None: nobody can. Set by who serves the pages."""
         self._at: ListenAddress | None = None
         source = bridge.settings.source
         self._key = daemon_key(Path(source)) if source else sha256(str(os.getpid()).encode()).hexdigest()[:16]
@@ -88,7 +91,7 @@ class ConsoleDesk:
         from mcpbridge.app.console.app import make_console
 
         self._context.token_role = at.auth.console_role
-        return make_console(self._context, self.cookie)
+        return make_console(self._context, self.cookie, self.sessions)
 
     def serve_at(self, at: "ListenAddress") -> None:
         """The bridge serves HTTP there, so links lead there."""

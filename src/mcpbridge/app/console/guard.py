@@ -8,7 +8,8 @@ The `Host` was checked before (`downstream/http/host_and_origin.py`), against pa
 """
 
 import hmac
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -17,8 +18,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from mcpbridge.app.console.sign_in import SignIns, Visit, form_token
+from mcpbridge.app.console.sign_in import Role, SignIns, Visit, form_token
 from mcpbridge.app.page_requests import read_form
+from mcpbridge.app.page_sign_in.sessions import PageSession, PageSessions
 from mcpbridge.downstream.http.exchange import Receive, Scope, Send
 from mcpbridge.downstream.http.routes import App
 
@@ -43,6 +45,8 @@ _HEADERS = (
 _NOT_STORED = (b"cache-control", b"no-store")
 _OPEN_PATHS = (f"{PREFIX}/enter", f"{PREFIX}/static/")
 """What is served without a cookie: the way in, and files that say nothing of this bridge."""
+_OWN_APPROVALS = "/approvals"
+"""Where somebody sees their own calls that wait, and those that they may decide about."""
 _READS = frozenset({"GET", "HEAD"})
 _OUR_SITES = frozenset({"same-origin", "none"})
 _LONGEST_FORM = 8 << 20
@@ -56,14 +60,28 @@ class Visitor(Struct, frozen=True):
     visit: Visit
     token: str
     """What its forms send along (`form_token`)."""
+    session: PageSession | None = None
+    """Of somebody who signed in at the identity provider."""
+
+
+RoleOf = Callable[[PageSession], Literal["admin", "view"] | None]
+"""What somebody who signed in at the identity provider may do in the console now; None: nothing."""
 
 
 class Guard:
     """ASGI application around the console's."""
 
-    def __init__(self, app: App, sign_ins: SignIns, cookie: str) -> None:
-        """`cookie`: its name."""
+    def __init__(
+        self,
+        app: App,
+        sign_ins: SignIns,
+        cookie: str,
+        sessions: PageSessions | None = None,
+        role_of: RoleOf = lambda session: None,
+    ) -> None:
+        """`cookie`: its name. `sessions`: who signed in at the identity provider; `role_of` says what they may do."""
         self._app, self._sign_ins, self._cookie = app, sign_ins, cookie
+        self._sessions, self._role_of = sessions, role_of
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request pass, or answer it."""
@@ -100,13 +118,22 @@ class Guard:
         cookie = _cookie(request, self._cookie)
         visit = self._sign_ins.visit(cookie)
         path = request.url.path
+        session = self._sessions.find(request) if visit is None and self._sessions is not None else None
+        role = self._role_of(session) if session is not None else None
+        if session is not None and role is not None:
+            of_role: Role = "admin" if role == "admin" else "read"
+            visit = Visit(session.digest, of_role, session.principal, session.until)
+        elif session is not None and not path.startswith(_OPEN_PATHS):
+            if request.method in _READS and "hx-request" not in request.headers:
+                return RedirectResponse(_OWN_APPROVALS, 303)
+            return _plain(403, "None of your roles opens the console (`console` in `roles`).")
         if visit is None:
             if path.startswith(_OPEN_PATHS):
                 return None
             if request.method in _READS and "hx-request" not in request.headers:
                 return RedirectResponse(f"{PREFIX}/enter", 303)
             return _plain(401, "You are signed out. Type `mcpbridge ui` for a new link.")
-        visitor = Visitor(visit, form_token(cookie))
+        visitor = Visitor(visit, session.form_token if session is not None else form_token(cookie), session)
         scope["state"] = {**scope.get("state", {}), "visitor": visitor}
         if request.method in _READS or path == f"{PREFIX}/enter":
             return None

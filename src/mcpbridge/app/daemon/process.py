@@ -4,6 +4,7 @@ import gc
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from mcpbridge.upstream.auth.context import Page
 from mcpbridge.upstream.manifest import Manifest
 
 if TYPE_CHECKING:  # loaded where it is used
+    from mcpbridge.app.page_sign_in.sessions import PageSessions
     from mcpbridge.downstream.http.routes import App
     from mcpbridge.downstream.http.server import ListenAddress
 
@@ -143,7 +145,17 @@ async def serve_over_http(
     def accounts() -> "App":
         return connections.app_at(at)
 
-    approvals = ApprovalDesk(bridge, lambda: connections.origin)
+    @cache
+    def sessions() -> "PageSessions":
+        from mcpbridge.app.page_sign_in.sessions import PageSessions
+
+        found = PageSessions(
+            lambda: bridge.settings.console.sign_in_lifetime, is_secure=connections.origin.startswith("https:")
+        )
+        bridge.user_accounts.visits.append(found.end_all)
+        return found
+
+    approvals = ApprovalDesk(bridge, lambda: connections.origin, sessions)
 
     def approving() -> "App":
         return approvals.app_at(at)
@@ -165,5 +177,6 @@ async def serve_over_http(
         return
     from mcpbridge.app.sign_in.app import signing_in
 
-    async with signing_in(bridge.settings, bridge.store, server, bridge.user_accounts) as public:
+    signed_in = console.sessions = connections.sessions = sessions()
+    async with signing_in(bridge.settings, bridge.store, server, bridge.user_accounts, signed_in) as public:
         await serve_http(bridge, http, at, on_ready=on_ready, mounts=mounts, pages=shown, public=public)

@@ -10,15 +10,18 @@ import secrets
 import time
 from collections.abc import Callable
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
 from mcpbridge.core.identity import Identity
-from mcpbridge.downstream.auth.resource_server import Caller
-from mcpbridge.downstream.http.bearer_tokens import Authenticator
 from mcpbridge.downstream.http.exchange import Refused
+
+if TYPE_CHECKING:  # where people sign in it is loaded already
+    from mcpbridge.downstream.auth.resource_server import Caller
+    from mcpbridge.downstream.http.bearer_tokens import Authenticator
 
 COOKIE = "mcpbridge-session"
 """Over https with the prefix `__Host-`: no other host of the domain can set it."""
@@ -61,7 +64,7 @@ class PageSessions:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {len(self._sessions)} signed in>"
 
-    def open(self, answer: Response, caller: Caller) -> None:
+    def open(self, answer: Response, caller: "Caller") -> None:
         """Sign the browser in that gets this answer."""
         cookie = secrets.token_urlsafe(32)
         seconds = self._lifetime()
@@ -86,9 +89,13 @@ class PageSessions:
             return None
         return session
 
-    def close(self, answer: Response, session: PageSession) -> None:
-        """Sign the browser out that gets this answer."""
+    def close(self, session: PageSession) -> None:
+        """Sign a browser out."""
         self._sessions.pop(session.digest, None)
+
+    def sign_out(self, answer: Response, session: PageSession) -> None:
+        """Sign the browser out that gets this answer, which takes its cookie back."""
+        self.close(session)
         self._set_cookie(answer, "", 0)
 
     def end_all(self, principal: str) -> int:
@@ -98,6 +105,12 @@ class PageSessions:
             del self._sessions[digest]
         return len(ended)
 
+    def latest_identity(self, principal: str) -> Identity | None:
+        """What the identity provider said of a user at the latest sign-in that still holds; None: there is none."""
+        now = self._clock()
+        found = [one for one in self._sessions.values() if one.principal == principal and one.until > now]
+        return found[-1].identity if found else None
+
     def _set_cookie(self, answer: Response, cookie: str, seconds: int) -> None:
         answer.set_cookie(self.cookie, cookie, seconds, path="/", secure=self._is_secure, httponly=True, samesite="lax")
 
@@ -106,11 +119,13 @@ def _digest(secret: str) -> str:
     return sha256(secret.encode()).hexdigest()
 
 
-async def holder_of(token: str, auth: Authenticator, path: str) -> Caller | None:
+async def holder_of(token: str, auth: "Authenticator", path: str) -> "Caller | None":
     """Whose token this is, for the endpoint at this path; None: nobody's, or it cannot be checked now."""
     authorization, server = b"Bearer " + token.strip().encode(), auth.resource_server
     if not token.strip():
         return None
+    from mcpbridge.downstream.auth.resource_server import Caller
+
     try:
         if server is None:
             return Caller(auth.principal(authorization))

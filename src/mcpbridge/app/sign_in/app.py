@@ -23,6 +23,8 @@ from starlette.routing import Route
 
 from mcpbridge.app.console.shown_text import inert_text
 from mcpbridge.app.page_requests import FORM, PAGE_HEADERS, is_own_form, media_type_of, read_body
+from mcpbridge.app.page_sign_in.provider import ProviderSignIns
+from mcpbridge.app.page_sign_in.sessions import PageSessions
 from mcpbridge.app.sign_in.authorization_server import PREFIX, Asked, AuthorizationServer, SendBack
 from mcpbridge.app.sign_in.clients import LONGEST_DOCUMENT
 from mcpbridge.app.sign_in.errors import OAuthRefused
@@ -40,6 +42,8 @@ from mcpbridge.storage.token_store import SealedFiles
 
 log = get_logger("mcpbridge.auth")
 
+SIGN_IN = f"{PREFIX}/sign-in"
+"""Where people begin who want to see pages of the bridge."""
 WELL_KNOWN = "/.well-known/oauth-authorization-server"
 _FOLDER = Path(__file__).parent / "templates"
 _LONGEST_FORM = 64 * 1024
@@ -53,11 +57,16 @@ Parameters = dict[str, list[str]]
 
 @asynccontextmanager
 async def signing_in(
-    settings: Settings, store: Store, resource_server: ResourceServer, accounts: EngineAccounts
+    settings: Settings,
+    store: Store,
+    resource_server: ResourceServer,
+    accounts: EngineAccounts,
+    sessions: PageSessions | None = None,
 ) -> AsyncGenerator[Mapping[str, Callable[[], App]]]:
     """Sign people in for the life of a front; gives what makes the applications, by the path that theirs begin with.
 
-    `accounts`: who exchanges tokens of people for those of servers, and asks who is signed in.
+    `accounts`: who exchanges tokens of people for those of servers, and asks who is signed in. `sessions`: of the pages
+    of the bridge, which people sign in to at the provider, too.
     """
     assert settings.auth.sign_in is not None
     server = AuthorizationServer(
@@ -71,7 +80,7 @@ async def signing_in(
     own = SignedInTokens(server.grants, server.provider_tokens, accounts)
     resource_server.tokens.own, resource_server.on_checked = own, own.present
     accounts.sign_ins = server
-    app = make_sign_in(server)
+    app = make_sign_in(server, sessions)
     try:
         yield {PREFIX: lambda: app, WELL_KNOWN: lambda: app}
     finally:
@@ -79,13 +88,14 @@ async def signing_in(
         await server.close()
 
 
-def make_sign_in(server: AuthorizationServer) -> App:
-    """The application for `/oauth`, and for the document at the well-known address."""
-    pages = _Pages(server)
+def make_sign_in(server: AuthorizationServer, sessions: PageSessions | None = None) -> App:
+    """The application for `/oauth`, and for the document at the well-known address. `sessions`: see `signing_in`."""
+    pages = _Pages(server, sessions)
     routes = [
         Route(f"{PREFIX}/authorize", pages.authorize, methods=["GET", "POST"]),
         Route(f"{PREFIX}/consent", pages.consent, methods=["POST"]),
         Route(f"{PREFIX}/callback", pages.callback, methods=["GET"]),
+        Route(SIGN_IN, pages.sign_in, methods=["POST"]),
         Route(f"{PREFIX}/token", pages.token, methods=["POST"]),
         Route(f"{PREFIX}/register", pages.register, methods=["POST"]),
         Route(f"{PREFIX}/revoke", pages.revoke, methods=["POST"]),
@@ -113,8 +123,9 @@ def _refused(_: Request, refused: Exception) -> Response:
 class _Pages:
     """What answers each route."""
 
-    def __init__(self, server: AuthorizationServer) -> None:
-        self._server = server
+    def __init__(self, server: AuthorizationServer, sessions: PageSessions | None) -> None:
+        self._server, self._sessions = server, sessions
+        self._to_pages = ProviderSignIns(server.provider, lambda: server.token_seconds)
         self._templates = Environment(
             loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined, finalize=_inert
         )
@@ -155,7 +166,40 @@ class _Pages:
             log.warning("the identity provider cannot be asked", reason=down.reason)
             return self._problem("The identity provider cannot be asked at the moment. Try again in a minute.", 503)
 
+    async def sign_in(self, request: Request) -> Response:
+        """Somebody wants to see pages of the bridge: on to the provider."""
+        if (problem := self._foreign(request)) is not None:
+            return problem
+        if self._sessions is None:
+            return self._problem("This bridge has no pages to sign in to.", 404)
+        browser = self._browser(request) or secrets.token_urlsafe(32)
+        try:
+            target = ((await _form(request)).get("next") or [""])[0]
+            answer = self._send_on(await self._to_pages.begin(target, browser))
+        except OAuthRefused as refused:
+            return self._problem(refused.description, refused.status)
+        except ProviderDown as down:
+            log.warning("the identity provider cannot be asked", reason=down.reason)
+            return self._problem("The identity provider cannot be asked at the moment. Try again in a minute.", 503)
+        self._set_cookie(answer, browser)
+        return answer
+
+    async def _signed_in(self, request: Request, sessions: PageSessions) -> Response:
+        """Somebody comes back who wants to see pages. A page leads on: these are for navigation from our own."""
+        try:
+            caller, target = await self._to_pages.finish(_query(request), self._browser(request))
+        except OAuthRefused as refused:
+            return self._problem(f"You are not signed in: {refused.description}.", refused.status)
+        answer = self._page("signed_in.html", url=target, name=caller.identity.name if caller.identity else "")
+        before = sessions.find(request)
+        if before is not None:
+            sessions.close(before)
+        sessions.open(answer, caller)
+        return answer
+
     async def callback(self, request: Request) -> Response:
+        if self._sessions is not None and self._to_pages.is_for_pages(_query(request)):
+            return await self._signed_in(request, self._sessions)
         try:
             url = await self._server.come_back(_query(request), self._browser(request))
         except OAuthRefused as refused:

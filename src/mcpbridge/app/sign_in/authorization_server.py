@@ -95,6 +95,11 @@ class AuthorizationServer:
         return f"<{type(self).__name__} {self.issuer} provider={self.provider.issuer}>"
 
     @property
+    def token_seconds(self) -> float:
+        """Seconds after which the provider is asked again whether a person still may."""
+        return self._sign_in.token_lifetime
+
+    @property
     def is_https(self) -> bool:
         """People reach it over TLS."""
         return self.issuer.startswith("https://")

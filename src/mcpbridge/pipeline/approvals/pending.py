@@ -126,7 +126,8 @@ class PendingApprovals:
         self._asked_again: set[str] = set()
         """Ids of those that are asked for again now."""
         self._has_ended = False
-        self._roles_of: RolesOf = lambda principal, identity: ()
+        self.roles_of: RolesOf = lambda principal, identity: ()
+        """Which roles somebody has now."""
         self.link_to: Callable[[str], str] = lambda id_: ""
         """The address of the page about the request with this id; empty: there is none. Set by who serves pages."""
         self.reports: Report | None = None
@@ -135,7 +136,7 @@ class PendingApprovals:
     def configure(self, settings: ApprovalSettings, roles_of: "RolesOf | None" = None) -> None:
         """Other settings for requests that come from now on. `roles_of`: which roles those have who decide."""
         self._settings = settings
-        self._roles_of = roles_of or self._roles_of
+        self.roles_of = roles_of or self.roles_of
 
     # -- Approver
 
@@ -270,7 +271,7 @@ class PendingApprovals:
             return ""
         from mcpbridge.pipeline.approvals.decider import objection  # few rules name who approves
 
-        return objection(request, decider, self._roles_of)
+        return objection(request, decider, self.roles_of)
 
     async def decide(
         self,

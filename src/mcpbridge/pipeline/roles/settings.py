@@ -77,6 +77,10 @@ class RoleSettings(BaseModel):
     """Globs on those of its tools of which a person must agree to each call. Another role that opens the same tool
     without this does away with it."""
 
+    console: Literal["admin", "view"] | None = None
+    """What people with this role do in the console, once they signed in at the identity provider: `admin` sees and
+    changes everything but what runs on its machine, `view` sees everything. Default: nothing of it."""
+
     profile: str | None = None
     """The profile that those with this role see, unless they ask for another one. Of several roles with one, the first
     counts."""
@@ -160,10 +164,11 @@ class RoleSettings(BaseModel):
                 f"{', '.join(f'`{selector}`' for selector in (*_WHO, 'when'))}; "
                 '`principals = ["*"]` is everybody who is authenticated'
             )
-        if not self.deny and not any(getattr(self, opened) for opened in _WHAT):
+        opens = self.console is not None or any(getattr(self, opened) for opened in _WHAT)
+        if not self.deny and not opens:
             raise ValueError(
                 f"the role '{self.name}' opens nothing and denies nothing: give one of "
-                f"{', '.join(f'`{opened}`' for opened in (*_WHAT, 'deny'))}"
+                f"{', '.join(f'`{opened}`' for opened in (*_WHAT, 'deny', 'console'))}"
             )
         without_server = [glob for glob in self.resources if "/" not in glob]
         if without_server:

@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute, Route
 from mcpbridge.app.admin.approvals import decide, list_approvals, recent_approvals
 from mcpbridge.app.admin.errors import STATUS_OF, Problem
 from mcpbridge.app.console.context import ConsoleContext
-from mcpbridge.app.console.guard import PREFIX, form_of
+from mcpbridge.app.console.guard import PREFIX, Visitor, form_of
 from mcpbridge.app.console.sign_in import Visit
 from mcpbridge.pipeline.approvals.decider import OPERATOR, Decider
 
@@ -41,8 +41,10 @@ def routes(console: ConsoleContext) -> Sequence[BaseRoute]:
     ]
 
 
-def _decider(visit: Visit) -> Decider:
-    return OPERATOR if visit.is_local else Decider(visit.by)
+def _decider(visitor: Visitor) -> Decider:
+    if visitor.visit.is_local:
+        return OPERATOR
+    return Decider(visitor.visit.by, visitor.session.identity if visitor.session is not None else None)
 
 
 class _Approvals:
@@ -66,7 +68,9 @@ class _Approvals:
             if said not in _ANSWERS:
                 raise Problem("invalid", "answer: expected once, session, deny or deny-session")
             answer = {**_ANSWERS[said], "reason": str(form.get("reason", ""))}
-            done = await decide(self._console.bridge.approvals, id_, answer, f"console:{visit.by}", _decider(visit))
+            done = await decide(
+                self._console.bridge.approvals, id_, answer, f"console:{visit.by}", _decider(request.state.visitor)
+            )
         except Problem as problem:
             return await self._answer(request, f"{problem}.", "bad", STATUS_OF[problem.code])
         self._console.live.announce("approvals", "calls")
