@@ -1,11 +1,13 @@
 """A bridge whose calls need the approval of others: people with tokens of an issuer, and a receiver of its webhook."""
 
 import asyncio
+import concurrent.futures
 import json
 import re
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from html import unescape
 from typing import Any
@@ -23,7 +25,7 @@ from support.harness import eventually, python_server
 from support.team import Member
 from support.token_issuer import Issuer, issuing
 
-__all__ = ["Office", "Person", "Receiver", "office", "receiving"]
+__all__ = ["WITHIN", "Office", "Person", "Place", "Receiver", "in_a_thread", "office", "receiving"]
 
 Document = dict[str, Any]
 WEBHOOK_SECRET = "a-secret-of-the-webhook"
@@ -189,3 +191,54 @@ async def office(
                 await person.browser.aclose()
             serving.cancel()
             await asyncio.wait([serving])
+
+
+WITHIN = 60.0
+"""Seconds."""
+
+
+class Place:
+    """An office on a loop of its own: Playwright's is the test's."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, people: Office, end: Callable[[], None]) -> None:
+        self._loop, self.people, self.end = loop, people, end
+
+    def do(self, work: Any) -> Any:
+        """The result of a coroutine there."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(WITHIN)
+
+    def begins(self, name: str, text: str) -> "concurrent.futures.Future[Any]":
+        """Somebody makes a call."""
+        return asyncio.run_coroutine_threadsafe(self.people[name].call("up__echo", text=text), self._loop)
+
+    def link(self) -> str:
+        """The link of the last message."""
+        number = len(self.people.receiver.messages) - 1
+        message = json.loads(self.people.receiver.messages[number][1])
+        return message["blocks"][1]["elements"][0]["url"]
+
+
+@contextmanager
+def in_a_thread(**settings: Any) -> Generator[Place]:
+    """An office on a loop of its own, for tests whose own loop is another library's."""
+    begun: concurrent.futures.Future[Place] = concurrent.futures.Future()
+
+    async def run() -> None:
+        loop, over = asyncio.get_running_loop(), asyncio.Event()
+        try:
+            async with office(**settings) as people:
+                begun.set_result(Place(loop, people, lambda: loop.call_soon_threadsafe(over.set) and None))
+                await over.wait()
+        except BaseException as error:
+            if not begun.done():
+                begun.set_exception(error)
+            raise
+
+    thread = threading.Thread(target=asyncio.run, args=(run(),), daemon=True)
+    thread.start()
+    place = begun.result(WITHIN)
+    try:
+        yield place
+    finally:
+        place.end()
+        thread.join(WITHIN)

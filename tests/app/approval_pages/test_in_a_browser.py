@@ -1,61 +1,22 @@
 """An approver opens the link of a message in a real browser, signs in and decides; the call that waits goes on."""
 
-import asyncio
 import concurrent.futures
-import json
-import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support.approval_team import Office, office
+from support.approval_team import WITHIN, Place, in_a_thread
 from support.console import ARGUMENTS, CHROMIUM, PATIENCE, violations
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-WITHIN = 60.0
-"""Seconds."""
-
-
-class Place:
-    """An office on a loop of its own: Playwright's is the test's."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, people: Office) -> None:
-        self._loop, self.people = loop, people
-
-    def do(self, work: Any) -> Any:
-        """The result of a coroutine there."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(WITHIN)
-
-    def begins(self, name: str, text: str) -> "concurrent.futures.Future[Any]":
-        """Somebody makes a call."""
-        return asyncio.run_coroutine_threadsafe(self.people[name].call("up__echo", text=text), self._loop)
-
-    def link(self) -> str:
-        """The link of the last message."""
-        number = len(self.people.receiver.messages) - 1
-        message = json.loads(self.people.receiver.messages[number][1])
-        return message["blocks"][1]["elements"][0]["url"]
-
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Place]:
-    begun: concurrent.futures.Future[Place] = concurrent.futures.Future()
-    over = asyncio.Event()
-
-    async def run() -> None:
-        async with office() as people:
-            begun.set_result(Place(asyncio.get_running_loop(), people))
-            await over.wait()
-
-    thread = threading.Thread(target=asyncio.run, args=(run(),), daemon=True)
-    thread.start()
-    place = begun.result(WITHIN)
-    yield place
-    place._loop.call_soon_threadsafe(over.set)
-    thread.join(WITHIN)
+    with in_a_thread() as place:
+        yield place
 
 
 @pytest.fixture(scope="module")
