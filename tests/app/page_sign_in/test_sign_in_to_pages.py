@@ -212,3 +212,16 @@ async def test_a_console_of_a_role_that_was_taken_away_is_closed(provider: MockP
         del document["roles"][1]["console"]
         await people.bridge.reload(type(people.bridge.settings).model_validate(document))
         assert (await look(carol, "/console/calls")).headers["location"] == "/approvals"
+
+
+async def test_a_flood_of_strangers_pushes_nobody_out(provider: MockProvider) -> None:
+    async with at_work(provider) as people:
+        carol = people["carol"]
+        back = await back_from(provider, carol)
+        own = {"origin": carol.origin, "sec-fetch-site": "same-origin"}
+        async with httpx2.AsyncClient(timeout=60, trust_env=False) as stranger:
+            for _ in range(100):
+                stranger.cookies.clear()
+                answer = await stranger.post(f"{carol.origin}/oauth/sign-in", data={"next": "/"}, headers=own)
+        assert answer.status_code == 429
+        assert (await carol.get(back)).status_code == 200

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
-from mcpbridge.app.sign_in.errors import OAuthRefused, ProviderRefused
+from mcpbridge.app.sign_in.errors import OAuthRefused, ProviderRefused, too_many
 from mcpbridge.app.sign_in.grants import REQUEST_SECONDS, digest_of
 from mcpbridge.app.sign_in.identity_provider import IdentityProvider
 from mcpbridge.base.log import get_logger
@@ -24,8 +24,8 @@ log = get_logger("mcpbridge.auth")
 
 _PREFIX = "page_"
 """What the `state` of these sign-ins begins with."""
-_MOST, _MOST_OF_BROWSER = 2000, 10
-"""Sign-ins under way, which strangers can begin, and those of one browser: the oldest go first."""
+_MOST, _MOST_OF_NETWORK = 10_000, 100
+"""Sign-ins under way, which strangers can begin, and those of one network; further ones are refused."""
 _TARGET = re.compile(r"/(approvals|connections|console)(/[A-Za-z0-9_~.=?&%-]+)*/?(\?[A-Za-z0-9_~.=&%-]*)?")
 HOME = "/approvals"
 """Where somebody goes who says nothing else."""
@@ -39,6 +39,7 @@ class _Begun(Struct, frozen=True):
     verifier: str
     target: str
     until: float
+    network: str
 
 
 class ProviderSignIns:
@@ -54,23 +55,25 @@ class ProviderSignIns:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._provider.issuer} {len(self._begun)} under way>"
 
-    async def begin(self, target: str, browser: str) -> str:
+    async def begin(self, target: str, browser: str, network: str = "") -> str:
         """The page of the provider where a person signs in to see `target`. `browser`: its cookie.
 
+        `network`: where it is (`network_of`).
+
         Raises:
+            OAuthRefused: too many were begun.
             ProviderDown: the provider cannot be asked.
         """
+        now, owner = self._clock(), digest_of(browser)
+        self._begun = {key: one for key, one in self._begun.items() if one.until > now}
+        of_network = sum(one.network == network for one in self._begun.values())
+        if of_network >= _MOST_OF_NETWORK or len(self._begun) >= _MOST:
+            raise too_many("too many sign-ins that nobody completed were begun")
         nonce, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(48)
         state = _PREFIX + secrets.token_urlsafe(32)
         page = await self._provider.page(state, nonce, verifier)
-        now, owner = self._clock(), digest_of(browser)
-        self._begun = {key: one for key, one in self._begun.items() if one.until > now}
-        own = [key for key, one in self._begun.items() if one.browser == owner]
-        for key in own[: max(0, len(own) + 1 - _MOST_OF_BROWSER)]:
-            del self._begun[key]
-        while len(self._begun) >= _MOST:
-            del self._begun[next(iter(self._begun))]
-        self._begun[digest_of(state)] = _Begun(owner, nonce, verifier, own_path(target), now + REQUEST_SECONDS)
+        until = now + REQUEST_SECONDS
+        self._begun[digest_of(state)] = _Begun(owner, nonce, verifier, own_path(target), until, network)
         return page
 
     def is_for_pages(self, parameters: Mapping[str, Sequence[str]]) -> bool:

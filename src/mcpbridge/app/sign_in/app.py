@@ -175,7 +175,7 @@ class _Pages:
         browser = self._browser(request) or secrets.token_urlsafe(32)
         try:
             target = ((await _form(request)).get("next") or [""])[0]
-            answer = self._send_on(await self._to_pages.begin(target, browser))
+            answer = self._send_on(await self._to_pages.begin(target, browser, _network(request)))
         except OAuthRefused as refused:
             return self._problem(refused.description, refused.status)
         except ProviderDown as down:
