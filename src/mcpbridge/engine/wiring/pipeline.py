@@ -331,6 +331,7 @@ class CallPipeline:
                 for name, server in inputs.servers.items()
             },
             {name: server.secrets_to for name, server in inputs.servers.items() if server.secrets_to},
+            inputs.policy.secrets_of,
         )
         state.slots.queued = settings.calls.max_queued
         self._context.audit.configure(settings.call_log)

@@ -339,6 +339,14 @@ class Policy:
         return lambda caller: roles.rate_limit(roles.of(caller.principal, caller.identity))
 
     @property
+    def secrets_of(self) -> "Callable[[Caller], Callable[[str], bool] | None] | None":
+        """Of which servers the roles of a caller let it use secrets; None: no role says anything of that."""
+        roles = self.roles
+        if roles is None or all(role.settings.secrets is None for role in roles.all):
+            return None
+        return lambda caller: roles.secrets(roles.of(caller.principal, caller.identity))
+
+    @property
     def max_calls_of(self) -> "Callable[[Caller], int | None] | None":
         """How many calls of a conversation the roles of a caller give it; None: no role gives any."""
         roles = self.roles

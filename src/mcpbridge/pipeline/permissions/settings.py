@@ -21,6 +21,9 @@ _LISTS = ("tools", "servers", "risk", "clients", "principals", "roles")
 
 def or_one(schema: dict[str, Any]) -> None:
     """The JSON schema of a setting that may also be a single value of its list; for editors."""
+    if "anyOf" in schema:  # a list that may be left out
+        schema["anyOf"].insert(1, next(one["items"] for one in schema["anyOf"] if "items" in one))
+        return
     kinds = {"type": schema.pop("type"), "items": schema.pop("items")}
     schema["anyOf"] = [kinds, kinds["items"]]
 

@@ -36,6 +36,7 @@ class Role:
         self.opens_mark, self.denies_mark = -2 - 2 * number, -3 - 2 * number
         """What stands in the audience of those who have it; see above."""
         self.opening = Opening(settings)
+        self._secrets = globs(settings.secrets) if settings.secrets else None
         self.is_for_local = "" in settings.principals
         self._principals = globs(glob for glob in settings.principals if glob) if settings.principals else None
         self._selectors: list[Callable[[Identity, str], bool | None]] = []
@@ -50,6 +51,12 @@ class Role:
                 self._selectors.append(_bound(selector, globs(texts).fullmatch))
         if settings.when is not None:
             self._selectors.append(_bound(_by_condition, condition_of(settings.when)))
+
+    def opens_secrets(self, server: str) -> bool:
+        """Whether secrets of this server may be used by those with this role."""
+        if self.settings.secrets is None:
+            return True
+        return self._secrets is not None and self._secrets.fullmatch(server) is not None
 
     def is_for(self, principal: str, identity: Identity | None, groups_claim: str = "groups") -> bool | None:
         """Whether this caller is one of those whom it is for; None: these claims do not say."""
@@ -195,6 +202,15 @@ class Roles:
     def profile(self, audience: frozenset[int]) -> str:
         """The profile of the first role that has one; empty: none has."""
         return next((role.settings.profile for role in self.held(audience) if role.settings.profile), "")
+
+    def secrets(self, audience: frozenset[int]) -> Callable[[str], bool] | None:
+        """Of which servers this audience may use secrets that it does not see; None: of all."""
+        if KEPT not in audience:
+            return None
+        held = self.held(audience)
+        if any(role.settings.secrets is None for role in held):
+            return None
+        return lambda server: any(role.opens_secrets(server) for role in held)
 
     def rate_limit(self, audience: frozenset[int]) -> Rate | None:
         """The most generous rate of its roles; None: none has one."""

@@ -14,7 +14,7 @@ from mcpbridge.pipeline.permissions.settings import or_one, with_lists
 
 _WHO = ("groups", "emails", "scopes", "clients", "issuers", "principals")
 _WHAT = ("tools", "servers", "prompts", "resources")
-_LISTS = (*_WHO, *_WHAT, "deny", "approve", "quota")
+_LISTS = (*_WHO, *_WHAT, "deny", "approve", "quota", "secrets")
 
 
 class RoleSettings(BaseModel):
@@ -84,6 +84,10 @@ class RoleSettings(BaseModel):
     profile: str | None = None
     """The profile that those with this role see, unless they ask for another one. Of several roles with one, the first
     counts."""
+
+    secrets: list[str] | None = Field(default=None, json_schema_extra=or_one)
+    """Globs on servers whose secrets those with this role may use without seeing them: the placeholders of `redact` are
+    turned back in their calls. `[]`: none. Default: those of all servers. Of several roles, each counts."""
 
     rate_limit: RateText | None = None
     """The most calls in a time for each person, such as `"60/min"`, in place of `calls.rate_limit`. Of several roles

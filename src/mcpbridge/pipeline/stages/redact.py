@@ -22,7 +22,7 @@ from msgspec import Raw
 from mcpbridge.base.short_turns import short_turns
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.context import Session
-from mcpbridge.core.model import Call, CallHandler, Tool
+from mcpbridge.core.model import Call, Caller, CallHandler, Tool
 from mcpbridge.pipeline.input_required import needs_driving
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
@@ -46,8 +46,14 @@ REDACTED = "mcpbridge/redactedArguments"
 
 Kinds = tuple[str, ...]
 """What is replaced: `secrets`, `pii`."""
+Restriction = Callable[[Caller], Callable[[str], bool] | None]
+"""Of which servers a caller may use secrets that it does not see; None: of all."""
 _NOBODY = ""
 """Whose the values of arguments are: their placeholders are turned back for no server."""
+
+
+def _unrestricted(caller: Caller) -> None:
+    """Nobody is kept to roles."""
 
 
 class Redact:
@@ -59,17 +65,23 @@ class Redact:
         self._known, self._threads = known, anyio.CapacityLimiter(_THREADS)
         self._read: Mapping[str, Kinds] = {}
         self._sent: Mapping[str, Kinds] = {}
+        self._restriction: Restriction = _unrestricted
         self._givers: Mapping[str, frozenset[str]] = {}
         """Whose secrets a server may have besides its own."""
 
     def configure(
-        self, read: Mapping[str, Kinds], sent: Mapping[str, Kinds], secrets_to: Mapping[str, Collection[str]]
+        self,
+        read: Mapping[str, Kinds],
+        sent: Mapping[str, Kinds],
+        secrets_to: Mapping[str, Collection[str]],
+        restriction: Restriction | None = None,
     ) -> None:
         """For plans that are compiled from now on.
 
         `read`: what is redacted of what is read of a server, by its name. `sent`: the same of the arguments for its
-        prompts. `secrets_to`: which others may have the secrets of a server.
+        prompts. `secrets_to`: which others may have the secrets of a server. `restriction`: by the roles of who calls.
         """
+        self._restriction = restriction or _unrestricted
         self._read = {server: kinds for server, kinds in read.items() if kinds}
         self._sent = {server: kinds for server, kinds in sent.items() if kinds}
         self._givers = {
@@ -87,7 +99,7 @@ class Redact:
 
     def _of(self, server: str, kinds: Kinds, sent: Kinds) -> "_Redact":
         givers = self._givers.get(server, frozenset())
-        return _Redact(server, kinds, sent, givers, self._sessions, self._known, self._threads)
+        return _Redact(server, kinds, sent, givers, self._sessions, self._known, self._threads, self._restriction)
 
     def _uncalled(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
         """What is read without a tool."""
@@ -117,13 +129,19 @@ class Placeholders:
                     del self._names[self._values.pop(oldest)]
             return name
 
-    def restored(self, server: str, text: str, givers: Collection[str] = ()) -> str:
-        """The text with the values of placeholders of this server, and with the secrets of `givers`; others stay."""
+    def restored(
+        self, server: str, text: str, givers: Collection[str] = (), may_use: Callable[[str], bool] | None = None
+    ) -> str:
+        """The text with the values of placeholders of this server, and with the secrets of `givers`; others stay.
+
+        `may_use`: of which servers values may be turned back at all; None: of all.
+        """
 
         def value(match: re.Match[str]) -> str:
             owner, found = self._values.get(match[0], ("", match[0]))
             is_given = owner in givers and match[0].startswith("‹secret:")
-            return found if owner == server or is_given else match[0]
+            is_open = may_use is None or may_use(owner)
+            return found if is_open and (owner == server or is_given) else match[0]
 
         return _PLACEHOLDER.sub(value, text)
 
@@ -153,16 +171,19 @@ class _Redact:
         sessions: "WeakKeyDictionary[Session, Placeholders]",
         known: Callable[[str], str],
         threads: anyio.CapacityLimiter,
+        restriction: Restriction,
     ) -> None:
         self._server, self._kinds, self._sent, self._givers, self._sessions = server, kinds, sent, givers, sessions
-        self._known, self._threads = known, threads
+        self._known, self._threads, self._restriction = known, threads, restriction
 
     async def __call__(self, call: Call, proceed: CallHandler) -> Body:
         from mcpbridge.pipeline.redaction import redacted_json  # most bridges redact nothing
 
         placeholders = self._sessions.setdefault(call.caller.session, Placeholders())
         arguments, update = call.params.fields.get("arguments"), call.update
-        sent, redactions = (None, 0) if arguments is None else await self._what_is_sent(arguments, placeholders)
+        sent, redactions = (
+            (None, 0) if arguments is None else await self._what_is_sent(arguments, placeholders, call.caller)
+        )
 
         def placeholder(kind: str, value: str) -> str:
             return placeholders.placeholder(kind, self._server, value)
@@ -186,7 +207,7 @@ class _Redact:
             result = Body(await self._worked(work, len(data)))
         return _noted(result, redactions, self._server) if redactions else result
 
-    async def _what_is_sent(self, arguments: Raw, placeholders: Placeholders) -> tuple[Raw, int]:
+    async def _what_is_sent(self, arguments: Raw, placeholders: Placeholders, caller: Caller) -> tuple[Raw, int]:
         """The arguments that the server gets, and how many of their values it does not get."""
         from mcpbridge.pipeline.redaction import each_text, redacted_json
 
@@ -197,9 +218,6 @@ class _Redact:
             values += 1
             return placeholders.placeholder(kind, _NOBODY, value)
 
-        def restore(text: str) -> str:
-            return placeholders.restored(self._server, text, self._givers)
-
         sent = arguments
         if self._sent:
             data = bytes(arguments)
@@ -208,6 +226,11 @@ class _Redact:
             if redacted is not data:
                 sent, values = Raw(redacted), max(values, 1)  # a number leaves no placeholder
         if _MAY_HOLD_ONE.search(bytes(sent)):
+            may_use = self._restriction(caller)
+
+            def restore(text: str) -> str:
+                return placeholders.restored(self._server, text, self._givers, may_use)
+
             sent = Raw(encode(each_text(decode_exactly(sent), restore)))
         return sent, values
 
