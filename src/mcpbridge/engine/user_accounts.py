@@ -130,11 +130,11 @@ class EngineAccounts:
         Returns how many of the latter there were, and whether tokens of issuers are refused now that were issued by
         now. What is open ends.
         """
-        for end in self.visits:
-            end(principal)
         if self.doors is not None:
             await self.doors.revoke(principal)
         ended = await self.sign_ins.end_all(principal) if self.sign_ins is not None else 0
+        for end in self.visits:  # last: with what is revoked by now, no other visit begins
+            end(principal)
         return ended, self.doors is not None and self.is_of_issuer(principal)
 
     def is_of_issuer(self, principal: str) -> bool:

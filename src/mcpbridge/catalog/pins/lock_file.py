@@ -252,10 +252,11 @@ def read_definition(path: Path, digest: str) -> bytes | None:
     return None
 
 
-def write_lock(path: Path, lock: Lock, definitions: Iterable[bytes] = ()) -> None:
+def write_lock(path: Path, lock: Lock, definitions: Iterable[bytes] = (), *, keeps_old: bool = False) -> None:
     """Write the lock whole, and the definitions it agrees to; those that it no longer names are removed.
 
-    Definitions come first, so that a lock never names what is not there yet.
+    Definitions come first, so that a lock never names what is not there yet. `keeps_old`: what it no longer names stays
+    for now, since bridges go by the lock of before until this one is signed.
 
     Raises:
         OSError: it cannot be written; the lock is as it was.
@@ -268,6 +269,18 @@ def write_lock(path: Path, lock: Lock, definitions: Iterable[bytes] = ()) -> Non
             folder.mkdir(parents=True, exist_ok=True)
             _replace(folder / f"{digest}.json", _readable(definition))
     _replace(path, format_lock(lock).encode())
+    if not keeps_old:
+        remove_unnamed(path, lock)
+
+
+def remove_unnamed(path: Path, lock: Lock) -> None:
+    """Remove the definitions beside the lock at `path` that it does not name.
+
+    Raises:
+        OSError: one cannot be removed.
+    """
+    wanted = {digest for entry in lock.entries.values() for digest in entry.digests}
+    folder = definitions_folder(path)
     if folder.is_dir():
         for file in folder.glob("*.json"):
             if _DIGEST.fullmatch(file.stem) and file.stem not in wanted:

@@ -54,6 +54,10 @@ class Files:
         return {(one["name"], one["change"], one["where"]) for one in document["changes"]}
 
 
+def definitions(files: Files) -> set[str]:
+    return {file.name for file in (files.place.folder / "servers.lock.d").glob("*.json")}
+
+
 @pytest.fixture
 def files(place: Place) -> Files:
     return Files(place)
@@ -444,11 +448,15 @@ async def test_a_lock_that_is_signed_is_verified_and_checked(files: Files) -> No
     assert (await files.run("verify")).code == 1
     signature.write_text(right)
     assert (await files.run("--check")).code == 0
+    before = definitions(files)
     files.show({"read": CHANGED, "write": "Writes a file."})
     approved = await files.run("approve", "files")
     assert approved.code == 0
     assert "1 entry agreed to" in approved.err
     assert "takes effect after `mcpbridge lock sign`" in approved.err
+    assert before < definitions(files), "bridges go by the lock of before until the new one is signed"
+    assert (await files.run("sign")).code == 0
+    assert len(before - definitions(files)) == 1
 
 
 async def test_where_keys_are_trusted_a_project_without_a_lock_says_what_it_needs(files: Files) -> None:

@@ -34,7 +34,7 @@ from mcpbridge.catalog.pins.lock_file import (
     write_lock,
 )
 from mcpbridge.catalog.pins.review import Rules
-from mcpbridge.catalog.pins.trusted_lock import lock_is_trusted, must_be_signed, signature_fault
+from mcpbridge.catalog.pins.trusted_lock import lock_is_trusted, must_be_signed, signature_fault, signature_path
 
 _ADVICE = "`mcpbridge check` shows more."
 
@@ -97,7 +97,9 @@ class _Review:
         """
         try:
             definitions = [definition for one in self.changed for definition in one.definitions]
-            write_lock(self.path, accept(self.lock, self.changed), [*definitions, *self.offered.values()])
+            is_signed = signature_path(self.path).exists()
+            new = accept(self.lock, self.changed)
+            write_lock(self.path, new, [*definitions, *self.offered.values()], keeps_old=is_signed)
         except OSError as error:
             fail(USAGE, f"{self.path} cannot be written: {error.strerror}", "Nothing was agreed to.")
 

@@ -18,7 +18,7 @@ from mcpbridge.app.cli.running_bridges import survey
 from mcpbridge.app.exit_codes import DIFFERS, OK, USAGE
 from mcpbridge.base.directories import config_directory
 from mcpbridge.base.errors import ConfigError
-from mcpbridge.catalog.pins.lock_file import lock_path, read_lock
+from mcpbridge.catalog.pins.lock_file import lock_path, read_lock, remove_unnamed
 from mcpbridge.catalog.pins.signature import read_signature, sign_lock
 from mcpbridge.catalog.pins.trusted_lock import (
     forget_seen,
@@ -69,7 +69,7 @@ def sign(*, config: str | None, key: str | None, new_key: bool, project: str | N
     """
     configuration = config_path(config)
     lock = lock_path(configuration)
-    if read_lock(lock) is None:
+    if (entries := read_lock(lock)) is None:
         fail(USAGE, f"there is no {lock}", "`mcpbridge lock` writes it.")
     if project is not None and not (0 < len(project) <= _LONGEST_PROJECT and project.isprintable()):
         raise click.UsageError(f"--project is a name of 1 to {_LONGEST_PROJECT} characters that can be printed.")
@@ -87,6 +87,7 @@ def sign(*, config: str | None, key: str | None, new_key: bool, project: str | N
     project = project or known or f"{lock.resolve().parent.name[:80]}-{secrets.token_hex(4)}"
     try:
         _write(signature_path(lock), sign_lock(lock.read_bytes(), serial, private, project))
+        remove_unnamed(lock, entries)
     except OSError as error:
         fail(USAGE, f"{signature_path(lock)} cannot be written: {error.strerror}")
     own = key_id(private.public_key())
