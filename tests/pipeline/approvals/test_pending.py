@@ -7,15 +7,18 @@ from typing import Any
 
 import pytest
 from msgspec.json import encode
+from msgspec.structs import replace
 
 from mcpbridge.base.errors import StoreFailed
-from mcpbridge.core.model import Call
+from mcpbridge.core.model import ApproveBy, Call
+from mcpbridge.pipeline.approvals.decider import Decider
 from mcpbridge.pipeline.approvals.grants import Grants
-from mcpbridge.pipeline.approvals.pending import PendingApprovals
+from mcpbridge.pipeline.approvals.pending import MayNotDecide, PendingApprovals, UnknownApproval
 from mcpbridge.pipeline.approvals.request import ApprovalEvent, ApprovalRequest, Verdict
 from mcpbridge.pipeline.approvals.settings import ApprovalSettings
 from mcpbridge.protocol.body import Body
 from mcpbridge.storage.memory_store import MemoryStore
+from mcpbridge.storage.store import Entry
 
 STEPS = 60
 """Steps of the loop, more than an answer takes on such a store."""
@@ -50,8 +53,8 @@ async def steps(count: int) -> None:
 class World:
     """A desk on such a store, and a request that can be answered at it."""
 
-    def __init__(self, lasts: float = 0.0) -> None:
-        self.store = SlowStore()
+    def __init__(self, lasts: float = 0.0, store: SlowStore | None = None) -> None:
+        self.store = store or SlowStore()
         self.grants = Grants(self.store, once_seconds=600, session_seconds=3600)
         self.events: list[ApprovalEvent] = []
         self.desk = PendingApprovals(ApprovalSettings(), self.store, self.grants, self.events.append)
@@ -130,3 +133,37 @@ async def test_a_yes_that_cannot_be_kept_leaves_the_request() -> None:
     world.store.fails_to_put = ""
     await world.desk.decide("request", "once", "me")
     assert await world.grants.use(world.request) is not None
+
+
+class SlowToLook(SlowStore):
+    """Looking at what is there takes time as well, as on a disk."""
+
+    async def entries(self, kind: str, *, principal: str | None) -> list[Entry]:
+        found = await super().entries(kind, principal=principal)
+        await steps(2)
+        return found
+
+
+async def test_nobody_approves_a_call_of_their_own_in_the_moment_in_which_it_gives_up() -> None:
+    """It waits no more and is not kept yet: whoever asks for it then is judged all the same."""
+    for count in range(STEPS):
+        world = World(store=SlowToLook())
+        request = replace(world.request, principal="ann", approve_by=ApproveBy(roles=("leads",)))
+        call = asyncio.ensure_future(world.desk.ask(request, call_of_client()))
+        async with asyncio.timeout(60):
+            while not await world.ids():
+                await asyncio.sleep(0)
+
+        async def gives_up(call: asyncio.Future[Verdict | None], world: World, request: ApprovalRequest) -> None:
+            call.cancel()
+            with suppress(asyncio.CancelledError):
+                await call
+            await world.desk.keep(request)
+
+        giving_up = asyncio.ensure_future(gives_up(call, world, request))
+        await steps(count)
+        with pytest.raises((UnknownApproval, MayNotDecide)):
+            await world.desk.decide("request", "once", "page:ann", decider=Decider("ann"))
+        await giving_up
+        assert await world.grants.use(request) is None
+        assert await world.ids() == ["request"]

@@ -317,9 +317,7 @@ class PendingApprovals:
         waiting = self._waiting.get(id_)
         pending = await (self._take(id_) if waiting is None else self._take_here(waiting[0]))
         if pending is None:
-            if id_ in self._decided:
-                raise AlreadyDecided(self._decided[id_].verdict)
-            raise UnknownApproval(id_)
+            raise self._nothing(id_)
         if in_session:
             await self._grants.deny_in_session(pending.request, by, verdict.reason)
         if waiting is not None and id_ in self._waiting and not waiting[1].done():
@@ -350,10 +348,16 @@ class PendingApprovals:
 
     # -- parts
 
+    def _nothing(self, id_: str) -> AlreadyDecided | UnknownApproval:
+        """Why there is nothing to answer."""
+        return AlreadyDecided(self._decided[id_].verdict) if id_ in self._decided else UnknownApproval(id_)
+
     async def _check(self, id_: str, granted: Scope | None, decider: "Decider | None") -> None:
-        """Look whether it is for this person to answer. What nobody waits for is found out later."""
+        """Look whether it is for this person to answer. What is not there now may be later, and nobody has looked."""
         pending = await self.find(id_)
-        if pending is None or pending.request.approve_by is None:
+        if pending is None:  # such as in the moment in which a call gives up, before it is kept
+            raise self._nothing(id_)
+        if pending.request.approve_by is None:
             return
         from mcpbridge.pipeline.approvals.decider import OPERATOR
 
