@@ -15,8 +15,8 @@ from mcpbridge.core.identity import Identity
 from mcpbridge.pipeline.roles.settings import RoleSettings
 from support.harness import Place, python_server
 from support.in_process_bridge import BridgeToScripts, Ear, bridged
-from support.people import ear_of, office, person
-from support.upstreams.scripted_upstream import Refusal
+from support.people import ear_of, introduce, office, person
+from support.upstreams.scripted_upstream import Refusal, ScriptedTransport
 
 pytestmark = pytest.mark.anyio
 
@@ -154,3 +154,76 @@ async def test_a_call_that_is_tried_again_counts_once(place: Place) -> None:
 def test_a_wrong_quota_is_refused_when_the_configuration_is_read(role: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         Settings.model_validate({"roles": [{"name": "a", "groups": "g", "servers": "s", **role}]})
+
+
+def with_tasks(result: dict[str, Any]) -> ScriptedTransport:
+    """A server whose tool runs as a task where a client wants it so; this is the result of each."""
+    files = office("files", "get_file")
+    runs = {"taskId": "one", "status": "completed", "createdAt": _THEN, "lastUpdatedAt": _THEN, "ttl": 600_000}
+    tool = {"name": "get_file", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "optional"}}
+    capabilities = {"tools": {}, "tasks": {"requests": {"tools": {"call": {}}}}}
+    files.script |= {
+        "initialize": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": capabilities,
+            "serverInfo": {"name": "files", "version": "1"},
+        },
+        "tools/list": {"tools": [tool]},
+        "tools/call": lambda params: {"task": runs} if "task" in params else result,
+        "tasks/get": runs,
+        "tasks/result": result,
+    }
+    return files
+
+
+_THEN = "2026-01-01T00:00:00Z"
+
+
+async def runner_of(bridge: BridgeToScripts, who: Identity) -> Ear:
+    """A client of the revision that has tasks."""
+    ear = Ear(bridge.server)
+    introduce(ear.client, who)
+    info = {"name": "runner", "version": "1"}
+    await ear.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info})
+    ear.tell("notifications/initialized")
+    return ear
+
+
+async def test_what_a_task_has_brought_counts_when_its_client_gets_it(tmp_path: Path) -> None:
+    """Else whoever runs tools as tasks would get any number of tokens."""
+    result = {"content": [{"type": "text", "text": "word " * 400}]}
+    roles = [{"name": "eng", "groups": "eng", "servers": "files", "quota": ["1000 tokens per day", "9 calls per day"]}]
+    async with bridged(
+        {"files": with_tasks(result)},
+        servers={"files": {"trusted": True}},
+        roles=roles,
+        store={"path": str(tmp_path / "store.db")},
+    ) as bridge:
+        ann = await runner_of(bridge, ANN)
+        ids = [(await ask(ann, arguments={"n": n}, task={}))["task"]["taskId"] for n in range(4)]
+        answers = [await ann.ask("tasks/result", {"taskId": id_}) for id_ in ids]
+        got = ["word word" in json.dumps(one) for one in answers]
+        assert got[0]
+        assert not got[-1], "four results are more than the quota"
+        assert "is used up" in json.dumps(answers[-1])
+        assert error_of(await ask(ann)) == "QuotaSpent"
+    role = RoleSettings.model_validate(roles[0])
+    by_unit = {row["unit"]: row["used"] for row in quota_rows([role], tmp_path / "quotas.db", time.time())}
+    assert by_unit["calls"] == 4, "each task is one call, however often it is looked at"
+
+
+async def test_a_quota_of_calls_lets_everybody_have_the_results_of_their_tasks(tmp_path: Path) -> None:
+    result = {"content": [{"type": "text", "text": "word " * 400}]}
+    roles = [{"name": "eng", "groups": "eng", "servers": "files", "quota": "1 calls per day"}]
+    async with bridged(
+        {"files": with_tasks(result)},
+        servers={"files": {"trusted": True}},
+        roles=roles,
+        store={"path": str(tmp_path / "store.db")},
+    ) as bridge:
+        ann = await runner_of(bridge, ANN)
+        id_ = (await ask(ann, task={}))["task"]["taskId"]
+        assert error_of(await ask(ann, task={})) == "QuotaSpent"
+        for _ in range(3):
+            assert (await ann.ask("tasks/get", {"taskId": id_}))["result"]["status"] == "completed"
+            assert "word word" in json.dumps(await ann.ask("tasks/result", {"taskId": id_}))

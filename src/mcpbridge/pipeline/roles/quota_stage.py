@@ -3,7 +3,8 @@
 There are two stages. `TakeQuota` comes where limits and rates are looked at: it takes a call, and the tokens that are
 expected, or refuses. `SettleQuota` is around all that shortens results: it counts the tokens that the client gets, and
 says so in `_meta` when a quota is nearly used up. A call that the bridge refuses, or cannot send, uses nothing. One
-that is tried again is one call, and so is one that somebody was asked about in between.
+that is tried again is one call, and so is one that somebody was asked about in between. What a task has brought counts
+when its client gets it, as tokens: the call that made the task had none of it.
 """
 
 import time
@@ -36,7 +37,9 @@ from mcpbridge.storage.quotas import Full, QuotaStore, Taken, Wanted
 
 log = get_logger("mcpbridge.policy")
 
-_COUNTED = frozenset({"tools/call", "prompts/get", "resources/read"})
+_OF_TASKS = frozenset({"tasks/get", "tasks/result"})
+"""What brings the result of a call that was counted when it was made."""
+_COUNTED = frozenset({"tools/call", "prompts/get", "resources/read"}) | _OF_TASKS
 
 
 class RoleQuotas(Struct, frozen=True):
@@ -100,10 +103,11 @@ class Quotas:
             QuotaSpent: no role of its caller with a quota has room.
         """
         groups, now = self._wanted(call), self._clock()
-        if not groups:
+        if not any(groups):
             return
+        is_checked = not call.continues and all(groups)  # a role that counts no tokens lets everybody have theirs
         try:
-            taken = await self._store.take(groups, now, is_checked=not call.continues)
+            taken = await self._store.take(groups, now, is_checked=is_checked)
         except StoreFailed as error:  # a broken disk must not stop everybody; `mcpbridge doctor` and the log say so
             log.warning("quotas cannot be counted", error=str(error))
             return
@@ -118,7 +122,7 @@ class Quotas:
             return result
         tokens = 0
         if call.within is None:  # what a program gets is no token of a model; its own result is
-            size = len(result.data) if result is not None else 0
+            size = _size_of(call, result) if result is not None else 0
             tokens = estimated_tokens(len(call.params.get("arguments") or b"")) + estimated_tokens(size)
         amounts = [
             0 if not is_sent else tokens if one.wanted.counted.startswith("tokens") else one.amount for one in taken
@@ -153,6 +157,7 @@ class Quotas:
                         1,
                     )
                     for quota in one.quotas
+                    if quota.unit == "tokens" or call.method not in _OF_TASKS
                 ]
             )
         return groups
@@ -195,6 +200,11 @@ class Quotas:
         meta.put(QUOTA, said)
         told.put("_meta", meta)
         return told
+
+
+def _size_of(call: Call, result: Body) -> int:
+    """Bytes that count: of a look at a task, those of its result, if there is one by now."""
+    return len(result.get("result") or b"") if call.method == "tasks/get" else len(result.data)
 
 
 class TakeQuota:
