@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -267,3 +268,31 @@ async def test_cookies_are_for_the_pages_alone_and_signing_out_ends_them() -> No
         assert (await carol.send("/approvals/sign-out", form_token=token)).status_code == 303
         assert "First show who you are" in (await carol.open("/approvals")).text
         assert (await carol.send("/approvals/enter", token="nobody's", next="")).status_code == 403
+
+
+async def test_the_list_looks_at_no_arguments_and_large_ones_are_looked_at_beside_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else somebody with many such calls would hold up everybody's by opening the list."""
+    async with at_work() as people:
+        text = "word " * 80_000
+        call = people.begins("ann", text)
+        [id_] = await people.waiting()
+        await people.receiver.message()
+        threads: list[int] = []
+
+        def redact(text: str) -> str:
+            threads.append(threading.get_ident())
+            return text
+
+        monkeypatch.setattr(people.bridge, "redact", redact)
+        for name in ("ann", "carol"):
+            await people[name].sign_in_for_approvals()
+            assert id_ in (await people[name].open("/approvals")).text
+        assert threads == []
+        page = (await people["carol"].open(f"/approvals/{id_}")).text
+        assert threads
+        assert threading.get_ident() not in threads
+        assert f"in all {len(json.dumps({'text': text}, separators=(',', ':')))} bytes" in page
+        await people["carol"].answer(id_, "approve")
+        assert "word word" in said(await call)

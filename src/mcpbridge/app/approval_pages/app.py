@@ -12,8 +12,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.to_thread
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from msgspec import Struct
+from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -27,6 +30,7 @@ from mcpbridge.app.console.shown_text import inert_text
 from mcpbridge.app.page_requests import PAGE_HEADERS, is_own_form, read_form
 from mcpbridge.app.page_sign_in.sessions import PageSession, PageSessions
 from mcpbridge.base.log import get_logger
+from mcpbridge.base.short_turns import short_turns
 from mcpbridge.downstream.auth.resource_server import Caller
 from mcpbridge.downstream.http.app import App
 from mcpbridge.library.bridge import Bridge
@@ -42,6 +46,8 @@ _STYLES = Path(connections.__file__).parent / "static"
 _LARGEST_FORM = 64 << 10
 _LOOKED_AT = 256 * 1024
 """Bytes of arguments that are looked at."""
+_LARGE = 4 * 1024
+"""Bytes of arguments from which on a thread looks at them."""
 _ANSWERS = {"approve": {"decision": "approve"}, "deny": {"decision": "deny"}}
 _NOTHING = (
     "There is no call here that you can decide about. It may be for others, somebody may have answered it, or the time "
@@ -67,8 +73,9 @@ class _CallView(Struct, frozen=True):
     is_waiting: bool
     may_decide: bool
     is_own: bool
-    arguments: str = ""
     who: str = ""
+    arguments: str = ""
+    """For the page of this call alone."""
 
 
 def make_approval_pages(bridge: Bridge, sessions: PageSessions, identify: Identify, *, prefix: str) -> App:
@@ -79,6 +86,7 @@ def make_approval_pages(bridge: Bridge, sessions: PageSessions, identify: Identi
 class _Pages:
     def __init__(self, bridge: Bridge, sessions: PageSessions, identify: Identify, prefix: str) -> None:
         self._bridge, self._sessions, self._identify, self._prefix = bridge, sessions, identify, prefix
+        self._threads = anyio.CapacityLimiter(1)
 
     @property
     def _has_provider(self) -> bool:
@@ -153,6 +161,7 @@ class _Pages:
         shown = self._view(pending.request, session, pending.until, pending.is_waiting) if pending else None
         if shown is None:
             return self._ended(request, session, id_)
+        shown = replace(shown, arguments=await self._arguments(shown.request))
         return self._page(request, "call.html", f"Approval of {shown.request.tool}", call=shown)
 
     async def answer(self, request: Request) -> Response:
@@ -202,14 +211,24 @@ class _Pages:
         )
         if not (is_own or may_decide):
             return None
+        who = approvers_in_words(request.approve_by) if request.approve_by is not None else ""
+        return _CallView(request, until, is_waiting, may_decide, is_own, who)
+
+    # -- parts
+
+    async def _arguments(self, request: ApprovalRequest) -> str:
+        """The arguments as people see them; in a thread if they are large, as looking for secrets takes long."""
+        if len(request.arguments_json) <= _LARGE:
+            return self._shown_arguments(request)
+        with short_turns():
+            return await anyio.to_thread.run_sync(self._shown_arguments, request, limiter=self._threads)
+
+    def _shown_arguments(self, request: ApprovalRequest) -> str:
         data = request.arguments_json
         text = self._bridge.redact(data[:_LOOKED_AT].decode("utf-8", "replace"))
         digest = request.digest or canonical_digest(data)
-        who = approvers_in_words(request.approve_by) if request.approve_by is not None else ""
-        shown = readable_arguments(text.encode("utf-8", "replace"), digest)
-        return _CallView(request, until, is_waiting, may_decide, is_own, shown, who)
-
-    # -- parts
+        size = len(data) if len(data) > _LOOKED_AT else 0
+        return readable_arguments(text.encode("utf-8", "replace"), digest, size)
 
     def _own_path(self, target: str) -> str:
         """A path of these pages to go on to; their first one instead of anything else."""

@@ -239,18 +239,21 @@ _UNSEEN = re.compile(
 )
 
 
-def readable_arguments(arguments: bytes, digest: str = "") -> str:
+def readable_arguments(arguments: bytes, digest: str = "", size: int = 0) -> str:
     """The arguments on several lines. `digest`: theirs, if it is known (`canonical_digest`).
 
+    `size`: of all arguments in bytes, where these are the beginning of them alone; 0: these are all.
     Takes a few milliseconds for what is large: no more is spelled out than is shown.
     """
     text = _formatted(arguments, indent=2)
-    if len(text) <= LONGEST and len(text := _UNSEEN.sub(_spelled, text)) <= LONGEST:
+    if not size and len(text) <= LONGEST and len(text := _UNSEEN.sub(_spelled, text)) <= LONGEST:
         return text
     text = _UNSEEN.sub(_spelled, _shorter(text))
     if len(text) > LONGEST:
         text = f"{text[:LONGEST]}\n…"
-    return f"{text}\n(shortened; in all {len(arguments)} bytes, SHA-256 {digest or canonical_digest(arguments)})"
+    return (
+        f"{text}\n(shortened; in all {size or len(arguments)} bytes, SHA-256 {digest or canonical_digest(arguments)})"
+    )
 
 
 def one_line_of(arguments: bytes, longest: int) -> str:
