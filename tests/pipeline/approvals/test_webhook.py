@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 import logging
+import threading
 from typing import Any
 
 import anyio
@@ -122,12 +123,31 @@ def test_texts_of_others_are_no_markup_and_secrets_are_masked() -> None:
     assert "&lt;!channel&gt; &amp;" in text
     assert "<!channel>" not in text
     assert "hunter2" not in text
+    assert message["blocks"][0]["text"]["verbatim"] is True, "else the receiver makes links of what others wrote"
     assert "ann@example.com asks for approval to call pay/send" in message["text"]
     hostile = replace(REQUEST, requester="ann\u202e\n<https://evil.example|click>", client="x\n\n*y*")
     message = json.loads(message_of(hostile, LINK, WebhookSettings(url="https://hooks.example.com/x"), NONE))
     assert "<https://evil" not in message["text"]
     assert "\u202e" not in message["text"]
     assert "\n" not in message["text"]
+
+
+async def test_a_message_about_large_arguments_is_made_beside_the_event_loop() -> None:
+    """Looking for secrets in them takes long, and everybody's calls would wait."""
+    threads: list[int] = []
+
+    def redact(text: str) -> str:
+        threads.append(threading.get_ident())
+        return text
+
+    async with receiving() as receiver:
+        webhook = ApprovalWebhook(WebhookSettings(url=receiver.url), redact)
+        large = json.dumps({"text": "word " * 20_000}).encode()
+        async with webhook.running():
+            webhook.report(replace(REQUEST, arguments_json=large), LINK)
+            assert "word word" in json.dumps(await receiver.message())
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 def test_the_facts_alone_and_a_message_without_arguments() -> None:

@@ -14,15 +14,19 @@ import time
 from base64 import b64decode, b64encode
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
+import anyio
+import anyio.to_thread
 import msgspec
 
 from mcpbridge.base.background_tasks import own_group
 from mcpbridge.base.errors import BridgeError
 from mcpbridge.base.hidden_text import with_hidden_shown
 from mcpbridge.base.log import get_logger
+from mcpbridge.base.short_turns import short_turns
 from mcpbridge.pipeline.approvals.request import ApprovalRequest, one_line_of
 from mcpbridge.pipeline.approvals.settings import WebhookSettings
 from mcpbridge.sandbox.fetch.fetch import Fetcher, FetchLimits
@@ -38,6 +42,8 @@ _MOST = 64
 _LARGEST_ANSWER = 64 * 1024
 _LINE, _REASON, _LOOKED_AT = 300, 500, 64 * 1024
 """Characters of the arguments, and of the reason, that are shown; bytes of arguments that are looked at for it."""
+_LARGE = 4 * 1024
+"""Bytes of arguments from which on a thread makes the message."""
 _AGAIN = frozenset({408, 425, 429})
 """Statuses, beside 500 and above, after which a message is sent again."""
 
@@ -53,6 +59,7 @@ class ApprovalWebhook:
         self._host = urlsplit(settings.url).hostname or ""
         limits = FetchLimits(seconds=settings.timeout, most=_LARGEST_ANSWER, redirects=0)
         self._fetcher = Fetcher(who=self._host, limits=limits, is_trusted=True)
+        self._threads = anyio.CapacityLimiter(1)
         self._group: asyncio.TaskGroup | None = None
         self._under_way = set[asyncio.Task[None]]()
 
@@ -80,7 +87,7 @@ class ApprovalWebhook:
         task.add_done_callback(self._under_way.discard)
 
     async def _deliver(self, request: ApprovalRequest, link: str) -> None:
-        body, problem = message_of(request, link, self._settings, self._redact), ""
+        body, problem = await self._message(request, link), ""
         for pause in (*self._pauses, None):
             problem, wait = await self._send(f"approval_{request.id}", body)
             if not problem:
@@ -92,6 +99,14 @@ class ApprovalWebhook:
         log.warning(
             "a call that waits for approval could not be reported", id=request.id, host=self._host, reason=problem
         )
+
+    async def _message(self, request: ApprovalRequest, link: str) -> bytes:
+        """In a thread where arguments are large: looking for secrets in them takes long."""
+        work = partial(message_of, request, link, self._settings, self._redact)
+        if len(request.arguments_json) <= _LARGE:
+            return work()
+        with short_turns():
+            return await anyio.to_thread.run_sync(work, limiter=self._threads)
 
     async def _send(self, id_: str, body: bytes) -> tuple[str, float | None]:
         """One try: what went wrong (empty: nothing), and seconds before the next (None: there is no use in one).
@@ -166,7 +181,9 @@ def _slack(facts: dict[str, Any]) -> dict[str, Any]:
     if facts["arguments"]:
         lines.append(f"Arguments: `{_escaped(facts['arguments']).replace('`', chr(0x2BB))}`")
     lines.append(f"Id: `{facts['id']}`")
-    blocks: list[dict[str, Any]] = [{"type": "section", "text": {"type": "mrkdwn", "text": "\n".join(lines)}}]
+    # Verbatim: else Slack makes links of addresses, and mentions of names, that others have written.
+    said = {"type": "mrkdwn", "text": "\n".join(lines), "verbatim": True}
+    blocks: list[dict[str, Any]] = [{"type": "section", "text": said}]
     if facts["url"]:
         button = {"type": "button", "text": {"type": "plain_text", "text": "Look at it"}, "url": facts["url"]}
         blocks.append({"type": "actions", "elements": [button]})
