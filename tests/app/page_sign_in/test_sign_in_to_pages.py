@@ -214,6 +214,18 @@ async def test_a_console_of_a_role_that_was_taken_away_is_closed(provider: MockP
         assert (await look(carol, "/console/calls")).headers["location"] == "/approvals"
 
 
+async def test_who_shows_a_token_instead_of_signing_in_sees_nothing_of_the_console(provider: MockProvider) -> None:
+    """A client has the token of its user, and a model could show it: it would approve its own calls."""
+    async with at_work(provider, roles={"leads": {"console": "admin"}}) as people:
+        carol = people["carol"]
+        assert (await carol.sign_in_for_approvals()).status_code == 303
+        assert "Signed in as carol" in (await carol.open("/approvals")).text
+        for path in ("/console/", "/console/calls", "/console/configuration/file"):
+            assert (await look(carol, path)).headers["location"] == "/console/enter"
+        await sign_in(provider, carol, "/console/")
+        assert (await look(carol, "/console/calls")).status_code == 200
+
+
 async def test_a_flood_of_strangers_pushes_nobody_out(provider: MockProvider) -> None:
     async with at_work(provider) as people:
         carol = people["carol"]

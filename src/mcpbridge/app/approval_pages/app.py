@@ -130,7 +130,7 @@ class _Pages:
         if caller is None:
             return self._enter(request, target, 403, problem="This token is not valid here.")
         answer = RedirectResponse(target, 303, PAGE_HEADERS)
-        self._sessions.open(answer, caller)
+        self._sessions.open(answer, caller, is_at_provider=False)
         return answer
 
     async def sign_out(self, request: Request) -> Response:

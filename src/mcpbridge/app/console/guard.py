@@ -119,6 +119,8 @@ class Guard:
         visit = self._sign_ins.visit(cookie)
         path = request.url.path
         session = self._sessions.find(request) if visit is None and self._sessions is not None else None
+        if session is not None and not session.is_at_provider:
+            session = None  # somebody has shown a token: a model that holds one sees nothing
         role = self._role_of(session) if session is not None else None
         if session is not None and role is not None:
             of_role: Role = "admin" if role == "admin" else "read"

@@ -41,6 +41,8 @@ class PageSession(Struct, frozen=True, eq=False):
     """Seconds since 1970."""
     form_token: str
     """What its forms send along, which a page of another origin cannot know."""
+    is_at_provider: bool = False
+    """The person signed in at the identity provider; else a token was shown, which programs have as well."""
 
     @property
     def name(self) -> str:
@@ -64,14 +66,15 @@ class PageSessions:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {len(self._sessions)} signed in>"
 
-    def open(self, answer: Response, caller: "Caller") -> None:
-        """Sign the browser in that gets this answer."""
+    def open(self, answer: Response, caller: "Caller", *, is_at_provider: bool) -> None:
+        """Sign the browser in that gets this answer. `is_at_provider`: the person signed in there just now."""
         cookie = secrets.token_urlsafe(32)
         seconds = self._lifetime()
         if caller.identity is not None and caller.identity.expires_at is not None:
             seconds = min(seconds, caller.identity.expires_at - self._clock())
         form_token = hmac.new(cookie.encode(), b"mcpbridge page form", "sha256").hexdigest()
-        session = PageSession(_digest(cookie), caller.principal, caller.identity, self._clock() + seconds, form_token)
+        until, who = self._clock() + seconds, (caller.principal, caller.identity)
+        session = PageSession(_digest(cookie), *who, until, form_token, is_at_provider)
         self._sessions[session.digest] = session
         of_user = [one.digest for one in self._sessions.values() if one.principal == caller.principal]
         for digest in of_user[:-_MOST_OF_USER]:

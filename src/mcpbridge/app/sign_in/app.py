@@ -194,7 +194,7 @@ class _Pages:
         before = sessions.find(request)
         if before is not None:
             sessions.close(before)
-        sessions.open(answer, caller)
+        sessions.open(answer, caller, is_at_provider=True)
         return answer
 
     async def callback(self, request: Request) -> Response:
