@@ -25,6 +25,7 @@ RESOURCE = "https://b.example/mcp"
         ({**URL, "auth": {"as": "id-jag"}}, "needs `client_id` and `client_secret`"),
         ({**URL, "auth": ID_JAG}, "needs the ID token of each user"),
         ({**URL, "auth": {**ID_JAG, "token_endpoint": "https://as.example/token"}}, "`token_endpoint` goes with"),
+        ({**URL, "auth": {**ID_JAG, "audience": "https://as.example"}}, "needs `issuer`"),
         ({**URL, "auth": EXCHANGE}, "names one"),
         ({**URL, "auth": {"as": "exchange", "client_id": "a"}}, "needs `issuer` or `token_endpoint`"),
         ({**URL, "auth": {"as": "user", "type": "none"}}, "goes with type"),

@@ -55,7 +55,8 @@ class AuthSettings(BaseModel):
 
     audience: str | None = Field(default=None, min_length=1)
     """For `as = "exchange"` and `"id-jag"`: the `audience` to ask the provider for. Default: for `exchange` none, for
-    `id-jag` the issuer of the server's authorization server. The address of the server is asked for as `resource`."""
+    `id-jag` the issuer of the server's authorization server; with `id-jag` it needs `issuer`. The address of the server
+    is asked for as `resource`."""
 
     exchange: Literal["rfc8693", "on-behalf-of"] | None = None
     """For `as = "exchange"`: how the provider exchanges tokens. `on-behalf-of`: as Microsoft Entra does; it needs
@@ -196,6 +197,11 @@ class AuthSettings(BaseModel):
             raise ValueError(
                 '`as = "id-jag"` needs `client_id` and `client_secret`: the bridge as the authorization server of this '
                 "server knows it"
+            )
+        if self.account == "id-jag" and self.audience and self.issuer is None:
+            raise ValueError(
+                '`audience` with `as = "id-jag"` needs `issuer`: else the server could name an authorization server '
+                "that gets assertions for this audience, and the secret"
             )
         if self.audience and self.account not in ("exchange", "id-jag"):
             raise ValueError('`audience` goes with `as = "exchange"` or `as = "id-jag"`')
