@@ -1,6 +1,7 @@
 """Programs that run for each user with the user's own variables (issue 23)."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import anyio
@@ -12,6 +13,16 @@ WHOAMI = Path(__file__).parents[2] / "servers" / "whoami.py"
 SERVERS = {
     "me": {"command": sys.executable, "args": [str(WHOAMI)], "auth": {"as": "user", "variables": ["USER_TOKEN"]}}
 }
+
+
+class Noted:
+    """What the audit log gets."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, Mapping[str, object]]] = []
+
+    def append_event(self, kind: str, facts: Mapping[str, object]) -> None:
+        self.events.append((kind, facts))
 
 
 async def listed(people: Team) -> None:
@@ -56,6 +67,30 @@ async def test_each_user_has_a_process_with_the_variables_they_set() -> None:
             assert "token-" not in pages
             await alice.press("/connections/me/disconnect")
             assert "account of your own" in (await alice.call("me__whoami"))["content"][0]["text"]
+
+
+async def test_the_audit_log_has_what_became_of_accounts() -> None:
+    with anyio.fail_after(90):
+        async with team(SERVERS) as people:
+            trail, alice, noted = people.bridge.trail, people["alice"], Noted()
+            trail.log = noted  # type: ignore[assignment] - it has what is asked of a log here
+            await alice.enter()
+            await alice.press("/connections/me/variables", **{"v.USER_TOKEN": "token-a"})
+            await listed(people)
+            assert (await whoami(people, "alice"))[0] == "token-a"
+            store = people.bridge.user_accounts.all.vault
+            row = next(row for row in store.rows() if row.principal == "alice")
+            await store.save(row, b'{"USER_TOKEN":"token-b"}')  # as `mcpbridge connections set` does, in its process
+            assert (await whoami(people, "alice"))[0] == "token-b"
+            await alice.press("/connections/me/disconnect")
+            trail.log = None
+    kinds = [kind.removeprefix("account.") for kind, facts in noted.events if facts.get("server") == "me"]
+    assert [kind for kind in kinds if kind in ("connected", "disconnected")] == [
+        *("connected",),
+        *("disconnected", "connected"),  # one process ends, and the next one has the other value
+        *("disconnected",),
+    ]
+    assert "token-" not in str(noted.events)
 
 
 async def test_what_is_no_variable_of_the_server_is_not_set() -> None:

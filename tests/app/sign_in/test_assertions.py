@@ -38,7 +38,16 @@ class Place:
             "plain": {"sha256": digest, "redirect_uris": ["https://plain.example/back"]},
         }
         sign_in = SignInSettings.model_validate({"provider": "google", "client_id": "x", "clients": clients})
-        self.server = AuthorizationServer(settings, sign_in, MemoryStore(), MemorySecrets(), path="/mcp")
+        self.noted: list[tuple[str, dict[str, object]]] = []
+        """What goes into the audit log."""
+        self.server = AuthorizationServer(
+            settings,
+            sign_in,
+            MemoryStore(),
+            MemorySecrets(),
+            path="/mcp",
+            note=lambda kind, facts: self.noted.append((kind, dict(facts))),
+        )
         app: Any = make_sign_in(self.server)
         self.http = httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=ORIGIN)
 
@@ -80,6 +89,13 @@ async def test_an_assertion_is_exchanged_for_a_token_without_a_page(place: Place
     assert found is not None
     assert found.grant.person.principal == f"{place.issuer.url}#ann"
     assert found.grant.person.claims["email"] == "ann@example.com"
+    [(kind, facts)] = place.noted
+    assert (kind, facts["principal"], facts["oauth_client"]) == (
+        "sign_in.began",
+        f"{place.issuer.url}#ann",
+        "desktop",
+    )
+    assert facts["detail"] == "by an identity assertion"
 
 
 async def test_scopes_are_those_that_both_the_client_and_the_provider_name(place: Place) -> None:

@@ -53,6 +53,8 @@ class Place:
             resource=f"{ORIGIN}/mcp", scopes=["tools"], scopes_supported=["tools", "mail:read"]
         )
         self.ended: list[str] = []
+        self.noted: list[tuple[str, dict[str, object]]] = []
+        """What goes into the audit log."""
         self.store = MemoryStore(clock=self.clock)
         self.server = AuthorizationServer(
             settings,
@@ -61,6 +63,7 @@ class Place:
             MemorySecrets(),
             path="/mcp",
             on_end=lambda principal, client_id: self.ended.append(principal),
+            note=lambda kind, facts: self.noted.append((kind, dict(facts))),
             now=self.clock,
         )
         app: Any = make_sign_in(self.server)
@@ -234,6 +237,24 @@ async def test_a_client_ends_its_own_tokens_and_no_other_clients(place: Place) -
     assert (await place.client.post("/oauth/revoke", data=form)).status_code == 200
     assert await place.server.grants.access(tokens["access_token"]) is None
     assert (await place.refresh(client_id, tokens["refresh_token"])).json()["error"] == "invalid_grant"
+
+
+async def test_sign_ins_and_their_early_ends_are_on_record(place: Place) -> None:
+    client_id, tokens = await place.signed_in("ivan")
+    kept, renewed = await place.signed_in("ivan")
+    await place.client.post("/oauth/revoke", data={"client_id": client_id, "token": tokens["access_token"]})
+    first = renewed["refresh_token"]
+    assert (await place.refresh(kept, first)).status_code == 200
+    place.clock.ahead = 60
+    assert (await place.refresh(kept, first)).status_code == 400
+    who = {"principal": f"{place.provider.issuer}#ivan", "client": "Probe"}
+    at = {"user": "ivan", "address": "127.0.0.1", "detail": "by the provider"}
+    assert place.noted == [
+        ("sign_in.began", {**who, **at, "oauth_client": client_id}),
+        ("sign_in.began", {**who, **at, "oauth_client": kept}),
+        ("sign_in.ended", {**who, "oauth_client": client_id, "detail": "its program ended it"}),
+        ("sign_in.ended", {**who, "oauth_client": kept, "detail": "its refresh token came a second time"}),
+    ]
 
 
 async def test_all_of_a_person_can_be_ended(place: Place) -> None:

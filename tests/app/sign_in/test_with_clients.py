@@ -125,7 +125,7 @@ async def signed_in(origin: str, person: Person, storage: Storage) -> AsyncGener
 
 
 async def test_the_sdk_signs_a_person_in_and_calls_a_tool(place: Place, provider: MockProvider) -> None:
-    async with bridge(place, provider) as origin:
+    async with bridge(place, provider, sections={"audit": {"enabled": True}}) as origin:
         storage = Storage()
         async with signed_in(origin, Person(provider, "alice"), storage) as client:
             tools = await client.list_tools()
@@ -137,6 +137,12 @@ async def test_the_sdk_signs_a_person_in_and_calls_a_tool(place: Place, provider
             assert refused.status_code == 401
             described = await http.get(f"{origin}/.well-known/oauth-protected-resource/mcp")
             assert described.json()["authorization_servers"] == [origin]
+    config = str(place.folder / "servers.toml")
+    shown = await place.run("audit", "show", "--json", "--kind", "sign_in.*", "--config", config)
+    [line] = [json.loads(line) for line in shown.out.splitlines()]
+    assert line["principal"] == f"{provider.issuer}#alice"
+    assert line["client"] == "SDK"
+    assert line["address"] == "127.0.0.1"
 
 
 async def test_who_is_signed_in_is_listed_and_can_be_put_out(place: Place, provider: MockProvider) -> None:

@@ -178,5 +178,6 @@ async def serve_over_http(
     from mcpbridge.app.sign_in.app import signing_in
 
     signed_in = console.sessions = connections.sessions = sessions()
-    async with signing_in(bridge.settings, bridge.store, server, bridge.user_accounts, signed_in) as public:
+    note = bridge.trail.note
+    async with signing_in(bridge.settings, bridge.store, server, bridge.user_accounts, signed_in, note) as public:
         await serve_http(bridge, http, at, on_ready=on_ready, mounts=mounts, pages=shown, public=public)

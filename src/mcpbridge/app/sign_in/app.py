@@ -36,7 +36,7 @@ from mcpbridge.config.schema import Settings
 from mcpbridge.downstream.auth.provider_http import ProviderDown
 from mcpbridge.downstream.auth.resource_server import ResourceServer
 from mcpbridge.downstream.http.routes import App
-from mcpbridge.engine.user_accounts import EngineAccounts
+from mcpbridge.engine.user_accounts import EngineAccounts, Note
 from mcpbridge.storage.store import Store
 from mcpbridge.storage.token_store import SealedFiles
 
@@ -61,12 +61,13 @@ async def signing_in(
     store: Store,
     resource_server: ResourceServer,
     accounts: EngineAccounts,
-    sessions: PageSessions | None = None,
+    sessions: PageSessions | None,
+    note: Note,
 ) -> AsyncGenerator[Mapping[str, Callable[[], App]]]:
     """Sign people in for the life of a front; gives what makes the applications, by the path that theirs begin with.
 
     `accounts`: who exchanges tokens of people for those of servers, and asks who is signed in. `sessions`: of the pages
-    of the bridge, which people sign in to at the provider, too.
+    of the bridge, which people sign in to at the provider, too. `note` writes the audit trail.
     """
     assert settings.auth.sign_in is not None
     server = AuthorizationServer(
@@ -76,6 +77,7 @@ async def signing_in(
         SealedFiles(),
         path=settings.http.path,
         on_end=resource_server.ended,
+        note=note,
     )
     own = SignedInTokens(server.grants, server.provider_tokens, accounts)
     resource_server.tokens.own, resource_server.on_checked = own, own.present
@@ -220,9 +222,8 @@ class _Pages:
         return JSONResponse(self._server.metadata(), headers=headers)
 
     async def token(self, request: Request) -> Response:
-        answer = await self._server.token(
-            await _form(request), request.headers.get("authorization", ""), _network(request)
-        )
+        address = request.client.host if request.client is not None else ""
+        answer = await self._server.token(await _form(request), request.headers.get("authorization", ""), address)
         return JSONResponse(answer, headers=_FOR_PROGRAMS)
 
     async def register(self, request: Request) -> Response:

@@ -24,9 +24,10 @@ from msgspec.structs import replace
 from mcpbridge.app.sign_in.assertions import Assertions
 from mcpbridge.app.sign_in.clients import Clients, OAuthClient
 from mcpbridge.app.sign_in.errors import OAuthRefused, ProviderRefused
-from mcpbridge.app.sign_in.grants import Grants, Replayed, Request, Tokens, digest_of
+from mcpbridge.app.sign_in.grants import Grants, Person, Replayed, Request, Tokens, digest_of
 from mcpbridge.app.sign_in.identity_provider import IdentityProvider, challenge_of
 from mcpbridge.app.sign_in.provider_tokens import ProviderTokenStore
+from mcpbridge.app.sign_in.rates import network_of
 from mcpbridge.app.sign_in.redirect_uris import is_loopback
 from mcpbridge.base.log import get_logger
 from mcpbridge.downstream.auth.provider_http import ProviderDown
@@ -44,6 +45,8 @@ JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
 _VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}")
 _LONGEST_STATE = 4000
+SIGNED_IN, SIGNED_OUT = "sign_in.began", "sign_in.ended"
+"""Kinds of lines in the audit log."""
 
 
 class Asked(Struct, frozen=True):
@@ -76,11 +79,15 @@ class AuthorizationServer:
         *,
         path: str,
         on_end: Callable[[str, str], object] = lambda principal, client_id: None,
+        note: Callable[[str, Mapping[str, object]], object] = lambda kind, facts: None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """`path`: of the main endpoint. `on_end`: tokens of a principal work no more, those of this client or all."""
+        """`path`: of the main endpoint. `on_end`: tokens of a principal work no more, those of this client or all.
+
+        `note` writes the audit trail.
+        """
         assert settings.resource is not None
-        self._settings, self._sign_in, self._on_end, self._now = settings, sign_in, on_end, now
+        self._settings, self._sign_in, self._on_end, self._note = settings, sign_in, on_end, note
         self._resources = Resources(settings.resource, path)
         self.issuer = self._resources.origin_and_prefix
         self.clients = Clients(sign_in, store)
@@ -227,24 +234,26 @@ class AuthorizationServer:
     # -- a client gets tokens
 
     async def token(
-        self, parameters: Mapping[str, Sequence[str]], authorization: str, network: str = ""
+        self, parameters: Mapping[str, Sequence[str]], authorization: str, address: str = ""
     ) -> dict[str, Any]:
-        """The answer of the token endpoint.
+        """The answer of the token endpoint. `address`: where the client is.
 
         Raises:
             OAuthRefused: see RFC 6749, 5.2.
         """
         given = _single(parameters, repeated=("resource",))
-        client = await self._authenticated(given, authorization, network)
+        client = await self._authenticated(given, authorization, network_of(address))
         match given.get("grant_type"):
             case "authorization_code":
-                tokens = await self._for_code(client, given, parameters.get("resource", ()))
+                tokens, person = await self._for_code(client, given, parameters.get("resource", ()))
+                self._note_sign_in(person, client, address, "by the provider")
             case "refresh_token":
                 tokens = await self._for_refresh_token(client, given, parameters.get("resource", ()))
             case "urn:ietf:params:oauth:grant-type:jwt-bearer" if client.may_assert:
                 scopes = self._scopes(given.get("scope"))
                 grant = await self._assertions.grant(client, given.get("assertion", ""), scopes, self._is_ours)
                 tokens = await self.grants.grant_without_renewal(grant)
+                self._note_sign_in(grant.person, client, address, "by an identity assertion")
             case "urn:ietf:params:oauth:grant-type:jwt-bearer":
                 raise OAuthRefused("unauthorized_client", "this client may not exchange assertions")
             case _:
@@ -270,7 +279,7 @@ class AuthorizationServer:
         ended = await self.grants.end_by_token(given.get("token", ""), client.id)
         if ended is not None:
             log.info("a client ended its sign-in", client=client.id)
-            self._on_end(ended[1], client.id)
+            self._ended(ended[1], client, "its program ended it")
 
     async def people(self) -> dict[str, int]:
         """Everybody who is signed in: programs by principal."""
@@ -302,13 +311,25 @@ class AuthorizationServer:
         await self.provider.close()
         await self._assertions.close()
 
-    async def _for_code(self, client: OAuthClient, given: Mapping[str, str], resources: Sequence[str]) -> Tokens:
+    def _note_sign_in(self, person: Person, client: OAuthClient, address: str, how: str) -> None:
+        facts = {"principal": person.principal, "user": person.name, "client": client.name, "oauth_client": client.id}
+        self._note(SIGNED_IN, {**facts, "address": address, "detail": how})
+
+    def _ended(self, principal: str, client: OAuthClient, why: str) -> None:
+        """A sign-in has ended before its time."""
+        facts = {"principal": principal, "client": client.name, "oauth_client": client.id, "detail": why}
+        self._note(SIGNED_OUT, facts)
+        self._on_end(principal, client.id)
+
+    async def _for_code(
+        self, client: OAuthClient, given: Mapping[str, str], resources: Sequence[str]
+    ) -> tuple[Tokens, Person]:
         spelled = given.get("code", "")
         try:
             code = await self.grants.code(spelled)
         except Replayed as replayed:
             log.warning("a code came a second time; its sign-in was ended", client=client.id)
-            self._on_end(replayed.principal, client.id)
+            self._ended(replayed.principal, client, "its code came a second time")
             raise OAuthRefused("invalid_grant", _NO_GRANT) from None
         if code is None or code.request.client_id != client.id:
             raise OAuthRefused("invalid_grant", _NO_GRANT)
@@ -323,7 +344,7 @@ class AuthorizationServer:
         if tokens is None:
             raise OAuthRefused("invalid_grant", _NO_GRANT)
         await self.clients.signed_in_with(client)
-        return tokens
+        return tokens, code.person
 
     async def _for_refresh_token(
         self, client: OAuthClient, given: Mapping[str, str], resources: Sequence[str]
@@ -333,7 +354,7 @@ class AuthorizationServer:
             grant = await self.grants.refreshed(spelled, client.id)
         except Replayed as replayed:
             log.warning("a refresh token came a second time; its sign-in was ended", client=client.id)
-            self._on_end(replayed.principal, client.id)
+            self._ended(replayed.principal, client, "its refresh token came a second time")
             raise OAuthRefused("invalid_grant", _NO_GRANT) from None
         if grant is None:
             raise OAuthRefused("invalid_grant", _NO_GRANT)
@@ -348,7 +369,7 @@ class AuthorizationServer:
         except ProviderRefused as refused:
             log.info("a sign-in was ended", who=grant.person.name, reason=refused.reason)
             await self.grants.end(grant.id, grant.person.principal)
-            self._on_end(grant.person.principal, client.id)
+            self._ended(grant.person.principal, client, refused.reason)
             raise OAuthRefused("invalid_grant", "sign in again: " + refused.reason) from None
         except ProviderDown as down:
             log.warning("the identity provider cannot be asked", reason=down.reason)

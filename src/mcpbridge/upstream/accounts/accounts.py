@@ -235,15 +235,16 @@ class UserAccounts:
                 raise ConfigError(f"{name}: a value is text of at most {LARGEST_VALUE} characters without NUL")
         row = self._row(server, settings, principal)
         async with self.vault.lock(row, "set", 10.0):
-            kept = _values_of(await self.vault.load(row))
-            kept = {name: value for name, value in {**kept, **values}.items() if value}
+            before = _values_of(await self.vault.load(row))
+            kept = {name: value for name, value in {**before, **values}.items() if value}
             if kept:
                 await self.vault.save(row, msgspec.json.encode(kept))
             else:
                 await self.vault.drop(row)
         self._around.learn(server, list(kept.values()))
         self._values.pop((server, principal), None)
-        self.disconnected(server, principal)  # what runs has the old values
+        if before:
+            self.disconnected(server, principal)  # what runs has the old values
         if kept.keys() >= set(settings.auth.variables):
             self.sign_ins.begin(server, principal).finish()
             self.connected(server, principal)
@@ -346,10 +347,13 @@ class UserAccounts:
         known = self._values.get((name, principal))
         if known is None or known[0] != changed_at:
             values = _values_of(await self.vault.load(row))
-            if known is not None and known[1] != values:
-                self.disconnected(name, principal)  # a command changed them: what runs has the old ones
+            is_changed = known is not None and known[1] != values  # by a command
+            if is_changed and known is not None and known[1]:
+                self.disconnected(name, principal)  # what runs has the old ones
             self._around.learn(name, list(values.values()))
             known = self._values[name, principal] = changed_at, values
+            if is_changed and values.keys() >= set(settings.auth.variables):
+                self.connected(name, principal)
         return known[1].keys() >= set(settings.auth.variables)
 
     def _authorization_server(self, name: str, made_for: object) -> AuthorizationServerOfUpstream:

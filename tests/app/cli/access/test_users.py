@@ -13,7 +13,7 @@ CANARY = "canary-77d1c0aa"
 
 async def test_values_of_users_are_kept_listed_encrypted_anew_and_taken_away_without_being_shown(place: Place) -> None:
     auth = {"as": "user", "variables": ["USER_TOKEN"]}
-    config = str(place.config({"me": {**python_server("whoami"), "auth": auth}}))
+    config = str(place.config({"me": {**python_server("whoami"), "auth": auth}}, audit={"enabled": True}))
     options = ("--config", config, "--json")
     for user in ("alice", "bob"):
         kept = await place.run("connections", "set", "me", "USER_TOKEN", "--user", user, *options, stdin=f"{CANARY}\n")
@@ -45,7 +45,15 @@ async def test_values_of_users_are_kept_listed_encrypted_anew_and_taken_away_wit
     left = await place.run("users", "list", "--config", config)
     assert "bob" in left.out
     assert "alice" not in left.out
-    for finished in (listed, rotated, revoked, again, left):
+    audited = await place.run("audit", "show", "--json", "--kind", "account.*", "--config", config)
+    lines = [json.loads(line) for line in audited.out.splitlines()]
+    assert [(line["kind"], line.get("principal"), line["detail"]) for line in lines] == [
+        ("account.variable_set", "alice", "USER_TOKEN"),
+        ("account.variable_set", "bob", "USER_TOKEN"),
+        ("account.key_rotated", None, "2 accounts"),
+        ("account.revoked", "alice", "me"),
+    ]
+    for finished in (listed, rotated, revoked, again, left, audited):
         assert CANARY not in finished.out + finished.err
 
 

@@ -242,6 +242,8 @@ def set_variable(*, server: str, name: str, user: str, config: str | None, as_js
         value = await anyio.to_thread.run_sync(_value, name)
         async with _accounts_of(loaded, redact) as accounts:
             await accounts.set_variables(server, user, {name: value})
+        facts = {"principal": user, "server": server, "detail": name}
+        audit(loaded.settings.audit, "account.variable_set", facts, redact)
         if as_json:
             print_json("connections-set/1", {"server": server, "user": user, "name": name})
         else:
