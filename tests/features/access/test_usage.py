@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import httpx2
 import pytest
 from websockets.asyncio.client import connect
@@ -185,6 +186,21 @@ async def test_each_person_sees_their_own_usage_and_what_a_role_opens(tmp_path: 
             wrong = await http.get(url, params={"by": "people"}, headers={"authorization": f"Bearer {tokens['bob']}"})
             assert wrong.status_code == 400
             assert "expected some of user, server" in wrong.json()["error"]["message"]
+
+
+async def test_reports_of_usage_take_no_threads_of_other_work(tmp_path: Path) -> None:
+    """Anybody may ask for one, and as often as they like: each reads much of the call log."""
+    async with office(tmp_path) as (people, _):
+        headers = {"authorization": f"Bearer {token_of('alice')}"}
+        assert (await people["alice"].http.get(f"{people.origin}/api/usage", headers=headers)).status_code == 200
+        threads = anyio.to_thread.current_default_thread_limiter()
+        usual, threads.total_tokens = threads.total_tokens, threads.borrowed_tokens + 1
+        try:
+            async with threads:
+                answer = await people["alice"].http.get(f"{people.origin}/api/usage", headers=headers)
+        finally:
+            threads.total_tokens = usual
+        assert answer.status_code == 200
 
 
 async def test_where_people_share_a_bridge_every_call_is_recorded(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Calls that wait for others are reported to an address: what the message says, and what becomes of a receiver that is
 down."""
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -115,6 +116,21 @@ async def test_the_end_of_the_bridge_waits_for_no_receiver() -> None:
                 await receiver.message()
             webhook.report(REQUEST, LINK)  # too late: dropped
             assert len(receiver.messages) == 1
+
+
+async def test_nobody_keeps_the_calls_of_others_from_being_reported() -> None:
+    """However many calls of one person wait, and however slow the receiver is."""
+    with anyio.fail_after(60):
+        async with receiving() as receiver:
+            receiver.hold = asyncio.Event()
+            webhook = ApprovalWebhook(WebhookSettings(url=receiver.url, format="json"), NONE)
+            async with webhook.running():
+                for number in range(100):
+                    webhook.report(replace(REQUEST, id=f"flood{number}"), LINK)
+                webhook.report(replace(REQUEST, id="another", principal="https://login.example.com#bob"), LINK)
+                ids = {(await receiver.message(number))["data"]["id"] for number in range(17)}
+                receiver.hold.set()
+            assert "another" in ids
 
 
 def test_texts_of_others_are_no_markup_and_secrets_are_masked() -> None:

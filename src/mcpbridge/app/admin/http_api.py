@@ -8,6 +8,7 @@ its own call.
 import json
 from typing import Any, cast
 
+import anyio
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -25,6 +26,8 @@ from mcpbridge.results.kept_results import KeptResults
 from mcpbridge.results.token_ledger import TokenLedger
 
 _LARGEST_BODY = 64 * 1024
+_REPORTS = 1
+"""Reports of usage that are made at a time: anybody may ask, and each reads much of the call log in a thread."""
 _NOT_ADMIN = (
     "Only who administers the bridge may use this: give a token of `http.tokens` the setting `admin = true`, or start "
     "the bridge with MCPBRIDGE_ADMIN_TOKEN in its environment, and send that token as `Authorization: Bearer TOKEN`"
@@ -71,6 +74,7 @@ def _approval_routes(desk: PendingApprovals) -> list[Route]:
 
 def _usage_routes(bridge: Bridge) -> list[Route]:
     """`GET /api/usage`: of everybody for administrators, else of whoever asks, and of whom a role of theirs says."""
+    limiter = anyio.CapacityLimiter(_REPORTS)
 
     async def usage(request: Request) -> Response:
         who, whose = request.state, None
@@ -78,7 +82,7 @@ def _usage_routes(bridge: Bridge) -> list[Route]:
             if not who.principal:
                 return _error(403, "forbidden", _NOT_ADMIN)
             whose = visible_usage(bridge.policy, who.principal, who.identity)
-        return JSONResponse(await requested_usage(bridge, request.query_params, whose))
+        return JSONResponse(await requested_usage(bridge, request.query_params, whose, limiter=limiter))
 
     return [Route("/api/usage", usage, methods=["GET"])]
 

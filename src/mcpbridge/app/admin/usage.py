@@ -77,8 +77,16 @@ def visible_usage(policy: Policy, principal: str, identity: Identity | None) -> 
     return Whose([principal], [role.name for role in held if role.settings.usage == "team"])
 
 
-async def requested_usage(bridge: Bridge, asked: Mapping[str, str], whose: Whose | None = None) -> dict[str, Any]:
+async def requested_usage(
+    bridge: Bridge,
+    asked: Mapping[str, str],
+    whose: Whose | None = None,
+    *,
+    limiter: anyio.CapacityLimiter | None = None,
+) -> dict[str, Any]:
     """The report of a running bridge that a request asks for: `by`, `since`, `until`, `user`, `price`, all texts.
+
+    `limiter`: how many are made at a time; None: as many as there are threads for all work.
 
     Raises:
         Problem: one of them is wrong. StoreFailed: the call log cannot be read.
@@ -86,7 +94,9 @@ async def requested_usage(bridge: Bridge, asked: Mapping[str, str], whose: Whose
     which, by, price = read_request(asked, time.time())
     bridge.audit.write_soon()
     return await anyio.to_thread.run_sync(
-        lambda: usage_of(bridge.audit.path, which, by=by, whose=whose, price=price), abandon_on_cancel=True
+        lambda: usage_of(bridge.audit.path, which, by=by, whose=whose, price=price),
+        abandon_on_cancel=True,
+        limiter=limiter,
     )
 
 

@@ -37,8 +37,8 @@ PAUSES = (1.0, 5.0, 20.0)
 """Seconds before each further try."""
 _LONGEST_PAUSE = 60.0
 """Seconds that a receiver may ask to be left alone (`Retry-After`)."""
-_MOST = 64
-"""Messages under way; further ones are dropped."""
+_MOST, _MOST_OF_ONE = 64, 16
+"""Messages under way, of all calls and of those of one principal; further ones are dropped, so nobody fills it."""
 _LARGEST_ANSWER = 64 * 1024
 _LINE, _REASON, _LOOKED_AT = 300, 500, 64 * 1024
 """Characters of the arguments, and of the reason, that are shown; bytes of arguments that are looked at for it."""
@@ -61,7 +61,8 @@ class ApprovalWebhook:
         self._fetcher = Fetcher(who=self._host, limits=limits, is_trusted=True)
         self._threads = anyio.CapacityLimiter(1)
         self._group: asyncio.TaskGroup | None = None
-        self._under_way = set[asyncio.Task[None]]()
+        self._under_way = dict[asyncio.Task[None], str]()
+        """Whose calls they are about."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._host} {len(self._under_way)} under way>"
@@ -79,12 +80,13 @@ class ApprovalWebhook:
 
     def report(self, request: ApprovalRequest, link: str) -> None:
         """Send a message about a call that waits, without waiting for it. `link`: to its page; empty: there is none."""
-        if self._group is None or len(self._under_way) >= _MOST:
+        whose = list(self._under_way.values())
+        if self._group is None or len(whose) >= _MOST or whose.count(request.principal) >= _MOST_OF_ONE:
             log.warning("a call that waits for approval was not reported", id=request.id, host=self._host)
             return
         task = self._group.create_task(self._deliver(request, link))
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        self._under_way[task] = request.principal
+        task.add_done_callback(self._under_way.pop)
 
     async def _deliver(self, request: ApprovalRequest, link: str) -> None:
         body, problem = await self._message(request, link), ""
