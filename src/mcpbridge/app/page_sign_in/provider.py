@@ -117,5 +117,5 @@ class ProviderSignIns:
 
 
 def own_path(target: str) -> str:
-    """A path of the bridge's pages to go on to; the first one of them instead of anything else."""
+    """A path of the bridge's pages, where a sign-in ends; the first one of them instead of anything else."""
     return target if _TARGET.fullmatch(target) and ".." not in target else HOME
