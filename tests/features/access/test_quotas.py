@@ -1,6 +1,7 @@
 """Quotas of people and of teams, as clients meet them (issue 23)."""
 
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,17 @@ async def test_what_the_bridge_refuses_uses_nothing_and_what_a_server_refuses_do
         for _ in range(2):
             assert error_of(await ask(ann)) != "QuotaSpent"
         assert error_of(await ask(ann)) == "QuotaSpent"
+
+
+async def test_a_call_counts_whose_result_a_hook_withholds(tmp_path: Path) -> None:
+    """Its server has done what it was asked."""
+    answer = json.dumps({"refuse": "not for you"})
+    hook = {"event": "tool_call.after", "command": [sys.executable, "-c", f"print({answer!r})"]}
+    async with bridge_with(tmp_path, {"quota": "2 calls per day"}, hooks=[hook]) as bridge:
+        ann = await client_of(bridge, ANN)
+        results = [await ask(ann) for _ in range(3)]
+        assert "withholds the result: not for you" in json.dumps(results[0])
+        assert len(bridge.transports["files"].asked("tools/call")) == 2
 
 
 async def test_tokens_are_counted_as_clients_get_them_and_a_hint_comes_before_the_end(tmp_path: Path) -> None:

@@ -223,6 +223,13 @@ class TakeQuota:
         return await proceed(call)
 
 
+def _is_sent(call: Call, error: BaseException) -> bool:
+    """Whether a server may have seen a call that failed: what is refused later, such as by a hook, was made."""
+    if isinstance(error, CallRefused):
+        return call.upstream_seconds > 0
+    return not isinstance(error, UpstreamUnavailable)
+
+
 class SettleQuota:
     """Makes the stage that settles."""
 
@@ -237,6 +244,6 @@ class SettleQuota:
         try:
             result = await proceed(call)
         except BaseException as error:
-            self._quotas.settle(call, None, is_sent=not isinstance(error, CallRefused | UpstreamUnavailable))
+            self._quotas.settle(call, None, is_sent=_is_sent(call, error))
             raise
         return self._quotas.settle(call, result, is_sent=True) or result
