@@ -1,7 +1,7 @@
 """People sign in to the pages of the bridge at their identity provider (issue 23)."""
 
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from html import unescape
 from typing import Any
@@ -90,6 +90,28 @@ async def test_an_answer_of_the_provider_counts_once_in_the_browser_that_began(p
         assert (await carol.get(back)).status_code == 200
         assert (await carol.get(back)).status_code == 400
         assert "Signed in as carol" in (await carol.open("/approvals")).text
+
+
+class Noted:
+    """What the audit log gets."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, dict[str, object]]] = []
+
+    def append_event(self, kind: str, facts: Mapping[str, object]) -> None:
+        self.events.append((kind, dict(facts)))
+
+
+async def test_who_signs_in_is_on_record_and_from_where(provider: MockProvider) -> None:
+    async with at_work(provider) as people:
+        noted = Noted()
+        people.bridge.trail.log = noted  # type: ignore[assignment] - it has what is asked of a log here
+        await people["ann"].get(await back_from(provider, people["carol"]))  # another browser: nobody is signed in
+        await sign_in(provider, people["carol"])
+        people.bridge.trail.log = None
+        [facts] = [facts for kind, facts in noted.events if kind == "sign_in.began"]
+        assert facts["principal"] == f"{provider.issuer}#carol"
+        assert (facts["address"], facts["detail"]) == ("127.0.0.1", "to pages")
 
 
 async def test_answers_that_are_changed_sign_nobody_in(provider: MockProvider) -> None:
@@ -201,6 +223,22 @@ async def test_the_console_shows_what_the_roles_of_a_person_allow(
         )
         assert foreign.status_code == 403
         assert (await carol.send("/console/sign-out", form_token=token)).status_code in (303, 403)
+
+
+async def test_the_console_makes_nobody_an_approver(provider: MockProvider) -> None:
+    async with at_work(provider, roles={"staff": {"console": "admin"}, "leads": {"console": "admin"}}) as people:
+        call = people.begins("dave", "buy")
+        [id_] = await people.waiting()
+        for name, status in (("ann", 403), ("carol", 303)):
+            person = people[name]
+            await sign_in(provider, person, "/console/")
+            page = await look(person, "/console/approvals")
+            token = re.findall(r'name="form_token" value="([^"]+)"', page.text)[0]
+            answer = await person.send(f"/console/approvals/{id_}", answer="once", form_token=token)
+            assert answer.status_code == status, name
+        assert (await call)["content"][0]["text"] == "buy"
+        [(_, granted)] = [one for one in people.bridge.approvals.recent.ended() if one[1].event == "granted"]
+        assert (granted.by, granted.address) == (f"console:{provider.issuer}#carol", "127.0.0.1")
 
 
 async def test_a_console_of_a_role_that_was_taken_away_is_closed(provider: MockProvider) -> None:

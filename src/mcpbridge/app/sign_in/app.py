@@ -197,6 +197,7 @@ class _Pages:
         if before is not None:
             sessions.close(before)
         sessions.open(answer, caller, is_at_provider=True)
+        self._server.note_page_sign_in(caller, request.client.host if request.client is not None else "")
         return answer
 
     async def callback(self, request: Request) -> Response:

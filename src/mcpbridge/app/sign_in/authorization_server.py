@@ -31,6 +31,7 @@ from mcpbridge.app.sign_in.rates import network_of
 from mcpbridge.app.sign_in.redirect_uris import is_loopback
 from mcpbridge.base.log import get_logger
 from mcpbridge.downstream.auth.provider_http import ProviderDown
+from mcpbridge.downstream.auth.resource_server import Caller
 from mcpbridge.downstream.auth.resources import Resources, canonical
 from mcpbridge.downstream.auth.sign_in_settings import SignInSettings
 from mcpbridge.downstream.settings import ResourceServerSettings
@@ -280,6 +281,11 @@ class AuthorizationServer:
         if ended is not None:
             log.info("a client ended its sign-in", client=client.id)
             self._ended(ended[1], client, "its program ended it")
+
+    def note_page_sign_in(self, caller: Caller, address: str) -> None:
+        """Somebody signed in to pages of the bridge, in a browser at this address."""
+        name = caller.identity.name if caller.identity is not None else ""
+        self._note(SIGNED_IN, {"principal": caller.principal, "user": name, "address": address, "detail": "to pages"})
 
     async def people(self) -> dict[str, int]:
         """Everybody who is signed in: programs by principal."""

@@ -41,10 +41,12 @@ def routes(console: ConsoleContext) -> Sequence[BaseRoute]:
     ]
 
 
-def _decider(visitor: Visitor) -> Decider:
+def _decider(request: Request) -> Decider:
+    visitor: Visitor = request.state.visitor
     if visitor.visit.is_local:
         return OPERATOR
-    return Decider(visitor.visit.by, visitor.session.identity if visitor.session is not None else None)
+    address = request.client.host if request.client is not None else ""
+    return Decider(visitor.visit.by, visitor.session.identity if visitor.session is not None else None, address)
 
 
 class _Approvals:
@@ -68,9 +70,7 @@ class _Approvals:
             if said not in _ANSWERS:
                 raise Problem("invalid", "answer: expected once, session, deny or deny-session")
             answer = {**_ANSWERS[said], "reason": str(form.get("reason", ""))}
-            done = await decide(
-                self._console.bridge.approvals, id_, answer, f"console:{visit.by}", _decider(request.state.visitor)
-            )
+            done = await decide(self._console.bridge.approvals, id_, answer, f"console:{visit.by}", _decider(request))
         except Problem as problem:
             return await self._answer(request, f"{problem}.", "bad", STATUS_OF[problem.code])
         self._console.live.announce("approvals", "calls")
