@@ -111,10 +111,10 @@ def list_users(*, config: str | None, as_json: bool) -> int:
 def revoke_user(*, user: str, config: str | None, as_json: bool) -> int:
     """Disconnect USER from every server: tokens are revoked at their providers, and what runs with them ends.
 
-    USER is what `mcpbridge users list` shows. Where people sign in at the bridge, all sign-ins of this user end, too.
-    Tokens of an issuer of `[auth]` that were issued by now are refused from now on; whoever may have new ones is for
-    the provider to say. A token of `http.tokens` has to be removed from the configuration. Exit code 2: this user has
-    no accounts, and is not of an issuer of `[auth]`.
+    USER is what `mcpbridge users list` shows, or what `mcpbridge log` shows of a person: ISSUER#SUBJECT. Where people
+    sign in at the bridge, all sign-ins of this user end, too. Tokens of an issuer of `[auth]` that were issued by now
+    are refused from now on; whoever may have new ones is for the provider to say. A token of `http.tokens` has to be
+    removed from the configuration. Exit code 2: this user has no accounts, and is not of an issuer of `[auth]`.
 
     \u0008
     Examples:
