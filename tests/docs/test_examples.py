@@ -57,7 +57,9 @@ PAGES = [
 SERVERS = ROOT / ".venv-servers/bin"
 _NAMES = ("ANTHROPIC_API_KEY", "DOCS_TOKEN", "GH_TOKEN", "LIVE_TOKEN", "PROXY_PASSWORD", "KEY_PASSWORD", "STORE_KEY",
           "BANK_SECRET", "ORDERS_TOKEN", "PETSTORE_KEY", "SHOP_TOKEN", "TAVILY_API_KEY", "WEATHER_KEY")  # fmt: skip
-ANY = dict.fromkeys(_NAMES, "something of more than 16 characters")
+ANY = dict.fromkeys(_NAMES, "something of more than 16 characters") | {
+    "SLACK_WEBHOOK_URL": "https://hooks.example.com/x"
+}
 """Variables that examples use."""
 
 _FENCE = re.compile(r"^( *)```(\w*)([^\n]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)

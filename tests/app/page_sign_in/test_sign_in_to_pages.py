@@ -264,6 +264,22 @@ async def test_who_shows_a_token_instead_of_signing_in_sees_nothing_of_the_conso
         assert (await look(carol, "/console/calls")).status_code == 200
 
 
+async def test_who_shows_a_token_instead_of_signing_in_decides_nothing(provider: MockProvider) -> None:
+    """The token of an approver may be in the hands of a program, which would say yes for its user."""
+    async with at_work(provider) as people:
+        call = people.begins("dave", "buy")
+        [id_] = await people.waiting()
+        carol = people["carol"]
+        assert (await carol.sign_in_for_approvals()).status_code == 303
+        refused = await carol.answer(id_, "approve")
+        assert refused.status_code == 403
+        assert "sign in with your account" in " ".join(refused.text.split())
+        assert await people.waiting() == [id_]
+        await sign_in(provider, carol, f"/approvals/{id_}")
+        assert (await carol.answer(id_, "approve")).status_code == 303
+        assert (await call)["content"][0]["text"] == "buy"
+
+
 async def test_a_flood_of_strangers_pushes_nobody_out(provider: MockProvider) -> None:
     async with at_work(provider) as people:
         carol = people["carol"]

@@ -210,3 +210,10 @@ def test_an_address_that_is_not_encrypted_or_names_a_user_is_refused(url: str) -
 def test_addresses_that_are_accepted(url: str) -> None:
     fields: dict[str, Any] = {"url": url}
     assert WebhookSettings(**fields).url == url
+
+
+def test_an_empty_secret_is_none() -> None:
+    """`"${APPROVAL_WEBHOOK_SECRET:-}"` without the variable."""
+    assert WebhookSettings(url="https://hooks.example.com/x", secret="").secret is None
+    with pytest.raises(ValidationError, match="at least 16 characters"):
+        WebhookSettings(url="https://hooks.example.com/x", secret="short")

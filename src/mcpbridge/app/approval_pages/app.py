@@ -49,6 +49,10 @@ _LOOKED_AT = 256 * 1024
 _LARGE = 4 * 1024
 """Bytes of arguments from which on a thread looks at them."""
 _ANSWERS = {"approve": {"decision": "approve"}, "deny": {"decision": "deny"}}
+_NOT_SIGNED_IN = (
+    "People decide here who signed in with their account: a token may also be in the hands of a program. Sign out, and "
+    "sign in with your account."
+)
 _NOTHING = (
     "There is no call here that you can decide about. It may be for others, somebody may have answered it, or the time "
     "for it may be over."
@@ -178,6 +182,8 @@ class _Pages:
             return self._message(request, "Nothing here", 404, problem=_NOTHING)  # as if there were none
         if pending.request.approve_by is None:
             return self._message(request, "Not done", 403, problem="This call is not approved here.")
+        if self._has_provider and session.identity is not None and not session.is_at_provider:
+            return self._message(request, "Not done", 403, problem=_NOT_SIGNED_IN)  # a program may have that token, too
         if form.get("answer") not in _ANSWERS:
             return self._message(request, "Not done", 400, problem="The form has no answer.")
         answer = {**_ANSWERS[form["answer"]], "reason": form.get("reason", "").strip()}

@@ -19,7 +19,7 @@ class WebhookSettings(BaseModel):
 
     url: str
     """The address that gets a POST for each such call: `https://`, or `http://` on this machine. The whole of it is a
-    secret, such as `"${env:SLACK_WEBHOOK_URL}"`."""
+    secret, such as `"${SLACK_WEBHOOK_URL}"`."""
 
     secret: str | None = Field(default=None, min_length=16)
     """What signs each message, so that the receiver can verify it (Standard Webhooks, `webhook-signature`): a text, or
@@ -33,6 +33,12 @@ class WebhookSettings(BaseModel):
 
     timeout: Seconds = Field(default=10, gt=0, le=60)
     """Seconds that one try may take. There are four, within a minute. The call waits for none of them."""
+
+    @field_validator("secret", mode="before")
+    @classmethod
+    def _empty_is_none(cls, value: object) -> object:
+        """Take an empty `${VAR:-}` for no secret."""
+        return None if value == "" else value
 
     @field_validator("url")
     @classmethod
