@@ -18,7 +18,7 @@ class Caller:
     """Whose call it is."""
 
     def __init__(self, principal: str) -> None:
-        self.principal, self.name = principal, ""
+        self.principal, self.name, self.identity = principal, "", None
 
 
 def of(principal: str) -> Call:
