@@ -8,7 +8,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 # Compiled files are kept, whatever the environment says: the tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test quick lint types types-beside compiled unit conformance conformance-all matrix bench mutants docs docs-search screenshots browser format clean lock-dependencies audit-dependencies release try-image proxies
+.PHONY: help run test quick lint types types-beside compiled unit conformance conformance-all matrix bench mutants docs docs-search screenshots browser format clean lock-dependencies audit-dependencies release try-image proxies redis
 .DELETE_ON_ERROR:
 
 help: ## show this
@@ -107,6 +107,11 @@ try-image: .venv/.ready ## build the container image on a base made by debootstr
 proxies: ## install Debian's nginx, Caddy and HAProxy for the tests of deploy/ (needs root)
 	for name in nginx caddy haproxy; do PATH=$$PATH:/usr/sbin command -v $$name > /dev/null || missing="$$missing $$name"; done; \
 	test -z "$$missing" || { apt-get update --quiet=2 && apt-get install --yes --quiet=2 --no-install-recommends $$missing > /dev/null; }
+
+# The tests of `storage/redis/` start servers of their own; without the program they are skipped.
+redis: ## install Debian's redis-server for the tests of storage/redis/ (needs root)
+	command -v redis-server > /dev/null \
+	|| { apt-get update --quiet=2 && apt-get install --yes --quiet=2 --no-install-recommends redis-server > /dev/null; }
 
 # What is known of vulnerabilities comes from PyPI, so neither is part of `make test`. `--strict`: what could not be looked
 # up counts as a failure.

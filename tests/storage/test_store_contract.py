@@ -1,6 +1,7 @@
 """What every `Store` promises, and what the one in a file promises beyond that (issue 4)."""
 
 import asyncio
+import hashlib
 import json
 import os
 import stat
@@ -22,6 +23,7 @@ from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.storage.settings import StoreSettings, store_path
 from mcpbridge.storage.sqlite.store import SqliteStore
 from mcpbridge.storage.store import Store
+from support.redis_server import PROGRAM, needs_redis, shared_server
 
 BOUND = 4 * 1024**2
 KEY = "5a" * 32
@@ -48,14 +50,32 @@ def lazy_without_file(path: Path, clock: Clock) -> Store:
     return LazyStore(StoreSettings(path=str(path)), clock=clock)
 
 
+def prefix(path: Path) -> str:
+    """Its keys are those of this path alone."""
+    return hashlib.sha1(str(path).encode()).hexdigest()
+
+
+def redis(path: Path, clock: Clock, key: str | None = None) -> Store:
+    return shared_server().store(prefix=prefix(path), max_bytes=BOUND, key=key, clock=clock)
+
+
+def lazy_redis(path: Path, clock: Clock) -> Store:
+    return LazyStore(shared_server().settings(prefix=prefix(path), max_bytes=BOUND), clock=clock)
+
+
 STORES: dict[str, Callable[[Path, Clock], Store]] = {
     "memory": lambda path, clock: MemoryStore(max_bytes=BOUND, clock=clock),
     "sqlite": lambda path, clock: SqliteStore(path, max_bytes=BOUND, clock=clock),
     "sqlite with a key": lambda path, clock: SqliteStore(path, max_bytes=BOUND, key=KEY, clock=clock),
     "lazy": lazy,
     "lazy without its file": lazy_without_file,
+    "redis": redis,
+    "redis with a key": lambda path, clock: redis(path, clock, KEY),
+    "lazy redis": lazy_redis,
 }
 """Every implementation; a new one is one more line."""
+REDIS = [name for name in STORES if "redis" in name and PROGRAM]
+"""Those of them that need a server, if there is one."""
 
 
 @pytest.fixture
@@ -63,7 +83,7 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=[pytest.param(name, marks=needs_redis if "redis" in name else ()) for name in STORES])
 async def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> AsyncIterator[Store]:
     store = STORES[request.param](tmp_path / "a.db", clock)
     yield store
@@ -234,7 +254,7 @@ async def test_what_is_there_already_stays(store: Store, clock: Clock) -> None:
 
 
 async def test_what_was_not_used_for_longest_goes_first(tmp_path: Path, clock: Clock) -> None:
-    for kind in ("memory", "sqlite", "sqlite with a key", "lazy"):
+    for kind in ("memory", "sqlite", "sqlite with a key", "lazy", *REDIS):
         store = STORES[kind](tmp_path / f"{kind}.db", clock)
         first, second, *_ = [await store.put("result", NOISE, principal="", expires_in=9999) for _ in range(10)]
         clock.now += 100
@@ -249,7 +269,7 @@ async def test_what_was_not_used_for_longest_goes_first(tmp_path: Path, clock: C
 
 
 async def test_a_kind_can_have_a_bound_of_its_own(tmp_path: Path, clock: Clock) -> None:
-    for kind in ("memory", "sqlite", "lazy", "lazy without its file"):
+    for kind in ("memory", "sqlite", "lazy", "lazy without its file", *REDIS):
         store = STORES[kind](tmp_path / f"{kind}.db", clock)
         store.bound("result", 1024**2)
         other = [await store.put("other", NOISE, principal="", expires_in=60) for _ in range(10)]
@@ -307,7 +327,7 @@ async def test_handles_are_128_random_bits_in_one_plain_word(store: Store) -> No
 
 async def test_beyond_the_bound_the_oldest_of_the_largest_kind_go(tmp_path: Path, clock: Clock) -> None:
     """A flood of results does not wash away who was allowed what."""
-    for kind in ("memory", "sqlite", "lazy"):
+    for kind in ("memory", "sqlite", "lazy", *REDIS):
         store = STORES[kind](tmp_path / f"{kind}.db", clock)
         grant = await store.put("grant", b"small and old", principal="ann", expires_in=60)
         handles = [await store.put("result", NOISE, principal="ann", expires_in=60) for _ in range(40)]
@@ -326,7 +346,7 @@ BODIES = st.builds(lambda part, times: part * times, st.binary(max_size=50), st.
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(body=st.binary(max_size=3000) | BODIES, kind=st.text(max_size=20), handle=st.text(min_size=1, max_size=50))
-@pytest.mark.parametrize("name", ["memory", "sqlite", "sqlite with a key"])
+@pytest.mark.parametrize("name", ["memory", "sqlite", "sqlite with a key", *REDIS])
 def test_bytes_come_back_as_they_were(
     tmp_path_factory: pytest.TempPathFactory, name: str, body: bytes, kind: str, handle: str
 ) -> None:

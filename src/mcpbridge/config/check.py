@@ -197,6 +197,7 @@ def check(
         if isinstance(section, dict) and isinstance(path_ := cast("dict[str, object]", section).get(key), str):
             section[key] = str(directory / Path(path_).expanduser()) if path_ else None
     _files_of_tls(expanded.get("http"), directory)
+    _files_of_tls(expanded.get("store"), directory)
     try:
         settings = Settings.model_validate({**expanded, "source": str(path.absolute())})
     except ValidationError as error:
@@ -419,6 +420,11 @@ def _secrets(settings: Settings, resolved: Sequence[Resolved]) -> set[str]:
     if settings.auth.sign_in is not None and settings.auth.sign_in.client_secret:
         found.add(settings.auth.sign_in.client_secret)
     found |= {key for key in (settings.store.key, settings.accounts.key, *settings.accounts.old_keys) if key}
+    store = settings.store
+    password = urlsplit(store.url).password if store.url and "${" not in store.url else None
+    found |= {
+        secret for secret in (store.password, store.tls.key_password, password, unquote(password or "")) if secret
+    }
     if settings.questions.state_key:
         found.add(settings.questions.state_key)
     return {value for value in found if not any(secret_references(value))}  # what was not read is no secret yet

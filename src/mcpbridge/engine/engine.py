@@ -61,7 +61,6 @@ from mcpbridge.protocol.transport import Transport
 from mcpbridge.storage.call_log.log import CallLog
 from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.storage.settings import RunMode, call_log_path
-from mcpbridge.storage.store import Store
 from mcpbridge.storage.token_store import SealedFiles
 from mcpbridge.tools.python.run_context.store import RunContexts
 from mcpbridge.tools.serving import Serving
@@ -151,7 +150,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
         self.metrics = Metrics(max_tools=observe.max_tools, max_clients=observe.max_clients)
         self._redact = self.redact = redact
         self._approver = approver
-        self.store: Store = LazyStore(settings.store)
+        self.store = LazyStore(settings.store)
         """What outlives a call; opened when there is something to keep."""
         for kind in _OF_PROGRAMS:
             self.store.bound(kind, _ROOM)
@@ -242,7 +241,8 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
             if self._cassette is not None:
                 stack.enter_context(self._cassette.running())  # ends last: what ends says its last words
             for part in (
-                self._closing_store(),
+                self.store.running(),  # ends last of these
+                self._closing_logs(),
                 self.history.running(),
                 self._flights.running(),
                 self.leases.running(),
@@ -372,7 +372,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
         self._note_own_tools()
 
     @asynccontextmanager
-    async def _closing_store(self) -> AsyncGenerator[None]:
+    async def _closing_logs(self) -> AsyncGenerator[None]:
         """Closes what was written to, after everybody who writes; each takes seconds at most."""
         try:
             yield
@@ -380,7 +380,6 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
             with CancelScope(shield=True):
                 self.recorder.end()
                 await self.audit.close()
-                await self.store.close()
 
     def _unplanned(self, client: Client, name: str, refused: BridgeError) -> None:
         self.metrics.refused_unplanned(client.name, refused)

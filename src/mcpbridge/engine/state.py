@@ -31,7 +31,7 @@ from mcpbridge.pipeline.approvals.pending import PendingApprovals
 from mcpbridge.pipeline.observability.metrics import Metrics
 from mcpbridge.pipeline.observability.recorder import Recorder
 from mcpbridge.storage.call_log.log import CallLog
-from mcpbridge.storage.store import Store
+from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.startup_wait import StartupWait
 from mcpbridge.upstream.transports.factory import TransportMaker
@@ -55,7 +55,7 @@ class EngineState:
     """What is wrong with a configuration that was to take effect: `message`, `file`, `line`, `at`; see `status`."""
     metrics: Metrics
     """What is counted of calls, since this was made."""
-    store: Store
+    store: LazyStore
     """What outlives a call."""
     audit: CallLog
     """Where approvals are written down, and calls if they are."""

@@ -15,7 +15,6 @@ from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.engine.pins.enforcement import PinEnforcement
 from mcpbridge.engine.state import EngineState
 from mcpbridge.pipeline.observability.metrics import Metrics
-from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.supervisor import Upstream
@@ -81,8 +80,7 @@ class EngineStatus(EngineState):
 
     def _storage_problems(self) -> list[str]:
         """Why something that should outlive its call may be lost: a full disk, a directory that cannot be written."""
-        own = self.store.problems() if isinstance(self.store, LazyStore) else []
-        return [*own, *self.audit.problems(), *self.trail.problems()]
+        return [*self.store.problems(), *self.audit.problems(), *self.trail.problems()]
 
 
 def _server_statuses(

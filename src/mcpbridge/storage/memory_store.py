@@ -8,8 +8,16 @@ from msgspec.structs import replace
 
 from mcpbridge.base.errors import ValueTooLarge
 from mcpbridge.storage.compression import PLAIN, Workers, is_worth_packing, pack, unpack
-from mcpbridge.storage.eviction import next_to_shrink
-from mcpbridge.storage.store import MAX_COUNTS, BytesLike, DailyCounts, Entry, add, new_handle, oldest_day
+from mcpbridge.storage.store import (
+    MAX_COUNTS,
+    BytesLike,
+    DailyCounts,
+    Entry,
+    add,
+    new_handle,
+    next_to_shrink,
+    oldest_day,
+)
 
 _MAX_BYTES = 64 * 1024**2
 _ROOM = 512

@@ -2,21 +2,31 @@
 
 While the file cannot be used (no rights, damaged, disk full), values are kept in memory, and that is logged once. The
 file is tried again now and then; values that came meanwhile stay in memory until they expire.
+
+A server of kind `redis` stands for the file, with one difference: what must be the same for all bridges
+(`put_if_absent`) fails while it cannot be reached.
 """
 
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
 
 from mcpbridge.base.errors import StoreFailed, ValueTooLarge
 from mcpbridge.base.log import get_logger
 from mcpbridge.storage.disk import disk_problems
-from mcpbridge.storage.settings import StoreSettings, store_path
+from mcpbridge.storage.settings import StoreSettings, redis_address, store_path
 from mcpbridge.storage.sqlite.database import may_exist
 from mcpbridge.storage.store import BytesLike, DailyCounts, Entry, Store, add
+
+if TYPE_CHECKING:
+    from mcpbridge.storage.redis.store import RedisStore
+
 
 log = get_logger("mcpbridge.storage")
 
@@ -48,19 +58,54 @@ class LazyStore:
         self._was_used = True
         if self._settings.kind == "memory":
             return None
-        from mcpbridge.storage.sqlite.store import SqliteStore  # most bridges start without
-
         limit = self._settings.max_bytes
         bound = {} if limit is None else {"max_bytes": limit}
+        if self._settings.kind == "redis":
+            return self._bounded(self._redis(bound))
+        from mcpbridge.storage.sqlite.store import SqliteStore  # most bridges start without
+
         return self._bounded(SqliteStore(self._path, key=self._settings.key, clock=self._clock, **bound))
 
     @cached_property
     def _path(self) -> Path:
         return store_path(self._settings, self._environ)
 
+    def _redis(self, bound: dict[str, int]) -> "RedisStore":
+        from mcpbridge.storage.redis.store import RedisStore  # its client is large
+
+        settings, clock = self._settings, None if self._clock is time.time else self._clock
+        return RedisStore(redis_address(settings), prefix=settings.prefix, key=settings.key, clock=clock, **bound)
+
+    async def check(self) -> None:
+        """Look whether a server of kind `redis` can be used; other kinds are looked at when they are first used.
+
+        A server that cannot be reached is only complained of: it is tried again.
+
+        Raises:
+            ConfigError: it must not be used, or its client is not installed.
+        """
+        if self._settings.kind == "redis":
+            from mcpbridge.storage.redis.store import RedisStore
+
+            assert isinstance(self._file, RedisStore)
+            try:
+                await self._file.check()
+            except StoreFailed as error:
+                self._complain(error)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Closes the store after everybody who uses it; raises as `check` at the beginning."""
+        try:
+            await self.check()
+            yield
+        finally:
+            with anyio.CancelScope(shield=True):  # takes seconds at most
+                await self.close()
+
     def _to_read(self) -> Store | None:
         """The file, unless there is none yet: looking for something does not make it."""
-        if not self._was_used and (self._settings.kind == "memory" or not may_exist(self._path)):
+        if self._settings.kind == "sqlite" and not self._was_used and not may_exist(self._path):
             return None
         return self._file
 
@@ -116,6 +161,8 @@ class LazyStore:
                 raise
             except StoreFailed as error:
                 self._complain(error)
+                if self._settings.kind == "redis":  # each bridge would have one of its own
+                    raise
         return await self._in_memory().put_if_absent(
             kind, body, principal=principal, expires_in=expires_in, handle=handle, label=label
         )
@@ -223,7 +270,7 @@ class LazyStore:
         if self._settings.kind == "memory":
             return []
         failed = [f"the store cannot be used: {self.problem}"] if self.problem else []
-        return failed + disk_problems([self._path.parent])
+        return failed if self._settings.kind == "redis" else failed + disk_problems([self._path.parent])
 
     def _complain(self, error: StoreFailed) -> None:
         self.problem = str(error)

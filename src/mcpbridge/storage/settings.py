@@ -3,13 +3,66 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from msgspec import Struct
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mcpbridge.base.directories import state_directory
 from mcpbridge.base.units import Bytes, Seconds
+
+
+class StoreTlsSettings(BaseModel):
+    """The `store.tls` table: which certificates to trust for a `rediss://` server, and which one to present.
+
+    The files are PEM. A relative path starts at the directory of the configuration file.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    ca: str | None = Field(default=None, min_length=1)
+    """A file of certificates to trust instead of those of the system."""
+
+    cert: str | None = Field(default=None, min_length=1)
+    """The client certificate, with its chain."""
+
+    key: str | None = Field(default=None, min_length=1)
+    """Its private key. Default: it is in the file of the certificate."""
+
+    key_password: str | None = Field(default=None, repr=False)
+    """The password of the private key."""
+
+    @model_validator(mode="after")
+    def _belong_together(self) -> Self:
+        if self.cert is None and (self.key or self.key_password):
+            raise ValueError("`key` goes with `cert`, the certificate it belongs to")
+        return self
+
+
+class RedisAddress(Struct, frozen=True):
+    """Where a Redis or Valkey server is, and how to sign in there."""
+
+    host: str
+    port: int
+    path: str
+    """Its socket; empty: it is reached by host and port."""
+    database: int
+    username: str | None
+    password: str | None
+    is_tls: bool
+    tls: StoreTlsSettings
+
+    @property
+    def without_password(self) -> str:
+        """The address without user and password, for people."""
+        if self.path:
+            return f"unix://{self.path}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'rediss' if self.is_tls else 'redis'}://{host}:{self.port}/{self.database}"
+
+    def __repr__(self) -> str:
+        return f"RedisAddress({self.without_password!r})"
 
 
 class StoreSettings(BaseModel):
@@ -17,9 +70,26 @@ class StoreSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    kind: Literal["sqlite", "memory"] = "sqlite"
+    kind: Literal["sqlite", "memory", "redis"] = "sqlite"
     """`sqlite`: one file, shared by all bridges of this user and created when first needed. `memory`: nothing survives
-    the process."""
+    the process. `redis`: a Redis or Valkey server, shared by bridges on several machines; needs `url` and the extra
+    `redis`: `pip install 'mcpbridge[redis]'`."""
+
+    url: str | None = Field(default=None, min_length=1, repr=False)
+    """The server of kind `redis`: `redis://HOST:PORT/DATABASE`, `rediss://…` with TLS, or `unix:///PATH`. Redis 7.0 or
+    later, or Valkey, with `maxmemory-policy noeviction`. Sentinel and Cluster are not supported yet."""
+
+    username: str | None = Field(default=None, min_length=1)
+    """The ACL user to sign in as at `url`. Default: the one in the URL, else the server's default user."""
+
+    password: str | None = Field(default=None, min_length=1, repr=False)
+    """Its password, such as `${REDIS_PASSWORD}` or `${file:/run/secrets/redis}`. Default: the one in the URL."""
+
+    prefix: str = Field(default="mcpbridge", pattern=r"^[A-Za-z0-9._:-]{1,64}$")
+    """What the keys on that server begin with. Bridges with the same prefix share everything."""
+
+    tls: StoreTlsSettings = StoreTlsSettings()
+    """Certificates for a `rediss://` server."""
 
     path: str | None = None
     """The file. A relative path starts at the directory of the configuration file. Default: `store.db` in the user's
@@ -28,13 +98,66 @@ class StoreSettings(BaseModel):
 
     max_bytes: Bytes | None = Field(default=None, ge=1024**2)
     """Bytes of all values together, compressed. Above that the least recently used are deleted, first of the kind that
-    takes the most room. Default: 1 GiB in a file, 64 MiB in memory."""
+    takes the most room. Default: 1 GiB in a file or on a server, 64 MiB in memory."""
 
     key: str | None = Field(default=None, min_length=16, repr=False)
     """A secret, such as `${MCPBRIDGE_STORE_KEY}` or `${file:/run/secrets/store}`. With it, values are encrypted before
     they are written (AES-256-GCM). 32 bytes as hex or base64 are best (`openssl rand -base64 32`); any other text is
     used as a passphrase. All bridges that share the file need the same key. Values written without a key stay readable;
     values written with another key count as missing."""
+
+    @model_validator(mode="after")
+    def _fits_its_kind(self) -> Self:
+        if self.kind == "redis":
+            redis_address(self)
+        elif self.url or self.username or self.password:
+            raise ValueError('`url`, `username` and `password` go with `kind = "redis"`')
+        return self
+
+
+_SCHEMES = ("redis", "rediss", "unix")
+_PORT = 6379
+
+
+def redis_address(settings: StoreSettings) -> RedisAddress:
+    """Where the server of a store of kind `redis` is.
+
+    A URL with a reference to a secret that was not read yet is not looked at.
+
+    Raises:
+        ValueError: the URL is missing or wrong. The message has no part of it but its scheme.
+    """
+    if settings.url is None:
+        raise ValueError('`kind = "redis"` needs `url`, such as "redis://localhost:6379/0"')
+    if "${" in settings.url:
+        return RedisAddress("", 0, "", 0, None, None, is_tls=False, tls=settings.tls)
+    scheme = settings.url.partition("://")[0].lower()
+    if "sentinel" in scheme or "cluster" in scheme or "," in settings.url.partition("://")[2].partition("/")[0]:
+        raise ValueError(
+            "`url` names a Sentinel or a Cluster, which are not supported yet: name one server that can be written to"
+        )
+    if scheme not in _SCHEMES or "://" not in settings.url:
+        raise ValueError('`url` must begin with "redis://", "rediss://" or "unix://"')
+    try:
+        parts = urlsplit(settings.url)
+        host, port = parts.hostname or "", parts.port or _PORT
+    except ValueError:
+        raise ValueError(
+            "`url` has no valid host and port; write a password with special characters into `password`"
+        ) from None
+    path = unquote(parts.path) if scheme == "unix" else ""
+    number = (parse_qs(parts.query).get("db") or ["0"])[0] if path else parts.path.strip("/") or "0"
+    if not (host or path) or (scheme == "unix" and not path.strip("/")):
+        raise ValueError(
+            "`url` names no host" if scheme != "unix" else '`url` names no path, such as "unix:///run/redis.sock"'
+        )
+    if not number.isdecimal() or (parts.query and not path) or parts.fragment:
+        raise ValueError('`url` must end with the number of a database, such as "/0", and nothing after it')
+    username = settings.username or (unquote(parts.username) if parts.username else None)
+    password = settings.password or (unquote(parts.password) if parts.password else None)
+    if username and not password:
+        raise ValueError("a user needs a `password`")
+    return RedisAddress(host, port, path, int(number), username, password, is_tls=scheme == "rediss", tls=settings.tls)
 
 
 def store_path(settings: StoreSettings, environ: Mapping[str, str] = os.environ) -> Path:

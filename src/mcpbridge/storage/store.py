@@ -147,6 +147,23 @@ def new_handle() -> str:
     return base64.b32encode(secrets.token_bytes(_BYTES)).decode().rstrip("=").lower()
 
 
+_NOTHING: Mapping[str, int] = {}
+
+
+def next_to_shrink(rooms: Mapping[str, int], surplus: int, spared: Mapping[str, int] = _NOTHING) -> tuple[str, int]:
+    """The kind that values are taken from next, and how many bytes of it, at least 1 and at most `surplus`.
+
+    It is the kind that takes the most room, no further than to where another kind takes the most. Kinds with a bound of
+    their own are held to it first; each store removes what was not used for longest, in its own way.
+
+    `rooms`: bytes by kind. `spared`: so many bytes of a kind do not count.
+    """
+    weights = {kind: max(0, room - spared.get(kind, 0)) for kind, room in rooms.items()}
+    kind = max(weights, key=weights.__getitem__)
+    second = max((room for other, room in weights.items() if other != kind), default=0)
+    return kind, min(surplus, max(1, weights[kind] - second))
+
+
 MAX_DAYS = 400
 """Days that numbers are kept."""
 MAX_COUNTS = 100_000

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import cast
 
 from mcpbridge.config.schema import Settings
+from mcpbridge.storage.settings import redis_address
 from mcpbridge.tools.factory import KEYS
 
 _MOST_SHOWN = 20
@@ -47,6 +48,8 @@ def what_runs(settings: Settings) -> Iterator[str]:
     if settings.store.path or settings.call_log.path:
         files = [path for path in (settings.store.path, settings.call_log.path) if path]
         yield f"keeps its state, which may add servers, in {', '.join(files)}"
+    if settings.store.kind == "redis":
+        yield f"keeps its state, which may add servers, at {redis_address(settings.store).without_password}"
 
 
 def what_is_covered(settings: Settings) -> Iterator[str]:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 from mcpbridge.storage.compression import PLAIN, Unreadable, pack, unpack
 from mcpbridge.storage.encryption import NOT_SEALED, Seal, body_binding, label_binding, number_of, seal_for
-from mcpbridge.storage.eviction import next_to_shrink
 from mcpbridge.storage.sqlite.database import Schema, give_back_room
-from mcpbridge.storage.store import BytesLike, forget_rows, oldest_day
+from mcpbridge.storage.store import BytesLike, forget_rows, next_to_shrink, oldest_day
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

@@ -54,6 +54,8 @@ def absence(settings: Settings) -> str:
     """Why a command cannot find anything, whatever is asked; empty: it may."""
     if settings.store.kind == "memory":
         return 'each bridge keeps them in its memory (`[store] kind = "memory"`), where no command sees them'
+    if settings.store.kind == "redis":
+        return ""
     path: Path = store_path(settings.store)
     return "" if may_exist(path) else f"there is no store yet: {path}"
 

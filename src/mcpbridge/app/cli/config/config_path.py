@@ -176,7 +176,8 @@ def _with_key_of_store(loaded: "Loaded", config: str | None) -> "Loaded":
     from mcpbridge.config.secrets.providers import Providers
     from mcpbridge.config.variables import secret_references
 
-    if not any(secret_references(loaded.settings.store.key)):
+    store = loaded.settings.store
+    if not any(secret_references([store.key, store.url, store.password, store.tls.key_password])):
         return loaded
     if is_found_in_working_directory(config, os.environ):
         return require_trust(loaded, os.environ)

@@ -44,7 +44,8 @@ def changes_over(path: Path) -> Sequence[State]:
 
 def _stored_changes(path: Path) -> Sequence[State]:
     settings = read(path, os.environ).settings
-    if settings.store.kind == "memory" or not may_exist(store_path(settings.store)):
+    kind = settings.store.kind
+    if kind == "memory" or (kind == "sqlite" and not may_exist(store_path(settings.store))):
         return []  # looking makes no file
 
     async def looking() -> list[bytes]:

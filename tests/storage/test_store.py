@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.storage.eviction import next_to_shrink
+from mcpbridge.storage.store import next_to_shrink
 
 rooms = st.dictionaries(st.sampled_from("abcde"), st.integers(0, 10_000), min_size=1)
 
