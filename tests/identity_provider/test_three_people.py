@@ -71,7 +71,7 @@ MAY = {
 ALL = {f"{server}/{tool}" for server, tools in SERVERS.items() for tool in tools}
 
 
-def shown(name: str) -> str:
+def wire_name(name: str) -> str:
     return name.replace("/", "__")
 
 
@@ -203,7 +203,7 @@ async def looks_around(world: World, who: str, everybody: asyncio.Barrier) -> Pe
         called: dict[str, str] = {}
         for name in sorted(ALL):
             try:
-                answer = await opened.call_tool(shown(name), {})
+                answer = await opened.call_tool(wire_name(name), {})
                 called[name] = answer.content[0].text if answer.content else ""  # type: ignore[union-attr] - text
             except Exception as error:  # noqa: BLE001 - whatever the client makes of a refusal
                 called[name] = str(error)
@@ -212,7 +212,7 @@ async def looks_around(world: World, who: str, everybody: asyncio.Barrier) -> Pe
 
 
 async def looks_around_with_typescript(world: World, who: str, everybody: asyncio.Barrier) -> Person:
-    names = json.dumps([shown(name) for name in sorted(ALL)])
+    names = json.dumps([wire_name(name) for name in sorted(ALL)])
     program = [str(shutil.which("node")), str(NODE / "sdk_client.mjs"), world.bridge.url, names]
     client = await asyncio.create_subprocess_exec(
         *program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, limit=1 << 20
@@ -262,7 +262,7 @@ def search(bridge: Bridge, token: str) -> set[str]:
     found: set[str] = set()
     for name in sorted(ALL):
         text = json.dumps(bridge.call(token, "find_tools", query=name.replace("/", " ").replace("_", " ")))
-        found |= {one for one in ALL if shown(one) in text or one in text}
+        found |= {one for one in ALL if wire_name(one) in text or one in text}
     return found
 
 

@@ -21,7 +21,7 @@ async def at_work(**settings: Any) -> AsyncIterator[Office]:
             yield people
 
 
-def said(result: dict[str, Any]) -> str:
+def text_of(result: dict[str, Any]) -> str:
     return result["content"][0]["text"]
 
 
@@ -48,7 +48,7 @@ async def test_somebody_with_the_role_opens_the_link_signs_in_and_approves_and_t
         assert not call.done()
         id_ = path.rpartition("/")[2]
         assert (await carol.answer(id_, "approve")).status_code == 303
-        assert said(await call) == "pay"
+        assert text_of(await call) == "pay"
         assert "was approved by" in (await carol.open(link)).text
         again = await carol.answer(id_, "deny")
         assert again.status_code == 409
@@ -70,7 +70,7 @@ async def test_whoever_made_a_call_sees_it_and_cannot_approve_it() -> None:
         assert not call.done()
         await people["carol"].sign_in_for_approvals()
         assert (await people["carol"].answer(id_, "approve")).status_code == 303
-        assert said(await call) == "it"
+        assert text_of(await call) == "it"
 
 
 async def test_somebody_without_the_role_neither_sees_nor_decides() -> None:
@@ -94,7 +94,7 @@ async def test_somebody_without_the_role_neither_sees_nor_decides() -> None:
         await people["carol"].sign_in_for_approvals()
         assert id_ in (await people["carol"].open("/approvals")).text
         await people["carol"].answer(id_, "deny", reason="Wait for the <audit>")
-        assert "was not approved: Wait for the <audit>" in said(await call)
+        assert "was not approved: Wait for the <audit>" in text_of(await call)
         assert "Wait for the &lt;audit&gt;" in (await people["ann"].open(f"/approvals/{id_}")).text
         assert (await dave.open(f"/approvals/{id_}")).status_code == 404
 
@@ -123,7 +123,7 @@ async def test_opening_a_link_decides_nothing_and_forms_of_other_pages_are_refus
         assert stolen.status_code == 403
         assert not call.done()
         await carol.answer(id_, "deny")
-        assert "was not approved" in said(await call)
+        assert "was not approved" in text_of(await call)
 
 
 async def test_of_two_who_approve_at_once_one_is_heard() -> None:
@@ -140,7 +140,7 @@ async def test_of_two_who_approve_at_once_one_is_heard() -> None:
                 for name, page in forms.items()
             )
         )
-        assert said(await call) == "it"
+        assert text_of(await call) == "it"
         assert sorted(answer.status_code for answer in answers) == [303, 409]
         granted = [event for _, event in people.bridge.approvals.recent.ended() if event.event == "granted"]
         assert len(granted) == 1
@@ -179,7 +179,7 @@ async def test_the_operator_approves_only_where_the_rule_says_so() -> None:
         with pytest.raises(MayNotDecide, match="once only"):
             await people.bridge.approve(id_, scope="session")
         await people.bridge.approve(id_)
-        assert said(await call) == "it"
+        assert text_of(await call) == "it"
 
 
 async def test_the_user_of_the_client_is_not_asked() -> None:
@@ -192,13 +192,13 @@ async def test_the_user_of_the_client_is_not_asked() -> None:
         await people["carol"].answer(id_, "approve")
         result = await call
         assert "inputRequests" not in result
-        assert said(result) == "it"
+        assert text_of(result) == "it"
 
 
 async def test_a_call_that_gave_up_can_be_approved_for_its_caller_and_its_arguments_alone() -> None:
     async with at_work(approval={"timeout": 0.2}) as people:
         refused = await people["ann"].call("up__echo", text="pay")
-        assert "Somebody with the role leads can still approve it at http" in said(refused)
+        assert "Somebody with the role leads can still approve it at http" in text_of(refused)
         [id_] = await people.waiting()
         await people["carol"].sign_in_for_approvals()
         page = await people["carol"].open(f"/approvals/{id_}")
@@ -206,7 +206,7 @@ async def test_a_call_that_gave_up_can_be_approved_for_its_caller_and_its_argume
         assert (await people["carol"].answer(id_, "approve")).status_code == 303
         assert (await people["dave"].call("up__echo", text="pay"))["isError"]
         assert (await people["ann"].call("up__echo", text="pay more"))["isError"]
-        assert said(await people["ann"].call("up__echo", text="pay")) == "pay"
+        assert text_of(await people["ann"].call("up__echo", text="pay")) == "pay"
         assert (await people["ann"].call("up__echo", text="pay"))["isError"]
 
 
@@ -242,7 +242,7 @@ async def test_secrets_in_arguments_are_masked_in_the_message_and_on_the_page() 
         assert secret not in page
         assert "[redacted]" in page
         await people["carol"].answer(id_, "approve")
-        assert secret in said(await call)
+        assert secret in text_of(await call)
 
 
 async def test_a_session_ends_when_the_sign_ins_of_its_user_are_ended() -> None:
@@ -295,4 +295,4 @@ async def test_the_list_looks_at_no_arguments_and_large_ones_are_looked_at_besid
         assert threading.get_ident() not in threads
         assert f"in all {len(json.dumps({'text': text}, separators=(',', ':')))} bytes" in page
         await people["carol"].answer(id_, "approve")
-        assert "word word" in said(await call)
+        assert "word word" in text_of(await call)

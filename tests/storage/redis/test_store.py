@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import anyio
@@ -48,12 +48,12 @@ async def pair(start: Callable[..., Server]) -> AsyncIterator[tuple[RedisStore, 
     await two.close()
 
 
-async def eventually(attempt: Callable[[], object]) -> None:
+async def eventually(attempt: Callable[[], Awaitable[object]]) -> None:
     """Until it works."""
     with anyio.fail_after(60):
         while True:
             try:
-                await attempt()  # type: ignore[misc]
+                await attempt()
             except StoreFailed:
                 await anyio.sleep(0.05)
             else:

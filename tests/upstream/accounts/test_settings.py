@@ -70,16 +70,16 @@ def test_entra_exchanges_on_behalf_of_users_for_named_scopes() -> None:
     roles = [{"name": "all", "emails": "*@example.com", "servers": "*"}]
     auth: dict[str, Any] = {"as": "exchange", "issuer": ENTRA["issuer"], "client_id": "x", "client_secret": "s"}
 
-    def made(**more: Any) -> Settings:
+    def settings_with(**more: Any) -> Settings:
         servers = {"up": {**URL, "auth": {**auth, **more}}}
         return Settings.model_validate({"servers": servers, "auth": section, "roles": roles})
 
     with pytest.raises(ValidationError, match="named scopes"):
-        made()
+        settings_with()
     with pytest.raises(ValidationError, match="no `audience`"):
-        made(scopes=["api://up/.default"], audience="up")
-    assert made(scopes=["api://up/.default"]).servers["up"].auth.is_on_behalf_of
-    assert not made(exchange="rfc8693").servers["up"].auth.is_on_behalf_of
+        settings_with(scopes=["api://up/.default"], audience="up")
+    assert settings_with(scopes=["api://up/.default"]).servers["up"].auth.is_on_behalf_of
+    assert not settings_with(exchange="rfc8693").servers["up"].auth.is_on_behalf_of
     with pytest.raises(ValidationError, match="goes with"):
         Settings.model_validate({"servers": {"up": {**URL, "auth": {"exchange": "rfc8693"}}}})
 

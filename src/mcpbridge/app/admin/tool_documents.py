@@ -378,8 +378,8 @@ async def _tool(bridge: Bridge, request: Document) -> Document:
     except CommandFailed:  # the command ends here, so no call is made that would be audited
         bridge.trail.note(UNKNOWN_TOOL, {"tool": name, "outcome": "refused"})
         raise
-    if (schema := schema_of(bridge, name)) is not None:
-        return {"schema": schema, "notes": _changes_of(bridge, name)}
+    if (known := _known(bridge, name)) is not None:
+        return known
     if is_ambiguous(bridge, name):
         return {"notes": []}
     for server in owner.servers or ():
@@ -387,15 +387,15 @@ async def _tool(bridge: Bridge, request: Document) -> Document:
     if owner.servers is None and not owner.is_own and request.get("waits", True):
         await settled(bridge, most=PATIENCE)
     bridge.catalog.flush()
-    if (schema := schema_of(bridge, name)) is not None:
-        return {"schema": schema, "notes": _changes_of(bridge, name)}
-    return owners_absent(bridge, name)
+    return _known(bridge, name) or owners_absent(bridge, name)
 
 
-def _changes_of(bridge: Bridge, name: str) -> list[str]:
-    """What nobody agreed to of the tool that this name means."""
+def _known(bridge: Bridge, name: str) -> Document | None:
+    """The schema of the tool that this name means, and what changed of it unagreed; None: there is none, or several."""
+    if (schema := schema_of(bridge, name)) is None:
+        return None
     ref = bridge.catalog.snapshot.tool(name)
-    return changed_definitions(bridge, ref.server, ref.name)
+    return {"schema": schema, "notes": changed_definitions(bridge, ref.server, ref.name)}
 
 
 async def _explain(bridge: Bridge, request: Document) -> Document:

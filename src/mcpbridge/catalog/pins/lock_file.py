@@ -66,6 +66,11 @@ class Lock:
         """The servers of which anything was agreed to."""
         return frozenset(key.server for key in self.entries)
 
+    @property
+    def digests(self) -> frozenset[str]:
+        """Those of all definitions that were agreed to."""
+        return frozenset(digest for entry in self.entries.values() for digest in entry.digests)
+
 
 def agreed(definitions: Iterable[bytes]) -> Agreed:
     """The line for one name whose definitions, each in its one spelling, are these."""
@@ -262,7 +267,7 @@ def write_lock(path: Path, lock: Lock, definitions: Iterable[bytes] = (), *, kee
         OSError: it cannot be written; the lock is as it was.
     """
     folder = definitions_folder(path)
-    wanted = {digest for entry in lock.entries.values() for digest in entry.digests}
+    wanted = lock.digests
     for definition in definitions:
         digest = sha256(definition).hexdigest()
         if digest in wanted and read_definition(path, digest) is None:
@@ -279,7 +284,7 @@ def remove_unnamed(path: Path, lock: Lock) -> None:
     Raises:
         OSError: one cannot be removed.
     """
-    wanted = {digest for entry in lock.entries.values() for digest in entry.digests}
+    wanted = lock.digests
     folder = definitions_folder(path)
     if folder.is_dir():
         for file in folder.glob("*.json"):

@@ -315,19 +315,9 @@ class CallPipeline:
         state.approvals.configure(approval, inputs.policy.roles_of)
         state.approvals.reports = self._webhook
         state.redact.configure(
+            {name: _kinds(server.redact, settings.calls.redact) for name, server in inputs.servers.items()},
             {
-                name: tuple((server.redact if server.redact is not None else settings.calls.redact) or ())
-                for name, server in inputs.servers.items()
-            },
-            {
-                name: tuple(
-                    (
-                        server.redact_arguments
-                        if server.redact_arguments is not None
-                        else settings.calls.redact_arguments
-                    )
-                    or ()
-                )
+                name: _kinds(server.redact_arguments, settings.calls.redact_arguments)
                 for name, server in inputs.servers.items()
             },
             {name: server.secrets_to for name, server in inputs.servers.items() if server.secrets_to},
@@ -440,3 +430,8 @@ def _both(first: Record | None, second: Record | None) -> Record | None:
         second(record)
 
     return both
+
+
+def _kinds(own: Sequence[str] | None, general: Sequence[str] | None) -> tuple[str, ...]:
+    """What is redacted of a server: as it says itself, else as is said for all."""
+    return tuple((own if own is not None else general) or ())

@@ -205,7 +205,7 @@ class _Redact:
             data = bytes(result.data)
             work = partial(redacted_json, data, self._kinds, placeholder, self._known)
             result = Body(await self._worked(work, len(data)))
-        return _noted(result, redactions, self._server) if redactions else result
+        return _with_note(result, redactions, self._server) if redactions else result
 
     async def _what_is_sent(self, arguments: Raw, placeholders: Placeholders, caller: Caller) -> tuple[Raw, int]:
         """The arguments that the server gets, and how many of their values it does not get."""
@@ -242,7 +242,7 @@ class _Redact:
             return await anyio.to_thread.run_sync(work, limiter=self._threads)
 
 
-def _noted(result: Body, redactions: int, server: str) -> Body:
+def _with_note(result: Body, redactions: int, server: str) -> Body:
     """The result with how many values its server did not get; one that failed tells the model why that may be."""
     if needs_driving(result):
         return result
