@@ -99,7 +99,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         second = upstream_of(directory / "second", ports["second"], provider, "second")
         stack.callback(second.end)
         spoiled = [
-            server(name, "first", roots["first"], f', audience = "urn:{audience}"')
+            server(name, "first", roots["first"], f', issuer = "{roots["first"]}", audience = "urn:{audience}"')
             for name, audience in {
                 **{name: name for name in ("expired", "elsewhere", "stranger", "unknown")},
                 **dict.fromkeys(("again1", "again2"), "again"),

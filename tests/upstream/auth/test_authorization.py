@@ -628,3 +628,37 @@ async def test_login_in_a_terminal_ends_the_wait_for_a_page_that_nobody_found(mo
                 await store(world, secrets, await stored(world, elsewhere))
                 await bridge.settled(10)
                 assert said(await call(bridge)) == "read it"
+
+
+class SlowSecrets(MemorySecrets):
+    """Once `is_slow`, what is read next arrives when `may_arrive` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_slow, self.was_read, self.may_arrive = False, asyncio.Event(), asyncio.Event()
+
+    async def load(self, key: str) -> bytes | None:
+        value = await super().load(key)
+        if self.is_slow:
+            self.is_slow = False
+            self.was_read.set()
+            await self.may_arrive.wait()
+        return value
+
+
+async def test_who_signs_out_stays_out_though_the_stored_token_was_just_read() -> None:
+    """A look for what `mcpbridge login` stored begins before the sign-out and ends after it."""
+    secrets = SlowSecrets()
+    async with oauth_world() as world, bridge_to(world, Browser(), secrets) as bridge:
+        await call(bridge)
+        up = bridge.authorization("up")
+        assert up is not None
+        secrets.is_slow = True
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(up.account.load)
+            await secrets.was_read.wait()
+            tasks.start_soon(up.sign_out)
+            await anyio.wait_all_tasks_blocked()
+            secrets.may_arrive.set()
+        assert (up.account.token, up.account.grant) == ("", None)
+        assert await secrets.load(grant_key("up", world.url)) is None

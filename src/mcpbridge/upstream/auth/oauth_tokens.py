@@ -52,6 +52,8 @@ class Account:
         self.waits_for = ""
         """What a person has to do before calls can go on; empty: nothing."""
         self._is_stored = False
+        self._at_store = asyncio.Lock()
+        """Held while what is stored is read or changed, so that nothing is taken over that was read before a change."""
         self._around = around
         self._network = network
         self._key = grant_key(name, url)
@@ -147,8 +149,8 @@ class Account:
         """Forget the tokens. Whether there were any, and whether the authorization server took them back (RFC 7009)."""
         async with self.locked():
             await self.load()
-            grant, self.grant, self.token = self.grant, None, ""
-            was_there = await self._around.store.drop(self._key)
+            grant = self.grant
+            was_there = await self._drop()
         if grant is None:
             return was_there, False
         await _load_sdk()
@@ -161,27 +163,34 @@ class Account:
     async def forget(self) -> None:
         """Forget tokens that are refused, here and where they are kept."""
         async with self.locked():
-            self.grant, self.token, self._is_stored = None, "", False
-            await self._around.store.drop(self._key)
+            await self._drop()
 
     async def load(self) -> None:
         """Take over what is stored, if it is something else than what we have."""
-        stored = Grant.decode(await self._around.store.load(self._key))
-        self.is_loaded = True
-        if stored is not None:
-            self._is_stored = True
-            if stored != self.grant:
-                self._adopt(stored, came_by="store")
-        elif self._is_stored:
-            self.grant, self.token, self._is_stored = None, "", False  # `mcpbridge logout`
+        async with self._at_store:
+            stored = Grant.decode(await self._around.store.load(self._key))
+            self.is_loaded = True
+            if stored is not None:
+                self._is_stored = True
+                if stored != self.grant:
+                    self._adopt(stored, came_by="store")
+            elif self._is_stored:
+                self.grant, self.token, self._is_stored = None, "", False  # `mcpbridge logout`
 
     async def _keep(self, grant: Grant, *, came_by: Source) -> None:
-        self._adopt(grant, came_by=came_by)
-        try:
-            await self._around.store.save(self._key, grant.encode())
-            self._is_stored = True
-        except ConfigError as error:
-            log.warning("sign-in is not stored and ends with this process", upstream=self.name, reason=str(error))
+        async with self._at_store:
+            self._adopt(grant, came_by=came_by)
+            try:
+                await self._around.store.save(self._key, grant.encode())
+                self._is_stored = True
+            except ConfigError as error:
+                log.warning("sign-in is not stored and ends with this process", upstream=self.name, reason=str(error))
+
+    async def _drop(self) -> bool:
+        """Forget the tokens, here and where they are kept. Whether there were any."""
+        async with self._at_store:
+            self.grant, self.token, self._is_stored = None, "", False
+            return await self._around.store.drop(self._key)
 
     def _adopt(self, grant: Grant, *, came_by: Source) -> None:
         if grant.access_token != self.token:
