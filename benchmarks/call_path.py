@@ -111,6 +111,7 @@ class Way(NamedTuple):
 
 WAYS = {
     "plain": Way(),
+    "without pins and scanner": Way(sections={"pin": "off"}, server={"text_trust": "high"}),
     "plain over HTTP": Way("http"),
     "plain to HTTP": Way(upstream="http"),
     "plain from HTTP to HTTP": Way("http", "http"),

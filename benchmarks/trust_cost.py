@@ -5,19 +5,23 @@ with them off, and a second one of these, whose distance from the first is the n
 was agreed to (`pin`), the scanner (`text_trust`), and the look for lines in the bridge's name (`results`). None writes
 a call log, so that what is left to compare with is small. `--all` adds what has to be switched on. Batches are short,
 so that a ratio is of the same moment. Printed are the CPU time of the bridge's own process for a call, the median of
-the rounds' ratios, and the ratio of the cheapest tenths of the rounds, which a busy machine disturbs least.
+the rounds' ratios, and the ratio of the cheapest tenths of the rounds, which a busy machine disturbs least. Before
+them stand the functions that a call enters, of the bridge and of C: these are the same on every machine.
 """
 
 import argparse
+import asyncio
 import shutil
 import statistics
 import tempfile
+import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 from benchmarks.alternating import bridge_of, measured, one_after_another
+from benchmarks.call_path import C, Way, trace_call
 
 __all__ = ["main"]
 
@@ -48,6 +52,14 @@ def _cheapest(took: Sequence[float]) -> float:
     return statistics.mean(sorted(took)[: max(1, len(took) // 10)])
 
 
+def _entries(config: str, server: str) -> tuple[int, int]:
+    """Functions that one call enters: the bridge's own, and those of C."""
+    way = Way(sections=tomllib.loads(config), server=tomllib.loads(server))
+    entries = asyncio.run(trace_call(way, with_c=True))
+    of_c = sum(entry.function.startswith(C) for entry in entries)
+    return len(entries) - of_c, of_c
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.trust_cost", description=__doc__)
@@ -55,6 +67,7 @@ def main() -> None:
     parser.add_argument("--all", action="store_true")
     asked = parser.parse_args()
     subjects = {**_DEFAULTS, **_OPTIONAL} if asked.all else _DEFAULTS
+    counts = {name: _entries(*subject) for name, subject in subjects.items() if name != "audit"}
     folder = Path(tempfile.mkdtemp(prefix="mcpb-"))
     try:
         with ExitStack() as stack:
@@ -69,7 +82,8 @@ def main() -> None:
                 figures = (
                     f"{statistics.median(took):7.1f} µs   ratio to off {ratio:.3f}, of the cheapest {cheapest:.3f}"
                 )
-                print(f"{name:>16}: {figures}", flush=True)
+                ours, of_c = counts.get(name, ("", ""))
+                print(f"{name:>16}: {ours:>3} functions, {of_c:>3} of C, {figures}", flush=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
