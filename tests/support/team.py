@@ -41,6 +41,8 @@ class Member:
     """The client opens pages when it is asked to."""
     token: str = ""
     """What its client sends; empty: its own of `http.tokens`."""
+    extensions: Document = field(default_factory=dict[str, Any])
+    """Those that its client declares."""
     http: httpx2.AsyncClient = field(init=False)
     browser: httpx2.AsyncClient = field(init=False)
 
@@ -52,6 +54,8 @@ class Member:
     async def ask(self, method: str, **params: Any) -> Document:
         """One modern request; the whole answer."""
         capabilities: Document = {"elicitation": {"url": {}, "form": {}}} if self.can_open else {}
+        if self.extensions:
+            capabilities["extensions"] = self.extensions
         meta = {
             "io.modelcontextprotocol/protocolVersion": MODERN,
             "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},

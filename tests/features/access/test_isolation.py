@@ -14,6 +14,7 @@ from typing import Any
 import anyio
 import pytest
 
+from support.answering_clients import ACCEPT, FORM, ask
 from support.harness import eventually, python_server
 from support.team import Member, Team, team, token_of
 
@@ -28,12 +29,16 @@ SERVERS: dict[str, Any] = {
 
 
 PERSONAL: dict[str, Any] = {"whoami": python_server("whoami", auth={"as": "user", "variables": ["USER_TOKEN"]})}
+LABELED = {name: python_server("plain", labels=[name]) for name in ("private", "untrusted", "sends")}
+TASKS = "io.modelcontextprotocol/tasks"
 
 
 @asynccontextmanager
 async def two_people(folder: Path, servers: dict[str, Any]) -> AsyncIterator[Team]:
     """A bridge with Alice and Bob."""
     settings: dict[str, Any] = {
+        "audit": {"enabled": True, "path": str(folder / "audit"), "anchor": str(folder / "anchor")},
+        "trust": {"trifecta": "deny" if servers is LABELED else "off"},
         "store": {"path": str(folder / "store.db")},
         "results": {"threshold": 2000, "budget": 1000},
         "approval": {"ask": ["pending"], "timeout": 60},
@@ -94,7 +99,13 @@ async def begin(member: Member) -> dict[str, str]:
     }
     headers = {"accept": "application/json, text/event-stream", **bearer(member)}
     answer = await member.http.post(f"{member.origin}/mcp", json=message, headers=headers)
-    return {**headers, "mcp-session-id": answer.headers["mcp-session-id"]}
+    return {**headers, "mcp-session-id": answer.headers["mcp-session-id"], "mcp-protocol-version": "2025-06-18"}
+
+
+async def send(member: Member, session: dict[str, str], method: str, id_: int | None = 1, **params: Any) -> str:
+    """Send a request of a session, or a notification without an id; what comes back."""
+    message = {"jsonrpc": "2.0", "method": method, "params": params, **({} if id_ is None else {"id": id_})}
+    return (await member.http.post(f"{member.origin}/mcp", json=message, headers=session)).text
 
 
 async def sessions(people: Team, alice: Member, bob: Member) -> tuple[str, str, str]:
@@ -188,6 +199,166 @@ async def quotas(people: Team, alice: Member, bob: Member) -> tuple[str, str, st
     return "x", json.dumps(his["content"]), json.dumps(hers["_meta"]["mcpbridge/error"])
 
 
+async def tasks(people: Team, alice: Member, bob: Member) -> tuple[str, str, str]:
+    alice.extensions = bob.extensions = {TASKS: {}}
+    hers = await eventually(
+        lambda: alice.ask("tools/call", name="jobs__job", arguments={"steps": [{"stay": True}]}),
+        lambda answer: "taskId" in answer.get("result", {}),
+    )
+    task = hers["result"]["taskId"]
+    his = [json.dumps(await bob.ask(method, taskId=task)) for method in ("tasks/get", "tasks/cancel")]
+    assert all("Unknown task" in answer for answer in his), his
+    seen = await alice.ask("tasks/get", taskId=task)
+    assert seen["result"]["status"] == "working", "he has not cancelled it"
+    return "Unknown task", his[0], json.dumps(seen)
+
+
+async def subscriptions(people: Team, alice: Member, bob: Member) -> tuple[str, str, str]:
+    """What she subscribed to is announced to her alone, and he ends no subscription but his own."""
+    await eventually(lambda: alice.ask("resources/list"), lambda found: "memo://two" in json.dumps(found))
+    heard: dict[str, list[str]] = {"alice": [], "bob": []}
+    streams = {one.name: await begin(one) for one in (alice, bob)}
+
+    async def listen(member: Member, opened: Callable[[], None]) -> None:
+        headers = {**streams[member.name], "accept": "text/event-stream"}
+        async with member.http.stream("GET", f"{member.origin}/mcp", headers=headers) as stream:
+            assert stream.status_code == 200
+            opened()
+            async for line in stream.aiter_lines():
+                if "resources/updated" in line:
+                    heard[member.name].append(line)
+
+    async with anyio.create_task_group() as group:
+        for one in (alice, bob):
+            is_open = anyio.Event()
+            group.start_soon(listen, one, is_open.set)
+            await is_open.wait()
+        await send(alice, streams["alice"], "resources/subscribe", uri="memo://one")
+        await send(bob, streams["bob"], "resources/subscribe", uri="memo://two")
+        await send(bob, streams["bob"], "resources/unsubscribe", uri="memo://one")
+        for uri in ("memo://one", "memo://two"):
+            await bob.call("rich__touch", uri=uri)
+
+        async def both() -> dict[str, list[str]]:
+            return heard
+
+        await eventually(both, lambda found: all(found.values()))
+        group.cancel_scope.cancel()
+    assert "memo://one" in heard["alice"][0]
+    assert "memo://one" not in json.dumps(heard["bob"])
+    return "memo://two", heard["bob"][0], heard["alice"][0]
+
+
+async def touched_labels(people: Team, alice: Member, bob: Member) -> tuple[str, str, str]:
+    """What her session has read forbids him nothing, and no sentence about it reaches him."""
+    sessions = {one.name: await begin(one) for one in (alice, bob)}
+
+    async def echo(member: Member, server: str) -> str:
+        params = {"name": f"{server}__echo", "arguments": {"text": "x"}}
+        return await send(member, sessions[member.name], "tools/call", **params)
+
+    for server in ("private", "untrusted"):
+        await eventually(lambda server=server: echo(alice, server), lambda answer: "Error" not in answer)
+    hers = await eventually(lambda: echo(alice, "sends"), lambda answer: "private data by" in answer)
+    his = await echo(bob, "sends")
+    assert "private data" not in his
+    return '"text":"x"', his.replace('": ', '":'), hers
+
+
+async def late_results(people: Team, alice: Member, bob: Member) -> tuple[str, str, str]:
+    """The same call of his is made anew, and does not get the result that came too late for her."""
+    sessions = {one.name: await begin(one) for one in (alice, bob)}
+
+    async def hold(member: Member) -> str:
+        return await send(member, sessions[member.name], "tools/call", id_=70, name="plain__hold", arguments={})
+
+    async def held(times: int) -> None:
+        async def holds() -> int:
+            return json.dumps((await alice.call("plain__journal"))["content"]).count('"hold')
+
+        await eventually(holds, lambda found: found >= times)
+
+    answers: list[str] = []
+    async with anyio.create_task_group() as group:
+        group.start_soon(lambda: hold(alice))
+        await held(1)
+        await send(
+            alice, sessions["alice"], "notifications/cancelled", id_=None, requestId=70, reason="timed out after 1s"
+        )
+        await alice.call("plain__release")
+
+    async def his_call() -> None:
+        answers.append(await hold(bob))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(his_call)
+        await held(2)
+        await bob.call("plain__release")
+    hers = await hold(alice)
+    assert "mcpbridge/late" in hers
+    assert "mcpbridge/late" not in answers[0]
+    return "released", answers[0], hers
+
+
+async def parked_calls(people: Team, alice: Member, bob: Member) -> tuple[str, str, str]:
+    """The `requestState` of a call of hers that asks something."""
+    alice.can_open = bob.can_open = True
+    call: dict[str, Any] = {"name": "asking__play", "arguments": {"steps": ask(FORM)}}
+    asked = await eventually(
+        lambda: alice.ask("tools/call", **call), lambda answer: "requestState" in answer.get("result", {})
+    )
+    [key] = asked["result"]["inputRequests"]
+    answered = {**call, "requestState": asked["result"]["requestState"], "inputResponses": {key: ACCEPT}}
+    his, hers = [json.dumps(await one.ask("tools/call", **answered)) for one in (bob, alice)]
+    assert "accept" in hers
+    return "-32602", his, hers
+
+
+async def visits(people: Team, alice: Member, bob: Member) -> tuple[str, str, str]:
+    """Browsers that are signed in to pages: what she sends along is good in hers alone, and he signs nobody out."""
+    for one in (alice, bob):
+        await one.enter()
+    form_token = re.findall(r'name="form_token" value="([^"]+)"', (await alice.get("/connections")).text)[0]
+    headers = {"origin": bob.origin, "sec-fetch-site": "same-origin"}
+    for path in ("sign-out", "whoami/variables", "whoami/disconnect"):
+        form = {"form_token": form_token, "v.USER_TOKEN": "token-b"}
+        refused = await bob.browser.post(f"{bob.origin}/connections/{path}", data=form, headers=headers)
+        assert refused.status_code == 403, path
+    await people.bridge.user_accounts.put_out("bob")
+    his, hers = [(await one.get("/connections")).text for one in (bob, alice)]
+    assert "alice" in hers
+    assert "alice" not in his
+    return "type=password" if "type=password" in his else 'type="password"', his, hers
+
+
+async def audit_log(people: Team, alice: Member, bob: Member) -> tuple[str, str, str]:
+    """It is a file of whoever runs the bridge. No address serves it, and the console opens by no token of his."""
+    await alice.call("plain__echo", text="x")
+    seen = ""
+    for path in (
+        "/api/audit",
+        "/api/audit/show",
+        "/api/calls",
+        "/console/calls",
+        "/console/sessions",
+        "/console/usage",
+    ):
+        answer = await bob.http.get(f"{bob.origin}{path}", headers=bearer(bob))
+        assert answer.status_code in (303, 403, 404), path
+        seen += answer.text
+    headers = {"origin": bob.origin, "sec-fetch-site": "same-origin"}
+    entered = await bob.browser.post(f"{bob.origin}/console/enter", data={"token": bob.token}, headers=headers)
+    seen += entered.text
+    assert "alice" not in seen
+
+    async def in_file() -> str:
+        assert people.bridge.trail.log is not None
+        return "".join(file.read_text() for file in people.bridge.trail.log.folder.glob("*.jsonl"))
+
+    hers = await eventually(in_file, lambda text: "alice" in text)
+    return "may not see the console", seen, hers
+
+
 Row = Callable[[Team, Member, Member], Awaitable[tuple[str, str, str]]]
 ROWS: dict[str, Row] = {
     "kept results and handles": kept_results,
@@ -201,13 +372,29 @@ ROWS: dict[str, Row] = {
     "placeholders of secrets": placeholders,
     "accounts and variables": accounts,
     "quotas": quotas,
+    "tasks": tasks,
+    "subscriptions to resources": subscriptions,
+    "what a session has touched": touched_labels,
+    "late results": late_results,
+    "parked calls": parked_calls,
+    "visits to pages": visits,
+    "audit log and console": audit_log,
 }
 """What each row returns: what Bob gets instead, what Bob got, and what Alice got."""
+SERVERS_OF: dict[str, dict[str, Any]] = {
+    "accounts and variables": PERSONAL,
+    "visits to pages": PERSONAL,
+    "tasks": {"jobs": python_server("tasks_upstream", "modern")},
+    "subscriptions to resources": {"rich": python_server("rich")},
+    "what a session has touched": LABELED,
+    "parked calls": {"asking": python_server("asking", "legacy")},
+}
+"""The servers of rows that need others."""
 
 
 @pytest.mark.parametrize("place", ROWS)
 async def test_nobody_gets_what_is_anothers(place: str, tmp_path: Path) -> None:
-    servers = PERSONAL if place == "accounts and variables" else SERVERS
+    servers = SERVERS_OF.get(place, SERVERS)
     async with two_people(tmp_path, servers) as people:
         instead, his, hers = await ROWS[place](people, people["alice"], people["bob"])
     assert instead in his, f"{place}: {his[:500]}"
