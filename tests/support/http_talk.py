@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import httptools
 
+from mcpbridge.downstream.auth.bearer_tokens import Authenticator
 from mcpbridge.downstream.http.app import make_app
-from mcpbridge.downstream.http.bearer_tokens import Authenticator
 from mcpbridge.downstream.http.connection import Connections, Http1Connection
 from mcpbridge.downstream.settings import HttpSettings
 from support.in_process_bridge import BridgeToScripts

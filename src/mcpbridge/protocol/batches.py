@@ -2,7 +2,7 @@
 
 One revision has them: `BATCHING` in `protocol/revisions.py` (MCP 2025-03-26, Base Protocol, Messages). The answers to
 the requests of a batch leave together, in the order of the requests; notifications have none. The members are answered
-in `downstream/conversation.py` and `downstream/http/sessions.py`.
+in `downstream/conversation.py` and `downstream/http/legacy.py`.
 """
 
 from collections.abc import Iterable

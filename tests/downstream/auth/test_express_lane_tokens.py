@@ -4,10 +4,10 @@ import time
 
 import pytest
 
+from mcpbridge.downstream.auth.bearer_tokens import Authenticator
 from mcpbridge.downstream.auth.resource_server import ResourceServer
 from mcpbridge.downstream.http import app
 from mcpbridge.downstream.http.app import make_app
-from mcpbridge.downstream.http.bearer_tokens import Authenticator
 from mcpbridge.downstream.http.connection import Connections
 from mcpbridge.downstream.settings import HttpSettings, ResourceServerSettings
 from support.http_talk import HttpTalk, ModernHttpTalk

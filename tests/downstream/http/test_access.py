@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from mcpbridge.downstream.auth.bearer_tokens import Authenticator
 from mcpbridge.downstream.http.app import HttpFront
-from mcpbridge.downstream.http.bearer_tokens import Authenticator
 from mcpbridge.downstream.settings import HttpSettings, TokenSettings
 from support.http_front import (
     BOTH,

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import uvicorn
 
+from mcpbridge.downstream.auth.bearer_tokens import Authenticator
 from mcpbridge.downstream.http.app import make_app
-from mcpbridge.downstream.http.bearer_tokens import Authenticator
 from mcpbridge.downstream.http.exchange import Exchange
 from mcpbridge.downstream.http.server import bind_port, serve_front
 from mcpbridge.downstream.settings import HttpSettings

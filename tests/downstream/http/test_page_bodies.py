@@ -9,8 +9,8 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
+from mcpbridge.downstream.auth.bearer_tokens import Authenticator
 from mcpbridge.downstream.http.app import HttpFront
-from mcpbridge.downstream.http.bearer_tokens import Authenticator
 from mcpbridge.downstream.http.connection import Connections
 from mcpbridge.downstream.http.exchange import Receive, Scope, Send
 from mcpbridge.downstream.http.routes import App

@@ -8,8 +8,8 @@ import httpx2
 import pytest
 
 from mcpbridge.base.errors import ConfigError
+from mcpbridge.downstream.auth.bearer_tokens import Authenticator
 from mcpbridge.downstream.http.app import make_app
-from mcpbridge.downstream.http.bearer_tokens import Authenticator
 from mcpbridge.downstream.http.server import bind_port
 from mcpbridge.downstream.settings import HttpSettings
 from support.http_front import ScriptedBridge, ScriptedCore, events, modern_body, modern_headers, request, said, serving

@@ -20,8 +20,8 @@ from mcpbridge.core.identity import Identity
 from mcpbridge.downstream.http.exchange import Refused
 
 if TYPE_CHECKING:  # where people sign in it is loaded already
+    from mcpbridge.downstream.auth.bearer_tokens import Authenticator
     from mcpbridge.downstream.auth.resource_server import Caller
-    from mcpbridge.downstream.http.bearer_tokens import Authenticator
 
 COOKIE = "mcpbridge-session"
 """Over https with the prefix `__Host-`: no other host of the domain can set it."""

@@ -2,7 +2,7 @@
 
 `Host` and `Origin` come first (`host_and_origin.py`), then who is calling (`bearer_tokens.py`, and `downstream/auth/`
 for tokens of issuers), then the route (`routes.py`). A body is read only for someone who may send it. On the MCP route
-each request decides its own era, so both eras share one URL: `stateless.py` and `sessions.py` answer.
+each request decides its own era, so both eras share one URL: `stateless.py` and `legacy.py` answer.
 
 Each endpoint is a server of its own, so a session that was opened at one of them does not exist at the others. Other
 applications learn who calls from the scope's `state`: `principal`, and `is_admin`.
@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mcpbridge.base.background_tasks import TaskGroup
-from mcpbridge.downstream.http.bearer_tokens import Authenticator
+from mcpbridge.downstream.auth.bearer_tokens import Authenticator
 from mcpbridge.downstream.http.body_deadline import BODY_SECONDS, Deadline
 from mcpbridge.downstream.http.exchange import (
     NO_HEADERS,
@@ -30,9 +30,9 @@ from mcpbridge.downstream.http.exchange import (
 )
 from mcpbridge.downstream.http.host_and_origin import HostCheck, Reach, as_navigation, preflight_headers
 from mcpbridge.downstream.http.http1_exchange import Http1Exchange
+from mcpbridge.downstream.http.legacy import LegacyFront
 from mcpbridge.downstream.http.reply import OpenReplies, declares_modern, decode_body
 from mcpbridge.downstream.http.routes import App, Mounts, Routes, serve
-from mcpbridge.downstream.http.sessions import LegacyFront
 from mcpbridge.downstream.http.sse import SseFront
 from mcpbridge.downstream.http.stateless import ModernFront
 from mcpbridge.downstream.http.token_lifetime import REVOKED, while_valid

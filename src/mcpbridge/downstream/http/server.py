@@ -19,8 +19,8 @@ import anyio
 from msgspec import Struct
 
 from mcpbridge.base.errors import ConfigError
+from mcpbridge.downstream.auth.bearer_tokens import Authenticator
 from mcpbridge.downstream.http.app import make_app
-from mcpbridge.downstream.http.bearer_tokens import Authenticator
 from mcpbridge.downstream.http.connection import Connections, Front
 from mcpbridge.downstream.http.host_and_origin import Reach, is_loopback
 from mcpbridge.downstream.http.routes import App

@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
+from mcpbridge.downstream.auth.bearer_tokens import Authenticator
 from mcpbridge.downstream.client import Client
-from mcpbridge.downstream.http.bearer_tokens import Authenticator
 from mcpbridge.downstream.http.exchange import Refused, refusal
 from mcpbridge.downstream.http.host_and_origin import HostCheck
 from mcpbridge.downstream.http.http1_exchange import peer_of

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from mcpbridge.downstream.auth.bearer_tokens import Authenticator
 from mcpbridge.downstream.auth.resource_server import ResourceServer
-from mcpbridge.downstream.http.bearer_tokens import Authenticator
 from mcpbridge.downstream.http.exchange import Refused
 from mcpbridge.downstream.settings import ResourceServerSettings, TokenSettings
 

@@ -1,0 +1,292 @@
+"""The legacy era over HTTP (MCP 2025-03-26 to 2025-11-25, Transports): requests in sessions, and streams that resume.
+
+`initialize` opens a session, and every later request names it (`sessions.py`).
+
+A client that loses a stream comes back by GET with the id of the last event that it saw (`event_streams.py`). Its
+call continues meanwhile: a broken connection is no cancellation (MCP 2025-11-25, transports). Only
+`notifications/cancelled` and the end of the session cancel it.
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+
+from mcpbridge.base.background_tasks import TaskGroup
+from mcpbridge.downstream.client import Answer, Client, Notify
+from mcpbridge.downstream.express_lane import ExpressCall, ExpressLane
+from mcpbridge.downstream.http.event_streams import Request, Stream, carry
+from mcpbridge.downstream.http.exchange import MERGED, NO_HEADERS, Admission, Exchange, Refused
+from mcpbridge.downstream.http.express_replies import ExpressReplies, ExpressReply
+from mcpbridge.downstream.http.http1_exchange import Http1Exchange
+from mcpbridge.downstream.http.reply import OpenReplies, Reply, ReplyOptions
+from mcpbridge.downstream.http.sessions import Session, Sessions
+from mcpbridge.downstream.services import Core
+from mcpbridge.downstream.sessions import make_one_turn
+from mcpbridge.downstream.settings import HttpSettings
+from mcpbridge.protocol.batches import MAX_MEMBERS, encode_batch
+from mcpbridge.protocol.error_codes import INVALID_REQUEST
+from mcpbridge.protocol.jsonrpc import Frame, encode_error
+from mcpbridge.protocol.reading.client_messages import encode_refusal, read_client_member
+from mcpbridge.protocol.reading.unreadable import Spoiled
+from mcpbridge.protocol.revisions import BATCHING, LEGACY
+
+_PRIMED = frozenset({"2025-11-25"})
+"""Revisions that ask for a priming event; clients of older ones try to parse its empty data."""
+_CANCELLED = -32800
+"""The code of SDK servers (and of LSP) for a request that was cancelled; MCP itself names none."""
+_RETRY_AFTER = (b"retry-after", b"10")
+
+_LEFT_EARLY = "its client left before it had begun"
+
+Work = Callable[[Notify], Awaitable[Answer]]
+
+
+class LegacyFront:
+    """Answers requests of the handshake era and keeps their sessions."""
+
+    def __init__(self, core: Core, settings: HttpSettings, underway: OpenReplies, clock: Callable[[], float]) -> None:
+        """`clock` counts in seconds."""
+        self._core = core
+        self.express = _ExpressReplies(self, settings.keep_alive)
+        """Replies that need no task."""
+        self._settings = settings
+        self._underway = underway
+        self._clock = clock
+        self.sessions = Sessions(
+            self._session_ended,
+            idle=settings.session_idle,
+            limit=settings.max_sessions,
+            keep=settings.resume_grace,
+            max_event=settings.max_event,
+            projects=tuple(settings.projects),
+            clock=clock,
+        )
+
+    async def post(self, exchange: Exchange, message: Frame | list[bytes]) -> None:
+        """Answer one message, or a batch.
+
+        Raises:
+            Refused: there is no such session, or the message breaks a rule of the era.
+        """
+        if isinstance(message, list):
+            session = self._session(exchange, b"")
+            work = self._batch(session, message)
+        else:
+            if message.method == "initialize" and message.id:
+                await self._initialize(exchange, message)
+                return
+            id_ = bytes(message.id) if message.method else b""
+            session = self._session(exchange, id_)
+            is_request = message.method and message.id
+            work = partial(self._answer, session, message) if is_request else self._single(session, message)
+        if work is None:
+            self.sessions.touch(session)
+            await exchange.send_empty(202)
+            return
+        self.sessions.enter(session)
+        reply = Reply(exchange, message, session.reply_options or self._options(session), session)
+        await self._run(reply, session, work)
+
+    async def _run(self, reply: Reply, session: Session, work: Work) -> None:
+        try:
+            await reply.run(work)
+        finally:
+            if not reply.is_outlived:
+                self.sessions.leave(session)
+
+    def take(self, exchange: Http1Exchange, frame: Frame, admission: Admission, lane: ExpressLane) -> bool:
+        """Send a call on the express lane, if it is plain and has a session. False: nothing was done."""
+        session = self.sessions.find(admission.session, admission.principal, MERGED, admission.identity)
+        if session is None or (options := session.reply_options) is None:
+            return False
+        if options.primes and exchange.accepts.prefers_events:
+            return False  # it has a stream as soon as it takes a moment
+        exchange.extra = admission.extra
+        session.busy += 1
+        if self.express.take(exchange, frame, session.client, session, lane):
+            return True
+        session.busy -= 1
+        return False
+
+    def answer_sent(self, reply: Reply, session: Session, frame: Frame, sent: ExpressCall) -> Coroutine[Any, Any, None]:
+        """Let the reply to a call that was sent on the express lane run to its end."""
+        return self._run(reply, session, partial(self._answer, session, frame, sent=sent))
+
+    async def get(self, exchange: Exchange) -> None:
+        """Carry the session's unsolicited messages, or continue a stream that broke.
+
+        Raises:
+            Refused: there is no such session or stream.
+        """
+        if not exchange.accepts.events:
+            raise Refused(406, "A GET is answered with a stream: accept text/event-stream")
+        session = self._session(exchange, b"")
+        stream = session.streams.channel
+        position = stream.sent
+        last_event_id = exchange.header(b"last-event-id")
+        if last_event_id:
+            found = session.streams.find(last_event_id)
+            if found is None:
+                raise Refused(400, "This Last-Event-ID is unknown or too old")
+            stream, position = found
+            if stream.is_finished and position >= stream.last:
+                await exchange.send_empty(204)  # the code that tells an EventSource to stop asking
+                return
+        self.sessions.enter(session)
+        try:
+            await self._carry(exchange, stream, position)
+        finally:
+            self.sessions.leave(session)
+
+    async def delete(self, exchange: Exchange) -> None:
+        """End the session.
+
+        Raises:
+            Refused: there is no such session.
+        """
+        self.sessions.end(self._session(exchange, b""), "its client ended it")
+        await exchange.send_empty(204)
+
+    async def _initialize(self, exchange: Exchange, frame: Frame) -> None:
+        session = self.sessions.open(exchange.principal, exchange.endpoint, exchange.identity)
+        if session is None:
+            text = f"All {self._settings.max_sessions} sessions are busy (`http.max_sessions`)"
+            raise Refused(503, text, id_=bytes(frame.id), headers=(_RETRY_AFTER,))
+        session.client.address = exchange.address
+        self._core.open(session.client)
+        self.sessions.enter(session)
+        # A client that left before it knew its session cannot come back to it.
+        reply = Reply(exchange, frame, replace(self._options(session), outlived=None), session)
+        reply.headers = ((b"mcp-session-id", session.id),)
+
+        async def work(notify: Notify) -> Answer:
+            answer = await self._core.answer(session.client, frame, notify)
+            if answer.code:
+                reply.headers = NO_HEADERS
+            return answer
+
+        try:
+            answer = await reply.run(work)
+        except BaseException:
+            self.sessions.end(session, _LEFT_EARLY)
+            raise
+        finally:
+            self.sessions.leave(session)
+        if answer is None or answer.code:
+            self.sessions.end(session, _LEFT_EARLY)
+        else:
+            session.reply_options = self._options(session)
+
+    def _single(self, session: Session, frame: Frame) -> Work | None:
+        """What there is to do for one message; None when it asks for no answer."""
+        if not frame.method:
+            self._core.answered(session.client, frame)
+            return None
+        if not frame.id:
+            self._core.notification(session.client, frame)
+            return None
+        return partial(self._answer, session, frame)
+
+    async def _answer(self, session: Session, frame: Frame, notify: Notify, sent: ExpressCall | None = None) -> Answer:
+        """The answer to a request. One that its client cancelled has one too: without, its stream would look broken."""
+        answer = await self._core.answer(session.client, frame, notify, sent=sent)
+        return answer if answer.data else Answer(encode_error(frame.id, _CANCELLED, "Request cancelled"), _CANCELLED)
+
+    def _batch(self, session: Session, members: list[bytes]) -> Work | None:
+        """Members are served side by side; their answers leave together, in the order of the requests."""
+        if session.client.version != BATCHING:
+            raise Refused(400, f"Batches exist in revision {BATCHING} only, which this session did not negotiate")
+        if not 1 <= len(members) <= MAX_MEMBERS:
+            raise Refused(400, f"A batch must have 1 to {MAX_MEMBERS} members; this one has {len(members)}")
+        frames = [_decoded(member) for member in members]
+        make_one_turn(frame for frame in frames if isinstance(frame, Frame))
+        works = [frame if isinstance(frame, bytes) else self._single(session, frame) for frame in frames]
+        if not any(works):
+            return None
+
+        async def together(notify: Notify) -> Answer:
+            async def one(work: bytes | Work) -> bytes:
+                return work if isinstance(work, bytes) else bytes((await work(notify)).data)
+
+            async with TaskGroup() as group:
+                answers = [group.create_task(one(work)) for work in works if work]
+            return Answer(encode_batch(answer.result() for answer in answers))
+
+        return together
+
+    async def _carry(self, exchange: Exchange, stream: Stream, position: int) -> None:
+        await exchange.start_stream()
+        await carry(exchange, stream, position, keep_alive=self._settings.keep_alive)
+
+    def _session_ended(self, session: Session) -> None:
+        if self._core.express is not None:
+            self._core.express.continue_all(session.client)
+        over = Refused(404, "This session is over")
+        self._underway.withdraw(over, lambda _, owner: owner is session)
+        self._core.close(session.client, session.why)
+
+    def _unheard(self, session: Session, request: Request) -> None:
+        if isinstance(request, Frame):
+            self._core.unheard(session.client, request)
+
+    def _session(self, exchange: Exchange, id_: bytes) -> Session:
+        session_id = exchange.headers.get(b"mcp-session-id")
+        if session_id is None:
+            raise Refused(400, "The header Mcp-Session-Id is missing; `initialize` returns it", id_=id_)
+        session = self.sessions.find(session_id.strip(), exchange.principal, exchange.endpoint, exchange.identity)
+        if session is None:
+            raise Refused(404, "This session is unknown or over; initialize a new one", id_=id_)
+        version = exchange.version
+        if version is not None and version not in LEGACY:
+            raise Refused(400, f"Unsupported protocol version; this session speaks {', '.join(LEGACY)}", id_=id_)
+        return session
+
+    def _options(self, session: Session) -> ReplyOptions:
+        streams = session.streams
+
+        def close(stream: Stream) -> None:
+            streams.finish(stream, self._clock())
+
+        return ReplyOptions(
+            self._underway,
+            keep_alive=self._settings.keep_alive,
+            open_stream=streams.open,
+            close_stream=close,
+            # The session is not busy any more for it: if nobody comes back it expires, which cancels the call.
+            outlived=partial(self.sessions.leave, session),
+            unheard=partial(self._unheard, session),
+            primes=session.client.version in _PRIMED,
+            max_event=self._settings.max_event,
+        )
+
+
+class _ExpressReplies(ExpressReplies[Session]):
+    """Replies to plain calls in sessions."""
+
+    def __init__(self, front: LegacyFront, patience: float) -> None:
+        super().__init__(patience)
+        self._front = front
+
+    def over(self, reply: ExpressReply[Session]) -> None:
+        del self._open[reply]
+        self._front.sessions.leave(reply.owner)
+
+    def become(self, reply: ExpressReply[Session]) -> Reply:
+        session = reply.owner
+        assert session.reply_options is not None
+        return Reply(reply.exchange, reply.frame, session.reply_options, session)
+
+    def run(
+        self, reply: Reply, frame: Frame, owner: Session, client: Client, sent: ExpressCall
+    ) -> Coroutine[Any, Any, None]:
+        return self._front.answer_sent(reply, owner, frame, sent)
+
+
+def _decoded(member: bytes) -> Frame | bytes:
+    """One member of a batch, or the answer to one that is refused as it is."""
+    item = read_client_member(member)
+    if isinstance(item, Frame) and item.method == "initialize":
+        item = Spoiled([bytes(item.id)], "initialize must not be part of a batch", INVALID_REQUEST)
+    return encode_refusal(item) if isinstance(item, Spoiled) else item
