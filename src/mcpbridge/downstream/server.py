@@ -125,7 +125,7 @@ class Server:
         self._tasks = Tasks(catalog, pool, plan, ids, self._server_info, self._session_tasks)
         self._finding = NameLookup(catalog, pool, startup, missing)
         self._timeouts = CallTimeouts(abandoned, works_on or pool.works_on)
-        self._results = ResultResources(kept_results, self._server_info)
+        self._results = ResultResources(kept_results)
         self._watching = Subscriptions(
             self._finding, pool, self.listeners, TaskStatusStreams(pool, ids, self._tasks), self._scope_of
         )

@@ -23,6 +23,7 @@ from mcpbridge.core.model import BUILTIN, TOOLS
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.downstream.requests.initialize import Identity
 from mcpbridge.downstream.requests.lists import Listing
+from mcpbridge.downstream.requests.result_resources import ResultResources
 from mcpbridge.downstream.server import Service
 from mcpbridge.engine.health_checks import HealthChecks, PeriodicCheck
 from mcpbridge.engine.leases import Lease
@@ -211,7 +212,8 @@ def build(
         settings, search_context, lease, offering, previous=before.tool_search if before is not None else None
     )
     own_tools = {**results.builtins, **tool_search.builtins}
-    builtins = shared.builtins.build(settings, own_tools, shared.builtin_context(settings), lease)
+    read = ResultResources(results.kept_results).read
+    builtins = shared.builtins.build(settings, own_tools, shared.builtin_context(settings), lease, read)
     sources = {**offering, **builtins.sources}
     options = ToolOptions(sources, settings.calls, settings.results, is_own_function=backends.is_own_function)
     policy = Policy(

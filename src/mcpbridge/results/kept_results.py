@@ -159,6 +159,11 @@ class KeptResults:
                 return None
         return await self.get(handle, principal=caller.principal)
 
+    async def has_for(self, handle: str, caller: Caller) -> bool:
+        """Whether `get_for` would find one. It does not count as used."""
+        summary = await self.summary(handle, principal=caller.principal)
+        return summary is not None and self.may_know(caller, summary.tool)
+
     async def summaries_for(self, caller: Caller, *, search: str = "", limit: int = 50) -> list[ResultSummary]:
         """As `summaries`, for who called: of tools that there are for the caller now."""
         sees = self._restriction(caller)

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from mcpbridge.base.errors import UnknownName
+from mcpbridge.core.model import BRIDGE, Call
 from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.requests import result_resources as module
 from mcpbridge.downstream.requests.result_resources import ResultResources
+from mcpbridge.protocol.body import Body
 from mcpbridge.results.header_line import uri_of
 from mcpbridge.results.kept_results import RESULTS, KeptResults, ResultSummary
 from mcpbridge.storage.memory_store import MemoryStore
@@ -35,13 +37,17 @@ def me() -> Client:
     return Client(push=lambda _: None, principal="me")
 
 
+def request(uri: str, client: Client | None = None) -> Call:
+    return Call("resources/read", BRIDGE, uri, Body(), caller=client or me())
+
+
 class Place:
     """Kept results and the resources that read them."""
 
     def __init__(self) -> None:
         self.store = MemoryStore()
         self.kept_results = KeptResults(self.store, lifetime=1000)
-        self.resources = ResultResources(self.kept_results, b'{"name":"b","version":"1"}')
+        self.resources = ResultResources(self.kept_results)
 
     async def keeps(self, result: object) -> str:
         data = result if isinstance(result, bytes) else json.dumps(result).encode()
@@ -51,7 +57,7 @@ class Place:
 
     async def reads(self, uri: str, client: Client | None = None) -> dict[str, Any]:
         """The one content that comes of it."""
-        answer = json.loads(bytes(await self.resources.read(client or me(), uri)))
+        answer = json.loads((await self.resources.read(request(uri, client))).data)
         [contents] = answer["contents"]
         assert contents.pop("uri") == uri
         return contents
@@ -133,15 +139,6 @@ async def test_long_texts_are_told_by_their_beginning(text: str, mime: str) -> N
     assert contents["text"] == text
     assert contents == await place.reads(f"{uri}/text")
     assert json.loads((await place.reads(uri))["text"])["content"][0]["text"] == text
-
-
-async def test_a_modern_client_is_told_that_it_is_complete_and_private() -> None:
-    place = Place()
-    client = me()
-    client.modern = True
-    answer = json.loads(bytes(await place.resources.read(client, f"{await place.keeps(RESULT)}/content/1")))
-    assert (answer["resultType"], answer["cacheScope"]) == ("complete", "private")
-    assert answer["contents"][0]["blob"] == PIXEL
 
 
 @pytest.mark.parametrize(
@@ -246,10 +243,10 @@ async def test_what_may_take_long_is_read_in_a_thread(monkeypatch: pytest.Monkey
 async def test_others_are_served_while_a_large_one_is_read() -> None:
     place = Place()
     uri = await place.keeps({"content": [{"type": "text", "text": "line\n" * 2_000_000}]})
-    reading = asyncio.ensure_future(place.resources.read(me(), f"{uri}/text"))
+    reading = asyncio.ensure_future(place.resources.read(request(f"{uri}/text")))
     turns = 0
     while not reading.done():
         await asyncio.sleep(0)
         turns += 1
     assert turns > 20
-    assert len(await reading) > 10_000_000
+    assert len((await reading).data) > 10_000_000

@@ -18,6 +18,7 @@ from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.resolve import ResolvedCall, resolve
 from mcpbridge.catalog.snapshot import Snapshot, ToolRef
 from mcpbridge.catalog.upstream_filter import HELD, UNAPPROVED
+from mcpbridge.core.model import BRIDGE
 from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.handler import Handler, NameLookup, decode_text, text
 from mcpbridge.downstream.requests.delivery import Delivery
@@ -218,12 +219,10 @@ class Calls:
         params = _params(frame)
         uri = text(params, "uri")
         if uri.startswith(RESULT_URIS):
-            try:
-                return await self._results.read(client, uri)
-            except UnknownName:  # a server may be a bridge itself, with links of its own
-                owner = self._catalog.view(client.view).seen_in(uri)
-                if not owner or not self._catalog.sees_resource(client, owner, uri):
-                    raise
+            owner = self._catalog.view(client.view).seen_in(uri)  # a server may be a bridge itself, with its own
+            is_others = bool(owner) and self._catalog.sees_resource(client, owner, uri)
+            if not is_others or await self._results.has(client, uri):
+                owner = BRIDGE
             target = owner, uri
         else:
             target = await self._find(client, uri, lambda snapshot: snapshot.resource(uri))

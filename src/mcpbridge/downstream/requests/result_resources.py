@@ -1,5 +1,8 @@
 """Kept results as resources, for the principal that they belong to. They are in no list.
 
+Reading one is a request like every other: it comes here through the plan (`pipeline/plan.py`), which counts and records
+it as it does those for servers.
+
     mcpbridge://results/HANDLE             the whole result of the call as JSON, byte for byte what the server sent
     mcpbridge://results/HANDLE/text        its text: the text blocks, one below the other
     mcpbridge://results/HANDLE/content/N   the content block at place N, from 0: a text, an image, a file
@@ -16,10 +19,9 @@ import msgspec
 from msgspec import Raw
 
 from mcpbridge.base.errors import UnknownName
-from mcpbridge.downstream.client import Client
+from mcpbridge.core.model import Call, Caller
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import decode_array, encode
-from mcpbridge.protocol.meta import complete_for_modern
 from mcpbridge.results.header_line import URI
 from mcpbridge.results.kept_results import KeptResults
 
@@ -50,33 +52,41 @@ _Contents = dict[str, object]
 class ResultResources:
     """Reads them from the kept results."""
 
-    def __init__(self, kept_results: KeptResults, server_info: bytes) -> None:
-        """`server_info`: the bridge's own, encoded."""
-        self._kept_results, self._server_info = kept_results, server_info
+    def __init__(self, kept_results: KeptResults) -> None:
+        """`kept_results`: those of all principals."""
+        self._kept_results = kept_results
 
-    async def read(self, client: Client, uri: str) -> bytes | Raw:
-        """The answer to `resources/read`.
+    async def has(self, caller: Caller, uri: str) -> bool:
+        """Whether there is such a result for who asks, whatever part of it the URI names."""
+        named = _named(uri)
+        return named is not None and await self._kept_results.has_for(named[1], caller)
+
+    async def read(self, call: Call) -> Body:
+        """The result of a `resources/read` whose target is the URI.
 
         Raises:
             UnknownName: there is none, not any more, it has no such part, it is another principal's, or of a tool that
-                there is not for this client. It may still be that of a server which is a bridge itself.
+                there is not for this client.
         """
-        named = _PART.fullmatch(uri, len(URI)) if uri.startswith(URI) else None
-        data = await self._kept_results.get_for(named[1], client) if named else None
+        uri, named = call.target, _named(call.target)
+        data = await self._kept_results.get_for(named[1], call.caller) if named else None
         if named is None or data is None:
             raise UnknownName("resource", uri)
-        make = partial(self._answer, data, uri, named, is_modern=client.modern)
-        answer = await anyio.to_thread.run_sync(make) if len(data) > _LARGE else make()
-        if answer is None:
+        make = partial(_result, data, uri, named)
+        result = await anyio.to_thread.run_sync(make) if len(data) > _LARGE else make()
+        if result is None:
             raise UnknownName("resource", uri)
-        return answer
+        return result
 
-    def _answer(self, data: bytes, uri: str, named: re.Match[str], *, is_modern: bool) -> bytes | Raw | None:
-        contents = _contents(data, named)
-        if contents is None:
-            return None
-        result = Body(encode({"contents": [{"uri": uri, **contents}]}))
-        return (complete_for_modern(result, self._server_info, cacheable=True) if is_modern else result).data
+
+def _named(uri: str) -> re.Match[str] | None:
+    """The handle in a URI, and the part; None: it names no result."""
+    return _PART.fullmatch(uri, len(URI)) if uri.startswith(URI) else None
+
+
+def _result(data: bytes, uri: str, named: re.Match[str]) -> Body | None:
+    contents = _contents(data, named)
+    return None if contents is None else Body(encode({"contents": [{"uri": uri, **contents}]}))
 
 
 def _contents(data: bytes, named: re.Match[str]) -> _Contents | None:

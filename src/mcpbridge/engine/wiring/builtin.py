@@ -85,11 +85,12 @@ class BuiltinTools:
         self._now = BuiltinSet({}, {}, {})
 
     def build(
-        self, settings: Settings, own: Mapping[str, Builtin], context: BuiltinContext, lease: Lease
+        self, settings: Settings, own: Mapping[str, Builtin], context: BuiltinContext, lease: Lease, read: Run
     ) -> BuiltinSet:
         """Build the tools of these settings. Nothing changes before `take_effect`.
 
-        `own`: the meta-tools that there are anyway. `lease` holds what runs.
+        `own`: the meta-tools that there are anyway. `lease` holds what runs. `read`: answers `resources/read` of the
+        bridge's own resources.
         """
         meta, working = dict(own), dict[str, Builtin]()
         for name in dict.fromkeys(settings.builtin.enable):
@@ -105,6 +106,7 @@ class BuiltinTools:
         tools = {BRIDGE: meta, **({BUILTIN: working} if working else {})}
         sources = {server: _source(of_server, settings) for server, of_server in tools.items()}
         serve = {server: partial(self._run, server, of_server) for server, of_server in tools.items()}
+        serve[BRIDGE] = partial(self._run_or_read, serve[BRIDGE], read)
         return BuiltinSet(tools, sources, serve)
 
     def _create(self, name: str, section: Any, context: BuiltinContext) -> Builtin:
@@ -148,6 +150,11 @@ class BuiltinTools:
     def _run(self, server: str, tools: Mapping[str, Builtin], call: Call) -> Awaitable[Body]:
         runs = {name: tool.run for name, tool in tools.items()}
         return self._serving.serve(call, runner_of(runs, call), self._now.sources[server].timeouts)
+
+    def _run_or_read(self, run: Run, read: Run, call: Call) -> Awaitable[Body]:
+        if call.method == "resources/read":
+            return self._serving.serve(call, read, self._now.sources[BRIDGE].timeouts)
+        return run(call)
 
 
 def _running(changed: Callable[[], None]) -> Callable[[Any], Any]:

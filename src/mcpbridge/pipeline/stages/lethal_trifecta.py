@@ -21,6 +21,7 @@ from mcpbridge.pipeline.stage import Stage
 from mcpbridge.pipeline.trifecta.session_labels import SessionLabels, chain_of, note_labels
 from mcpbridge.pipeline.trifecta.tool_labels import ToolLabels
 from mcpbridge.protocol.body import Body
+from mcpbridge.results.header_line import URI
 from mcpbridge.results.kept_results import KeptResults, references_of
 
 log = get_logger("mcpbridge.policy")
@@ -109,6 +110,12 @@ class LethalTrifecta:
         await self._add_kept(call, [handle.decode() for handle in found])
         return result
 
+    async def _kept_read(self, call: Call, proceed: CallHandler) -> Body:
+        """Of kept results, read as resources."""
+        result = await proceed(call)
+        await self._add_kept(call, [call.target.removeprefix(URI).partition("/")[0]])
+        return result
+
     async def _add_kept(self, call: Call, handles: Iterable[str]) -> None:
         """The labels of the calls that kept results came from are those of whoever reads them."""
         for handle in islice(dict.fromkeys(handles), _MOST_HANDLES):
@@ -120,4 +127,6 @@ class LethalTrifecta:
     def _read(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
         if call.method not in _READ_BY:
             return proceed(call)
+        if call.upstream == BRIDGE:
+            return self._kept_read(call, proceed)
         return self._noted(call, proceed, f"{call.upstream} ({call.method})", self._labels.of_server(call.upstream))
