@@ -153,7 +153,9 @@ async def test_who_is_signed_in_is_listed_and_can_be_put_out(place: Place, provi
             await client.list_tools()
             config = str(place.folder / "servers.toml")
             listed = json.loads((await place.run("users", "list", "--config", config, "--json")).out)
-            assert listed["users"] == [{"user": principal, "accounts": [], "sign_ins": 1}]
+            [bob] = listed["users"]
+            expected = {"user": principal, "origin": "auth.sign_in", "accounts": [], "sign_ins": 1}
+            assert {name: bob[name] for name in expected} == expected
             revoked = json.loads((await place.run("users", "revoke", principal, "--config", config, "--json")).out)
             assert revoked["sign_ins"] == 1
             assert storage.tokens is not None

@@ -101,6 +101,7 @@ def control_answers(
 
 async def list_sign_ins(bridge: Bridge, _: Document) -> Document:
     """Who is signed in at this bridge, and with how many programs (`[auth.sign_in]`)."""
+    bridge.audit.write_soon()  # whoever asks reads the call log next
     sign_ins = bridge.user_accounts.sign_ins
     return {"pid": os.getpid(), "people": {} if sign_ins is None else await sign_ins.people()}
 

@@ -31,6 +31,8 @@ _GROUPS = {
     "client": "client",
     "day": "strftime('%Y-%m-%d', at, 'unixepoch')",
 }
+_NAMES = "SELECT principal, max(id), user_name FROM call WHERE user_name <> '' GROUP BY principal"
+"""The last name of each user: with `max`, SQLite takes other columns from the row that has it."""
 _COUNTED = ("tools/call", "prompts/get", "resources/read")
 
 
@@ -64,6 +66,39 @@ def read_usage(path: Path, which: Filter, *, by: Sequence[UsageBy], whose: Whose
             f" GROUP BY {numbers} ORDER BY {order} LIMIT {MOST_ROWS}"
         )
         return [dict(row) for row in connection.execute(query, values)]
+
+
+class UserCalls(Struct, frozen=True):
+    """A user in the call log."""
+
+    user: str
+    """The principal."""
+    name: str
+    """For people, as in the last call that has one; empty: none has."""
+    last_seen: float | None
+    """Seconds since 1970 of the last call; None: there is none."""
+    calls: int
+    """All that are recorded, refused ones too."""
+
+
+def read_users(path: Path) -> list[UserCalls]:
+    """Everybody whose calls are recorded, those who called last first, at most `MOST_ROWS`.
+
+    Raises:
+        StoreFailed: the file cannot be read, or is no call log.
+    """
+    with opened(path) as (connection, version):
+        names: dict[str, str] = {}
+        if version >= _WITH_USERS:
+            names = {row["principal"]: row["user_name"] for row in connection.execute(_NAMES)}
+        query = (
+            "SELECT principal, max(at) AS last_seen, count(*) AS calls FROM call"
+            f" GROUP BY principal ORDER BY last_seen DESC LIMIT {MOST_ROWS}"
+        )
+        return [
+            UserCalls(row["principal"], names.get(row["principal"]) or "", row["last_seen"], row["calls"])
+            for row in connection.execute(query)
+        ]
 
 
 def read_gaps(path: Path, which: Filter) -> tuple[float | None, int]:

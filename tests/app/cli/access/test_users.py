@@ -1,12 +1,16 @@
 """`mcpbridge users` and `connections`: accounts of users are listed, taken away and encrypted anew (issue 23)."""
 
 import json
+from hashlib import sha256
+from typing import Any
 
 from mcpbridge.core.identity import Identity
 from mcpbridge.downstream.auth.revocations import Revocations
 from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.storage.settings import StoreSettings
-from support.harness import Place, python_server
+from support.harness import Place, eventually, python_server
+from support.rpc import HttpClient
+from support.token_issuer import issuing
 
 CANARY = "canary-77d1c0aa"
 
@@ -77,3 +81,63 @@ async def test_tokens_of_an_issuer_are_refused_even_where_no_bridge_runs(place: 
         await store.close()
     unknown = await place.run("users", "revoke", "https://other.example.com#ann", "--config", str(config))
     assert unknown.code == 2
+
+
+async def test_who_called_is_listed_with_what_lets_them_in_and_is_put_out_by_the_name_of_the_list(place: Place) -> None:
+    """Issue 23: people known only by an issuer have no account here, and are users all the same."""
+    secret = "token-of-alice-0123456789"
+    http = {"tokens": [{"name": "alice", "sha256": sha256(secret.encode()).hexdigest()}]}
+    roles = [{"name": "all", "principals": "*", "servers": "up", "quota": "9 calls per day"}]
+    async with issuing() as issuer:
+        sections: dict[str, Any] = {"http": http, "auth": issuer.settings(), "roles": roles}
+        ann, config = f"{issuer.url}#ann", str(place.folder / "servers.toml")
+        options = ("--config", config)
+        async with place.http_bridge({"up": python_server("plain")}, **sections) as client:
+            for token in (secret, issuer.token(email="ann@example.com", email_verified=True)):
+                async with HttpClient(client.url, client.command) as one:
+                    one.http.headers["authorization"] = f"Bearer {token}"
+                    await one.initialize()
+                    await one.tools_with("up__echo")
+                    await one.call("up__echo", text="x")
+
+            async def listed() -> list[dict[str, Any]]:
+                return json.loads((await place.run("users", "list", *options, "--json")).out)["users"]
+
+            users = await eventually(listed, lambda found: sum(one["calls"] for one in found) == 2)
+            assert [(one["user"], one["name"], one["origin"], one["calls"]) for one in users] == [
+                ("alice", "", "http.tokens", 1),
+                (ann, "ann@example.com", "auth.issuers.acme", 1),
+            ]
+            assert all(one["last_seen"] for one in users)
+            shown = await place.run("users", "list", *options)
+            assert all(word in shown.out for word in ("Last call", "auth.issuers.acme", ann, "ann@example.com"))
+            named = await place.run("users", "revoke", "ann@example.com", *options)
+            assert named.code == 2, "a name may be chosen by anybody"
+            assert ann in named.err
+            revoked = await place.run("users", "revoke", ann, *options, "--json")
+            assert json.loads(revoked.out)["tokens"] is True
+            kept = await place.run("users", "revoke", "alice", *options)
+            assert kept.code == 2
+            assert "http.tokens" in kept.err
+        assert "auth.issuers.acme" in shown.out
+        place.config({"up": python_server("plain")})
+        orphans = await listed()
+        assert [(one["user"], one["origin"]) for one in orphans] == [("alice", ""), (ann, "")]
+        gone = await place.run("users", "revoke", ann, *options)
+        assert gone.code == 0, "what the list shows is taken"
+        unknown = await place.run("users", "revoke", "nobody", *options)
+        assert unknown.code == 2
+
+
+async def test_who_has_used_a_quota_is_listed_without_a_call_log(place: Place) -> None:
+    roles = [{"name": "all", "principals": "*", "servers": "up", "quota": "9 calls per day"}]
+    http = {"tokens": [{"name": "alice", "sha256": sha256(b"secret-of-alice").hexdigest()}]}
+    options = ("--config", str(place.folder / "servers.toml"), "--json")
+    log = {"enabled": False}
+    async with place.http_bridge({"up": python_server("plain")}, http=http, roles=roles, call_log=log) as client:
+        client.http.headers["authorization"] = "Bearer secret-of-alice"
+        await client.initialize()
+        await client.tools_with("up__echo")
+        await client.call("up__echo", text="x")
+    [alice] = json.loads((await place.run("users", "list", *options)).out)["users"]
+    assert (alice["user"], alice["last_seen"], alice["calls"]) == ("alice", None, 0)

@@ -10,12 +10,14 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from time import time
 from typing import Any, cast
 
 import anyio.to_thread
 import click
 
 from mcpbridge.app.admin.control_client import ask_all
+from mcpbridge.app.cli.access.known_users import KnownUser, document_of, known_users, origin_of
 from mcpbridge.app.cli.bridge_session import run
 from mcpbridge.app.cli.config.audited import audit
 from mcpbridge.app.cli.failures import fail
@@ -47,7 +49,7 @@ async def _accounts_of(loaded: Loaded, redact: Redactor) -> AsyncGenerator[UserA
 
 @click.group("users")
 def users_command() -> None:
-    """Show who has accounts of their own at servers (`auth.as = "user"`), and take them away.
+    """Show who uses the bridge and what they hold here, and take it away.
 
     \u0008
     Examples:
@@ -61,7 +63,11 @@ def users_command() -> None:
 @as_json_option
 @header_option
 def list_users(*, config: str | None, as_json: bool) -> int:
-    """List the users who have accounts at servers, and since when, and who is signed in at a running bridge.
+    """List the users: who called, who has accounts at servers, and who is signed in at a running bridge.
+
+    Users are those who are in the call log, as far back as `call_log.keep`, who have used something of a quota that
+    still counts, who have accounts of their own, or who are signed in (`[auth.sign_in]`). From is what lets them in:
+    `http.tokens`, `auth.sign_in` or one of `auth.issuers`; nothing, if the configuration does not have it any more.
 
     \u0008
     Examples:
@@ -69,39 +75,37 @@ def list_users(*, config: str | None, as_json: bool) -> int:
     """
 
     async def show(loaded: Loaded, redact: Redactor) -> int:
-        async with _accounts_of(loaded, redact) as accounts:
-            users = await anyio.to_thread.run_sync(accounts.users)
-        answers = await anyio.to_thread.run_sync(ask_all, runtime_directory(os.environ), {"do": "users.list"})
-        people: dict[str, int] = {}
-        for answer in answers:
-            for user, count in cast("dict[str, int]", answer.get("people") or {}).items():
-                people[user] = people.get(user, 0) + count
-        users = {**{user: [] for user in people}, **users}
-        found = [
-            {
-                "user": user,
-                "accounts": [
-                    {"server": row.server, "kind": row.kind, "issuer": row.issuer, "since": _time(row.since)}
-                    for row in rows
-                ],
-                "sign_ins": people.get(user, 0),
-            }
-            for user, rows in sorted(users.items())
-        ]
+        users, problems = await _known_users(loaded, redact)
+        for problem in problems:
+            note(redact(problem))
         if as_json:
-            print_json("users-list/1", {"users": found})
+            print_json("users-list/1", {"users": [document_of(one, _time) for one in users]})
         elif users:
-            rows = [row for _, rows in sorted(users.items()) for row in rows]
-            table = [[visible(row.principal) or _LOCAL, row.server, row.kind, _time(row.since)] for row in rows]
-            table += [
-                [visible(user), "(this bridge)", f"{count} signed in", ""] for user, count in sorted(people.items())
-            ]
-            print_table(["User", "Server", "Kind", "Since"], table)
+            print_table(["User", "Name", "From", "Last call", "Holds"], [_cells(one) for one in users], wraps="User")
         else:
-            print_text("no user has an account at a server, or is signed in")
+            print_text("nobody has called, has an account at a server, or is signed in")
         return OK
 
     return run(show, config, as_json=as_json)
+
+
+async def _known_users(loaded: Loaded, redact: Redactor) -> tuple[list[KnownUser], list[str]]:
+    answers = await anyio.to_thread.run_sync(ask_all, runtime_directory(os.environ), {"do": "users.list"})
+    people: dict[str, int] = {}
+    for answer in answers:
+        for user, count in cast("dict[str, int]", answer.get("people") or {}).items():
+            people[user] = people.get(user, 0) + count
+    async with _accounts_of(loaded, redact) as accounts:
+        held = await anyio.to_thread.run_sync(accounts.users)
+    return await anyio.to_thread.run_sync(known_users, loaded.settings, held, people, time())
+
+
+def _cells(user: KnownUser) -> list[str]:
+    holds = [f"{row.server} ({row.kind} since {_time(row.since)[:10]})" for row in user.accounts]
+    holds += [f"{user.sign_ins} signed in"] * bool(user.sign_ins)
+    seen = "-" if user.last_seen is None else _time(user.last_seen)
+    name = user.name if user.name != user.user else ""
+    return [user.user or _LOCAL, name or "-", user.origin or "-", seen, ", ".join(holds) or "-"]
 
 
 @users_command.command("revoke")
@@ -111,15 +115,17 @@ def list_users(*, config: str | None, as_json: bool) -> int:
 def revoke_user(*, user: str, config: str | None, as_json: bool) -> int:
     """Disconnect USER from every server: tokens are revoked at their providers, and what runs with them ends.
 
-    USER is what `mcpbridge users list` shows, or what `mcpbridge log` shows of a person: ISSUER#SUBJECT. Where people
+    USER is what `mcpbridge users list` shows in its first column; for a person it is ISSUER#SUBJECT. Where people
     sign in at the bridge, all sign-ins of this user end, too. Tokens of an issuer of `[auth]` that were issued by now
     are refused from now on; whoever may have new ones is for the provider to say. A token of `http.tokens` has to be
-    removed from the configuration. Exit code 2: this user has no accounts, and is not of an issuer of `[auth]`.
+    removed from the configuration. Exit code 2: nothing of this user is known, or there is nothing to take away but
+    such a token.
 
     \u0008
     Examples:
       mcpbridge users revoke alice
     """
+    user = "" if user == _LOCAL else user
 
     async def revoke(loaded: Loaded, redact: Redactor) -> int:
         request = {"do": "users.revoke", "user": user}
@@ -133,9 +139,7 @@ def revoke_user(*, user: str, config: str | None, as_json: bool) -> int:
         sign_ins = sum(int(answer.get("sign_ins") or 0) for answer in answers) + kept
         refuses_tokens = refuses_tokens or any(answer.get("tokens") for answer in answers)
         if not servers and not calls and not sign_ins and not refuses_tokens:
-            fail(
-                USAGE, visible(f"no user {user[:80]!r} has an account"), "`mcpbridge users list` shows those who have."
-            )
+            await _explain_nothing(loaded, redact, user)
         audit(
             loaded.settings.audit, "account.revoked", {"principal": user, "detail": ", ".join(sorted(servers))}, redact
         )
@@ -158,6 +162,25 @@ def revoke_user(*, user: str, config: str | None, as_json: bool) -> int:
         return OK
 
     return run(revoke, config, as_json=as_json)
+
+
+async def _explain_nothing(loaded: Loaded, redact: Redactor, user: str) -> None:
+    """There was nothing to take away. Return if all is well by that; else the command fails."""
+    origin = origin_of(loaded.settings, user)
+    if origin == "http.tokens":
+        fail(
+            USAGE,
+            visible(f"nothing is taken away from {user[:80]!r}: a token of `http.tokens` lets it in"),
+            "Remove the entry of this name from `http.tokens`; a running bridge takes that over at once.",
+        )
+    users, _ = await _known_users(loaded, redact)
+    if any(one.user == user for one in users):
+        return  # somebody of the list whom nothing lets in any more
+    named = [one.user for one in users if one.name == user]
+    advice = "`mcpbridge users list` shows the users there are."
+    if named:  # names are not taken: whoever may choose theirs could have somebody else put out, or not be
+        advice = f"People are named as `mcpbridge users list` does it: {', '.join(named[:3])}."
+    fail(USAGE, visible(f"no user {user[:80]!r} is known here"), visible(advice))
 
 
 async def _put_out(settings: Settings, user: str) -> tuple[int, bool]:

@@ -188,10 +188,19 @@ class UserAccount(TypedDict):
 
 
 class UserAccounts(TypedDict):
-    """A user, and the accounts of the user."""
+    """A user, and what the user holds."""
 
     user: str
     """The name of the token, or ISSUER#SUBJECT; empty: the local user."""
+    name: str
+    """The e-mail address or user name, as the provider last said; empty: not known."""
+    origin: str
+    """What lets the user in: `http.tokens`, `auth.sign_in`, `auth.issuers.NAME`, or `local`; empty: nothing does any
+    more."""
+    last_seen: str | None
+    """When the last call that is recorded began, as an ISO time; null: none is."""
+    calls: int
+    """Calls that are recorded."""
     accounts: list[UserAccount]
     """Each of them, by server."""
     sign_ins: int
@@ -202,7 +211,7 @@ class UserList(TypedDict):
     """What `users list` prints."""
 
     users: list[UserAccounts]
-    """Everybody who has an account at a server, or is signed in, by name."""
+    """Everybody who called, has used a quota, has an account at a server, or is signed in, by name."""
 
 
 class RevokedUser(TypedDict):
