@@ -13,7 +13,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -40,12 +40,22 @@ _COUNTED = 5
 
 _ANSWERS = """
 import json, sys
+IS_MODERN = "modern" in sys.argv
 TOOL = {"name": "echo", "description": "Return the text.", "inputSchema": {
     "type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}}
 def answer_to(asked):
     method, params = asked.get("method"), asked.get("params", {})
     answer = {"jsonrpc": "2.0", "id": asked["id"]}
-    if method == "initialize":
+    if IS_MODERN and method == "server/discover":
+        answer["result"] = {"resultType": "complete", "supportedVersions": ["2026-07-28"],
+                            "capabilities": {"tools": {}}}
+    elif IS_MODERN and method == "tools/list":
+        answer["result"] = {"resultType": "complete", "tools": [TOOL]}
+    elif IS_MODERN and method == "tools/call":
+        text = {"type": "text", "text": params["arguments"]["text"]}
+        answer["result"] = {"resultType": "complete", "content": [text], "_meta": {
+            "io.modelcontextprotocol/serverInfo": {"name": "stub", "version": "1"}}}
+    elif method == "initialize":
         answer["result"] = {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}},
                             "serverInfo": {"name": "stub", "version": "1"}}
     elif method == "tools/list":
@@ -97,6 +107,10 @@ class Way(NamedTuple):
     """`stdio` or `http`."""
     upstream: str = "stdio"
     """The same of the server; that is a process in any case."""
+    is_modern: bool = False
+    """The client is of revision 2026-07-28: no session, and each request says who sends it."""
+    is_to_modern: bool = False
+    """The same of the server."""
     meta: Mapping[str, Any] | None = None
     """The `_meta` of the call."""
     capabilities: Mapping[str, Any] = {}
@@ -120,6 +134,12 @@ WAYS = {
     "with a progress token": Way(meta={"progressToken": 7}),
     "from a client that can be asked, to HTTP": Way(upstream="http", capabilities={"elicitation": {}}),
     "from a client that can be asked, HTTP to HTTP": Way("http", "http", capabilities={"elicitation": {}}),
+    "modern client": Way(is_modern=True),
+    "modern client over HTTP": Way("http", is_modern=True),
+    "modern server": Way(is_to_modern=True),
+    "modern server over HTTP": Way(upstream="http", is_to_modern=True),
+    "modern client and server": Way(is_modern=True, is_to_modern=True),
+    "modern client and server, HTTP to HTTP": Way("http", "http", is_modern=True, is_to_modern=True),
     "results as they come": Way(sections={"results": {"strategy": "off"}}),
     "call log": Way(sections={"call_log": {"enabled": True}}),
     "history": Way(sections={"store": {"kind": "sqlite"}}, mode="own"),
@@ -157,7 +177,7 @@ class Entry(NamedTuple):
 async def trace_call(way: Way, *, with_c: bool = False) -> list[Entry]:
     """The entries of one call, in order. `with_c`: also those into functions of C, named by what called them."""
     client = _client if way.front == "stdio" else _http_client
-    with TemporaryDirectory() as directory, _upstream(way.upstream) as reached:
+    with TemporaryDirectory() as directory, _upstream(way.upstream, is_modern=way.is_to_modern) as reached:
         server = {**reached, **way.server}
         sections: dict[str, Any] = {"store": {"kind": "memory"}, **way.sections, "servers": {"up": server}}
         sections["call_log"] = {"path": f"{directory}/calls.db", **sections.get("call_log", {})}
@@ -167,18 +187,19 @@ async def trace_call(way: Way, *, with_c: bool = False) -> list[Entry]:
         async with (
             asyncio.timeout(60),
             Bridge(settings, mode=way.mode) as bridge,
-            client(bridge, way.capabilities) as ask,
+            client(bridge, way.capabilities, is_modern=way.is_modern) as ask,
         ):
             return await _call(bridge, ask, way.meta, with_c=with_c)
 
 
 @contextmanager
-def _upstream(kind: str) -> Generator[dict[str, Any]]:
+def _upstream(kind: str, *, is_modern: bool = False) -> Generator[dict[str, Any]]:
     """How the server is reached. One over HTTP runs meanwhile."""
+    era = ["modern"] if is_modern else []
     if kind == "stdio":
-        yield {"command": sys.executable, "args": ["-c", _UPSTREAM]}
+        yield {"command": sys.executable, "args": ["-c", _UPSTREAM, *era]}
         return
-    command = [sys.executable, "-c", _HTTP_UPSTREAM]
+    command = [sys.executable, "-c", _HTTP_UPSTREAM, *era]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -254,11 +275,22 @@ def _name(code: CodeType) -> str:
     return code.co_qualname if sys.version_info >= (3, 11) else code.co_name
 
 
+LEGACY, MODERN = "2025-11-25", "2026-07-28"
+_ABOUT = {"name": "call_path", "version": "1"}
+
+
+def _in_envelope(params: dict[str, Any], capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """The params of a modern request."""
+    envelope = {"protocolVersion": MODERN, "clientCapabilities": dict(capabilities), "clientInfo": _ABOUT}
+    said = {f"io.modelcontextprotocol/{key}": value for key, value in envelope.items()}
+    return {**params, "_meta": {**params.get("_meta", {}), **said}}
+
+
 _Ask = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 @asynccontextmanager
-async def _client(bridge: Bridge, capabilities: Mapping[str, Any]) -> AsyncIterator[_Ask]:
+async def _client(bridge: Bridge, capabilities: Mapping[str, Any], *, is_modern: bool = False) -> AsyncGenerator[_Ask]:
     """A client on pipes that has initialized. It calls nothing of the bridge."""
     into_read, into_write = os.pipe()
     out_read, out_write = os.pipe()
@@ -274,18 +306,18 @@ async def _client(bridge: Bridge, capabilities: Mapping[str, Any]) -> AsyncItera
     async def ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
         nonlocal number
         number += 1
-        send({"id": number, "method": method, "params": params})
+        send({"id": number, "method": method, "params": _in_envelope(params, capabilities) if is_modern else params})
         while True:
             answer: dict[str, Any] = json.loads(await output.readline())
             if answer.get("id") == number:
                 return answer
 
     try:
-        about = {"name": "call_path", "version": "1"}
-        await ask(
-            "initialize", {"protocolVersion": "2025-11-25", "capabilities": dict(capabilities), "clientInfo": about}
-        )
-        send({"method": "notifications/initialized"})
+        if not is_modern:
+            await ask(
+                "initialize", {"protocolVersion": LEGACY, "capabilities": dict(capabilities), "clientInfo": _ABOUT}
+            )
+            send({"method": "notifications/initialized"})
         yield ask
     finally:
         os.close(into_write)
@@ -296,7 +328,9 @@ async def _client(bridge: Bridge, capabilities: Mapping[str, Any]) -> AsyncItera
 
 
 @asynccontextmanager
-async def _http_client(bridge: Bridge, capabilities: Mapping[str, Any]) -> AsyncIterator[_Ask]:
+async def _http_client(
+    bridge: Bridge, capabilities: Mapping[str, Any], *, is_modern: bool = False
+) -> AsyncGenerator[_Ask]:
     """The same on a connection that is kept. Each request leaves in one write."""
     settings = bridge.settings.http
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -309,9 +343,12 @@ async def _http_client(bridge: Bridge, capabilities: Mapping[str, Any]) -> Async
         async def post(message: dict[str, Any]) -> bytes:
             nonlocal session
             body = json.dumps({"jsonrpc": "2.0", **message}).encode()
+            routing = f"mcp-protocol-version: {MODERN if is_modern else LEGACY}\r\n"
+            if is_modern:
+                routing += f"mcp-method: {message['method']}\r\nmcp-name: {message['params']['name']}\r\n"
             head = (
                 f"POST {address.path} HTTP/1.1\r\nhost: {address.netloc}\r\ncontent-type: application/json\r\n"
-                f"accept: application/json, text/event-stream\r\nmcp-protocol-version: 2025-11-25\r\n"
+                f"accept: application/json, text/event-stream\r\n{routing}"
                 f"content-length: {len(body)}\r\n{session}\r\n"
             )
             writer.write(head.encode() + body)
@@ -324,14 +361,15 @@ async def _http_client(bridge: Bridge, capabilities: Mapping[str, Any]) -> Async
         async def ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
             nonlocal number
             number += 1
+            params = _in_envelope(params, capabilities) if is_modern else params
             return json.loads(await post({"id": number, "method": method, "params": params}))
 
         try:
-            about = {"name": "call_path", "version": "1"}
-            await ask(
-                "initialize", {"protocolVersion": "2025-11-25", "capabilities": dict(capabilities), "clientInfo": about}
-            )
-            await post({"method": "notifications/initialized"})
+            if not is_modern:
+                await ask(
+                    "initialize", {"protocolVersion": LEGACY, "capabilities": dict(capabilities), "clientInfo": _ABOUT}
+                )
+                await post({"method": "notifications/initialized"})
             yield ask
         finally:
             writer.close()

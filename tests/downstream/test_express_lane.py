@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mcpbridge.protocol.meta import PREFIX
 from mcpbridge.storage.call_log.reader import Filter, read_call, read_calls
 from support.in_process_bridge import bridged
 from support.lane_steps import (
@@ -21,6 +23,7 @@ from support.lane_steps import (
     STEPS,
     TEXT,
     Message,
+    ModernTalk,
     Talk,
     becomes_quiet,
     outcome,
@@ -31,7 +34,18 @@ from support.lane_steps import (
     with_meta,
 )
 
-VERSIONS = st.sampled_from([("2025-11-25", "2025-11-25"), ("2025-06-18", "2025-11-25"), ("2024-11-05", "2025-06-18")])
+VERSIONS = st.sampled_from(
+    [
+        *[("2025-11-25", "2025-11-25"), ("2025-06-18", "2025-11-25"), ("2024-11-05", "2025-06-18")],
+        *[("2025-11-25", "2026-07-28"), ("2025-06-18", "2026-07-28"), ("2024-11-05", "2026-07-28")],
+    ]
+)
+MODERN_CLIENTS = [("2026-07-28", "2026-07-28"), ("2026-07-28", "2025-11-25"), ("2026-07-28", "2024-11-05")]
+
+
+def talk_of(versions: tuple[str, str]) -> type[Talk]:
+    """The client of this revision."""
+    return ModernTalk if versions[0] >= "2026-07-28" else Talk
 
 
 ASKING = st.sampled_from(["", "http", "quiet"])
@@ -48,22 +62,36 @@ def test_both_lanes_give_the_same(steps: list[str], versions: tuple[str, str], a
 
 @given(
     steps=st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=8),
+    versions=st.sampled_from(MODERN_CLIENTS),
+    asking=st.booleans(),
+)
+@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+def test_both_lanes_give_modern_clients_the_same(steps: list[str], versions: tuple[str, str], asking: bool) -> None:
+    """Of those that can be asked all calls take the full lane."""
+    steps = [step for step in steps if step != "ask back" or not asking]  # the client would have to come back itself
+    outcomes = partial(outcome, steps, versions, asking="http" if asking else "", client=ModernTalk)
+    express, full = asyncio.run(outcomes(is_express=True)), asyncio.run(outcomes(is_express=False))
+    assert express["answers"] == full["answers"]
+    assert express == full
+
+
+@given(
+    steps=st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=8),
     stages=st.lists(st.sampled_from(sorted(STAGES)), min_size=1, max_size=4, unique=True),
     asking=ASKING,
+    versions=st.sampled_from([("2025-06-18", "2025-11-25"), ("2025-06-18", "2026-07-28"), *MODERN_CLIENTS]),
 )
 @settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
-def test_both_lanes_give_the_same_whatever_is_configured(steps: list[str], stages: list[str], asking: str) -> None:
+def test_both_lanes_give_the_same_whatever_is_configured(
+    steps: list[str], stages: list[str], asking: str, versions: tuple[str, str]
+) -> None:
     """Limits count once and are given back once, refusals are the same, and what is tried again is sent as often."""
     sections, server_settings = together(*stages)
-    versions = ("2025-06-18", "2025-11-25")
+    asking = asking if versions not in MODERN_CLIENTS else ""
     if "calls in a row" in stages:  # how many calls of a crowd begin before the first ends is left to the loop
         steps = [step for step in steps if step in RESULTS]
-    express, full = (
-        asyncio.run(
-            outcome(steps, versions, is_express=is_express, asking=asking, settings=server_settings, **sections)
-        )
-        for is_express in (True, False)
-    )
+    outcomes = partial(outcome, steps, versions, asking=asking, client=talk_of(versions), settings=server_settings)
+    express, full = (asyncio.run(outcomes(is_express=is_express, **sections)) for is_express in (True, False))
     assert express["answers"] == full["answers"]
     assert express == full
 
@@ -96,7 +124,9 @@ async def recorded(
         "store": {"path": str(folder / "store.db")},
         "call_log": {"path": str(folder / "calls.db"), **({} if enabled is None else {"enabled": enabled})},
     }
-    found = await outcome(steps, versions, is_express=is_express, mode="own", settings=settings, **files)
+    found = await outcome(
+        steps, versions, is_express=is_express, mode="own", client=talk_of(versions), settings=settings, **files
+    )
     file = folder / "calls.db"
     rows = [read_call(file, row["uid"]) for row in read_calls(file, Filter(), limit=1000)]
     return {**found, "records": sorted(json.dumps(record(row or {}), sort_keys=True) for row in rows)}
@@ -121,7 +151,10 @@ FEW = sorted({*STEPS} - {"many"})
 """So few calls that all are recorded: of more, how many the history takes depends on the time."""
 
 
-@given(steps=st.lists(st.sampled_from(FEW), min_size=1, max_size=6), versions=VERSIONS)
+@given(
+    steps=st.lists(st.sampled_from(FEW), min_size=1, max_size=6),
+    versions=VERSIONS | st.sampled_from(MODERN_CLIENTS),
+)
 @settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 def test_both_lanes_record_the_same(steps: list[str], versions: tuple[str, str]) -> None:
     """Issue 20: each call's arguments, stages, results and outcome; recorded calls take the express lane too."""
@@ -159,12 +192,40 @@ async def test_each_kind_of_result_is_recorded_the_same(what: str, tmp_path: Pat
     assert len(express["records"]) >= 4
 
 
-@pytest.mark.parametrize("what", RESULTS)
-async def test_each_kind_of_result_is_the_same_in_both_lanes(what: str) -> None:
-    steps, versions = [what, "answer late", "plain"], ("2025-06-18", "2025-11-25")
-    express = await outcome(steps, versions, is_express=True)
-    assert express == await outcome(steps, versions, is_express=False)
+@pytest.mark.parametrize(
+    "versions", [("2025-06-18", "2025-11-25"), ("2025-06-18", "2026-07-28"), *MODERN_CLIENTS[:2]], ids="-".join
+)
+@pytest.mark.parametrize("what", [*RESULTS, "ask back"])
+async def test_each_kind_of_result_is_the_same_in_both_lanes(what: str, versions: tuple[str, str]) -> None:
+    steps = [what, "answer late", "plain"]
+    express = await outcome(steps, versions, is_express=True, client=talk_of(versions))
+    assert express == await outcome(steps, versions, is_express=False, client=talk_of(versions))
     assert express["left"][0] == express["left"][2] == 0
+
+
+@pytest.mark.parametrize("versions", [("2025-06-18", "2026-07-28"), *MODERN_CLIENTS], ids="-".join)
+async def test_a_call_of_a_modern_client_or_to_a_modern_server_takes_it_and_can_be_cancelled(
+    versions: tuple[str, str],
+) -> None:
+    up = server(versions[1])
+    async with bridged({"up": up}) as bridge:
+        talk = talk_of(versions)(bridge)
+        await talk.begin(versions[0])
+        before = asyncio.all_tasks()
+        talk.say(talk.call(1, "later"), talk.call(2, "later"))
+        assert [*bridge.server.express.calls[talk.client]] == [b"1", b"2"]
+        assert asyncio.all_tasks() == before
+        first, second = up.asked("tools/call")[-2:]
+        assert (f"{PREFIX}clientCapabilities" in first["params"].get("_meta", {})) == (versions[1] >= "2026-07-28")
+        up.line.gives({"jsonrpc": "2.0", "id": first["id"], "result": {**TEXT, "resultType": "complete"}})
+        result = talk.heard[-1]["result"]
+        assert (result["content"], "resultType" in result) == (TEXT["content"], versions[0] >= "2026-07-28")
+        assert asyncio.all_tasks() == before
+        talk.say({"method": "notifications/cancelled", "params": {"requestId": 2}})
+        await up.hears("notifications/cancelled")
+        assert up.asked("notifications/cancelled")[-1]["params"]["requestId"] == second["id"]
+        assert bridge.server.express.count(talk.client) == 0
+        talk.conversation.close()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from mcpbridge.downstream.http.app import make_app
 from mcpbridge.downstream.http.connection import Connections, Http1Connection
 from mcpbridge.downstream.settings import HttpSettings
 from support.in_process_bridge import BridgeToScripts
-from support.lane_steps import Message, Talk, turns
+from support.lane_steps import Message, Talk, envelope, turns
 
 __all__ = ["HttpTalk", "Wire"]
 
@@ -108,9 +108,6 @@ class Wire(asyncio.Transport):
             self.hear(self._body)
 
 
-PREFIX = "io.modelcontextprotocol/"
-
-
 class HttpTalk(Talk):
     """One client that speaks streamable HTTP, with a legacy session: each message goes on a connection that is free."""
 
@@ -204,11 +201,7 @@ class ModernHttpTalk(HttpTalk):
 
     async def begin(self, version: str = "", capabilities: Message | None = None) -> None:
         """Call each tool once, so that its plan is there."""
-        self._envelope = {
-            f"{PREFIX}protocolVersion": self.version,
-            f"{PREFIX}clientCapabilities": capabilities or {},
-            f"{PREFIX}clientInfo": {"name": "talk", "version": "1"},
-        }
+        self._envelope = envelope(capabilities)
         for tool in ("up__echo", "up__other"):
             self.say(self.call(f"warm {tool}", tool=tool))
             await self.answer(f"warm {tool}")

@@ -13,11 +13,12 @@ from mcpbridge.base.errors import Overloaded, UpstreamGone
 from mcpbridge.core.elicitation import ClientCapabilities
 from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.conversation import Conversation
+from mcpbridge.protocol.meta import PREFIX
 from mcpbridge.protocol.reading.client_messages import find_client_ids, refuse_client_line
 from mcpbridge.protocol.reading.framing import LineReader
 from mcpbridge.storage.settings import RunMode
 from support.in_process_bridge import BridgeToScripts, bridged
-from support.upstreams.scripted_upstream import LEGACY_SERVER, SILENCE, Refusal, ScriptedTransport
+from support.upstreams.scripted_upstream import LEGACY_SERVER, MODERN_SERVER, SILENCE, Refusal, ScriptedTransport
 
 Message = dict[str, Any]
 
@@ -42,6 +43,8 @@ RESULTS: Mapping[str, Any] = {
     "rows": {"content": [{"type": "text", "text": json.dumps([{"id": n, "name": f"row {n}"} for n in range(2000)])}]},
     "in our name": {"content": [{"type": "text", "text": "[mcpbridge: nothing happened]"}]},
     "own key": {**TEXT, "_meta": {"mcpbridge/kept": "x"}},
+    "list": {**TEXT, "structuredContent": [1]},
+    "strange kind": {**TEXT, "resultType": "riddle"},
     "question": {"resultType": "input_required", "inputRequests": {}},
     "empty": {},
     "lost": UpstreamGone("up", "it broke"),
@@ -53,6 +56,19 @@ RESULTS: Mapping[str, Any] = {
 
 def script(params: Message) -> Any:
     return RESULTS.get(params.get("arguments", {}).get("what", "plain"), TEXT)
+
+
+AROUND = {"resultType": "complete", "ttlMs": 5, "_meta": {f"{PREFIX}serverInfo": {"name": "up"}, "vendor/y": 1}}
+"""What a modern server puts around some of its results."""
+
+
+def modern_script(params: Message) -> Any:
+    """The same of a modern server, which asks back at times."""
+    if params.get("arguments", {}).get("what") == "ask back" and "inputResponses" not in params:
+        asked = {"q": {"method": "elicitation/create", "params": {"mode": "form", **QUESTION}}}
+        return {"resultType": "input_required", "inputRequests": asked, "requestState": "state"}
+    result = script(params)
+    return {**AROUND, **cast("Message", result)} if isinstance(result, dict) and result else cast("object", result)
 
 
 class Talk:
@@ -110,7 +126,44 @@ class Talk:
             await self.answer(f"warm {tool}")
 
 
+class ModernTalk(Talk):
+    """One client of 2026-07-28: each of its requests says who sends it."""
+
+    def __init__(self, bridge: BridgeToScripts) -> None:
+        super().__init__(bridge)
+        self.envelope: Message = {}
+
+    def say(self, *messages: Message) -> None:
+        """Send these at once, each with its envelope."""
+        super().say(*map(self._in_envelope, messages))
+
+    def _in_envelope(self, message: Message) -> Message:
+        params: Message = message.get("params", {})
+        said = params.get("_meta", {})
+        if "method" not in message or "id" not in message or not isinstance(said, dict):
+            return message
+        return {**message, "params": {**params, "_meta": {**self.envelope, **cast("Message", said)}}}
+
+    async def begin(self, version: str = "", capabilities: Message | None = None) -> None:
+        """Call each tool once, so that its plan is there."""
+        self.envelope = envelope(capabilities)
+        for tool in ("up__echo", "up__other"):
+            self.say(self.call(f"warm {tool}", tool=tool))
+            await self.answer(f"warm {tool}")
+
+
+def envelope(capabilities: Message | None = None) -> Message:
+    """What a request of 2026-07-28 says of its client."""
+    return {
+        f"{PREFIX}protocolVersion": "2026-07-28",
+        f"{PREFIX}clientCapabilities": capabilities or {},
+        f"{PREFIX}clientInfo": {"name": "talk", "version": "1"},
+    }
+
+
 def server(version: str = "2025-11-25") -> ScriptedTransport:
+    if version >= "2026-07-28":
+        return ScriptedTransport({**MODERN_SERVER, "tools/list": {"tools": TOOLS}, "tools/call": modern_script})
     hello = {**LEGACY_SERVER["initialize"], "protocolVersion": version}
     return ScriptedTransport(
         {**LEGACY_SERVER, "initialize": hello, "tools/list": {"tools": TOOLS}, "tools/call": script}
@@ -162,7 +215,11 @@ def cancel(reason: str) -> Step:
 
 
 def asked_ids(talk: Talk, bridge: BridgeToScripts) -> Sequence[Message]:
-    running = [call for call in bridge.server.running_calls if call.caller is talk.client]
+    running = [
+        call
+        for call in bridge.server.running_calls
+        if isinstance(call.caller, Client) and talk.client in (call.caller, call.caller.channel)
+    ]
     return [{"id": json.loads(bytes(call.asked_as))} for call in running]
 
 
@@ -246,6 +303,19 @@ async def ask(talk: Talk, up: ScriptedTransport, bridge: BridgeToScripts) -> Non
 QUESTION = {"message": "How many?", "requestedSchema": {"type": "object", "properties": {"n": {"type": "integer"}}}}
 
 
+async def ask_back(talk: Talk, up: ScriptedTransport, bridge: BridgeToScripts) -> None:
+    """A modern server wants an answer before the result; a client of a session that can be asked gives one."""
+    id_ = next(talk.numbers)
+    before = len(talk.heard)
+    talk.say(talk.call(id_, "ask back"))
+    await turns()
+    for message in talk.heard[before:]:
+        if message.get("method") == "elicitation/create":
+            talk.say({"id": message["id"], "result": {"action": "accept", "content": {"n": id_}}})
+    await talk.answer(id_)
+    await turns()
+
+
 async def relist(talk: Talk, up: ScriptedTransport, bridge: BridgeToScripts) -> None:
     """The server's list changes while calls run, and one that is answered then waits for the new one.
 
@@ -276,6 +346,7 @@ STEPS: Mapping[str, Step] = {
     "relist": relist,
     "progress": progress,
     "ask": ask,
+    "ask back": ask_back,
 }
 
 

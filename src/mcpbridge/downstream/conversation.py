@@ -13,8 +13,8 @@ from mcpbridge.base.errors import BadRequest
 from mcpbridge.base.log import get_logger
 from mcpbridge.downstream.client import Answer, Client
 from mcpbridge.downstream.errors import to_answer
-from mcpbridge.downstream.express_lane import ExpressCall
-from mcpbridge.downstream.revisions.request_meta import ENVELOPE, modern_client, reads_as_modern
+from mcpbridge.downstream.express_lane import ExpressCall, ExpressLane
+from mcpbridge.downstream.revisions.request_meta import ENVELOPE, Sender, client_on_channel, reads_as_modern
 from mcpbridge.downstream.services import Core
 from mcpbridge.downstream.sessions import BRIDGE_STOPPED, make_one_turn
 from mcpbridge.protocol.batches import Batch, encode_batch
@@ -77,6 +77,7 @@ class Conversation:
         self._last_words: FinalAnswer | None = None
         self._is_modern = False
         """The client has sent a modern request. If it opens no session, a request without the envelope lacks it."""
+        self._sender = Sender()
         self._express = core.express
         client.push = self.notify
         core.open(client)
@@ -108,7 +109,11 @@ class Conversation:
                         if (
                             item.method == "tools/call"
                             and (not express.recorded.writes_first or express.plans.timed.has_express)
-                            and express.take(self._client, item, self)
+                            and (
+                                self._take_modern(express, item)
+                                if self._is_modern
+                                else express.take(self._client, item, self)
+                            )
                         ):
                             continue
                         express = None  # what follows must not overtake this one, which begins in the next turn
@@ -127,6 +132,13 @@ class Conversation:
                 self._tasks[id(item)] = self._loop.create_task(self._answer_batch(item))
             elif refusal := encode_refusal(item):
                 self._send(refusal)
+
+    def _take_modern(self, lane: ExpressLane, frame: Frame) -> bool:
+        """Send the call of a client that sends modern requests, if it is plain. False: nothing was done."""
+        client = self._sender.of(frame, self._client)
+        if client is None:  # its session is called in the same way as that of others
+            return not reads_as_modern(frame) and lane.take(self._client, frame, self)
+        return lane.take(client, frame, self, owner=self._client)
 
     # -- the end
 
@@ -201,7 +213,8 @@ class Conversation:
             if sent is None:
                 answer = await self._ask(frame)
             else:
-                answer = await self._core.answer(self._client, frame, self.notify, sent=sent)
+                cancel_as = sent.owner if sent.client is not sent.owner else None
+                answer = await self._core.answer(sent.client, frame, self.notify, cancel_as=cancel_as, sent=sent)
             data = answer.data
             if isinstance(data, Pieces):
                 if self._send_large is not None and self._fit is None:
@@ -230,11 +243,9 @@ class Conversation:
     async def _ask_as_modern(self, frame: Frame) -> Answer:
         session = self._client
         try:
-            client = modern_client(frame, session.principal)
+            client = client_on_channel(frame, session)
         except BadRequest as error:
             return to_answer(error, bytes(frame.id), frame.method, modern=True)
-        client.view, client.profile_name = session.view, session.profile_name
-        client.identity, client.address, client.front = session.identity, session.address, session.front
         if not session.info:
             session.introduce(client.info)  # who is there, for who looks
             self._core.introduced(session, client.version)

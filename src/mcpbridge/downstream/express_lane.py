@@ -22,12 +22,13 @@ from mcpbridge.base.errors import BridgeError
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import ToolRef
 from mcpbridge.core.context import BridgeContext
+from mcpbridge.core.elicitation import NO_CAPABILITIES
 from mcpbridge.core.model import CURRENT_CALL, Call, ignore_update
 from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.elicitation.ask import LegacyElicitor
 from mcpbridge.downstream.progress import CallUpdates, own_log
 from mcpbridge.downstream.requests.lists import Listing
-from mcpbridge.downstream.revisions.downgrade import news_for
+from mcpbridge.downstream.revisions.downgrade import lower, news_for
 from mcpbridge.downstream.sessions import Sessions
 from mcpbridge.pipeline.plan import ExpressPlan, Pipelines
 from mcpbridge.protocol.body import Body
@@ -47,6 +48,7 @@ from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.requests import SentCall
 
 _UNREADABLE = (KeyError, msgspec.MsgspecError, RecursionError)
+_MEANS_SOMETHING = (OWN, PREFIX)
 _SENDER = frozenset({PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO})
 """What a modern request says of its client."""
 _SHORTEST = len('{"name":,"arguments":}')
@@ -75,12 +77,16 @@ class ExpressCall(SentCall, eq=False, kw_only=True):
     ref: ToolRef
     plan: ExpressPlan
     client: Client
+    owner: Client
+    """Of the id; see `ExpressLane.take`."""
     frame: Frame
     id: bytes
     """Of the client's request."""
     channel: Channel
     news: Sequence[bytes]
     """A result with one of these may say what the client does not know."""
+    spoken: str
+    """The revision of a modern server whose client is of an older one; empty: its results need not be lowered."""
 
     def answered(self, frame: Frame) -> None:
         """Answer the client, if the result is a plain one."""
@@ -106,11 +112,15 @@ class ExpressCall(SentCall, eq=False, kw_only=True):
         self.requests.finish(self)
         if call.wants_progress and isinstance(self.update, CallUpdates):
             self.update.flush()
-        if self.client.modern:
-            del lane.calls[self.client]
-            result = complete_for_modern(Body(result), lane.server_info).data
+        if self.owner.modern:
+            del lane.calls[self.owner]  # of one request
         else:
-            del lane.calls[self.client][self.id]
+            del lane.calls[self.owner][self.id]
+        if self.client.modern:
+            result = complete_for_modern(Body(result), lane.server_info).data
+        elif self.spoken:
+            lower("tools/call", body := Body(result), spoken=self.spoken, understood=self.client.version)
+            result = body.data
         self.channel.deliver(self.frame, encode_response(self.id, result))
 
     def _continue_with(self, frame: Frame) -> None:
@@ -169,8 +179,12 @@ class ExpressLane:
         """How many calls of this client are under way here."""
         return len(self.calls.get(client, ()))
 
-    def take(self, client: Client, frame: Frame, channel: Channel) -> bool:
-        """Send the call of a `tools/call`, if it is plain. False: nothing was done."""
+    def take(self, client: Client, frame: Frame, channel: Channel, owner: Client | None = None) -> bool:
+        """Send the call of a `tools/call`, if it is plain. False: nothing was done.
+
+        `owner`: whose request ids must differ, and who may cancel them: the client of the channel that several modern
+        requests share; None: `client` itself.
+        """
         asking, is_modern = client.requests, client.modern
         if asking is None and not is_modern:  # it has not begun
             return False
@@ -184,7 +198,12 @@ class ExpressLane:
             ref = self.catalog.snapshot.by_wire.get(decode_text(name))
         except _UNREADABLE:
             return False
-        if ref is None or first_byte(arguments) != OBJECT_START or ref.task_support or (is_modern and ref.is_marked):
+        if (
+            ref is None
+            or first_byte(arguments) != OBJECT_START
+            or ref.task_support
+            or (client.param_headers is not None and ref.is_marked)
+        ):
             return False
         meta = token = None
         if len(fields) != 2:  # else there is neither `_meta`, nor a task, nor an answer to a question
@@ -195,10 +214,13 @@ class ExpressLane:
         upstream = self._pool.upstreams.get(ref.server)
         if (
             upstream is None
-            or (known := (declared := upstream.declared).plain_profile) is None
-            or (known is not client.capabilities and not declared.suits(client.capabilities))
+            or not (
+                (declared := upstream.declared).fits_all
+                or (known := declared.plain_profile) is client.capabilities
+                or (known is not None and declared.suits(client.capabilities))
+            )
             or "extensions" in client.declared_capabilities
-            or (is_modern and (client.capabilities or not upstream.is_shared))
+            or (is_modern and (client.capabilities is not NO_CAPABILITIES or not upstream.is_shared))
             or CURRENT_CALL.get() is not None
             or (plan := self.plans.express(ref, arguments)) is None
         ):
@@ -214,13 +236,16 @@ class ExpressLane:
         call.tool, call.caller, call.around, call.meta, call.update = ref, caller, self._around, meta, update
         if asking is not None:
             call.client = client.bystander or LegacyElicitor(client, asking, notify)
-        else:
+        elif owner is None:
             client.sessions = self._sessions
+        else:
+            client.channel = owner
+        owner = owner or client
         call.asked_as, call.began = frame.id, began
-        calls, id_, requests = self.calls.get(client), bytes(frame.id), upstream.requests
+        calls, id_, requests = self.calls.get(owner), bytes(frame.id), upstream.requests
         if calls is not None and id_ in calls:
             return False
-        if (running := self._running.get(client)) is not None and id_ in running:
+        if (running := self._running.get(owner)) is not None and id_ in running:
             return False
         for begin in plan.begin:
             if not begin(call, arguments):
@@ -228,32 +253,36 @@ class ExpressLane:
                     unsent(call)
                 return False
         if calls is None:
-            calls = self.calls[client] = {}
+            calls = self.calls[owner] = {}
         if plan.name is not None:
             params.put("name", plan.name)
         elif meta is not None or len(frame.params) != _SHORTEST + len(name) + len(arguments):
             params.remove_duplicate_members()
+        is_older = client.version < upstream.version and not is_modern
         calls[id_] = sent = ExpressCall(
             "tools/call",
             update,
             call,
             call=call,
             requests=requests,
+            instance=upstream,
             lane=self,
             ref=ref,
             plan=plan,
             client=client,
+            owner=owner,
             frame=frame,
             id=id_,
             channel=channel,
-            news=news_for(client.version) if client.version < upstream.version and not is_modern else (),
+            news=news_for(client.version) if is_older and not declared.modern else (),
+            spoken=upstream.version if is_older and declared.modern else "",
         )
         if not requests.send(sent):
             del calls[id_]
             for unsent in plan.unsent:
                 unsent(call)
-            if is_modern:
-                del self.calls[client]
+            if owner.modern:
+                del self.calls[owner]
             return False
         for part in plan.sent:
             part(call, sent.sent_at)
@@ -268,25 +297,28 @@ class ExpressLane:
         if len(params.fields) != 3 or "_meta" not in params.fields or self._around.pauses.resuming.all:
             return None
         try:
-            meta = params.inner("_meta")
-            known = _SENDER if is_modern else ()
-            if meta is None or any(key.startswith((OWN, PREFIX)) and key not in known for key in meta.fields):
+            raw = params.fields["_meta"]
+            if first_byte(raw) != OBJECT_START:
                 return None
+            meta, known = Body(raw), _SENDER if is_modern else ()
+            for key in meta.fields:
+                if key.startswith(_MEANS_SOMETHING) and key not in known:
+                    return None
         except _UNREADABLE:
             return None
         return meta
 
     def continue_in_task(self, sent: ExpressCall) -> asyncio.Future[Frame]:
         """Let a call continue in a task, which waits for its answer as any other. Returns what it waits for."""
-        call, client = sent.call, sent.client
-        if client.modern:
-            del self.calls[client]  # of one request
+        call, owner = sent.call, sent.owner
+        if owner.modern:
+            del self.calls[owner]  # of one request
         else:
-            del self.calls[client][sent.id]
+            del self.calls[owner][sent.id]
         call.upstream_seconds, call.sent = 0.0, sent
         future = sent.wait(self._loop)
         task = sent.channel.continue_in_task(sent.frame, sent)
-        self._running.setdefault(client, {})[sent.id] = task
+        self._running.setdefault(owner, {})[sent.id] = task
         self._waited_for[task] = call
         task.add_done_callback(partial(self._ended, sent))
         return future
@@ -313,7 +345,7 @@ class ExpressLane:
         for withdrawn in sent.plan.withdrawn:
             withdrawn(sent.call)
         self._waited_for.pop(task, None)
-        if (running := self._running.get(sent.client)) is not None:
+        if (running := self._running.get(sent.owner)) is not None:
             running.pop(sent.id, None)
             if not running:
-                del self._running[sent.client]
+                del self._running[sent.owner]

@@ -16,6 +16,7 @@ from mcpbridge.pipeline.task_results import created_task, is_task
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT
 from mcpbridge.upstream.pool import Pool
+from mcpbridge.upstream.requests import SentCall
 from mcpbridge.upstream.session.tasks import LONGEST
 from mcpbridge.upstream.supervisor import Upstream
 
@@ -41,8 +42,10 @@ class Deliver:
             TaskLost: the upstream made a task of it, which ended without a result.
             QuestionRefused: the upstream needs an answer that its client does not give.
         """
-        if call.sent is not None:
-            return call.sent.request(call)
+        if (sent := call.sent) is not None:
+            if isinstance(sent, SentCall) and isinstance(sent.instance, Upstream):
+                return self._driven(sent.instance, call)
+            return sent.request(call)
         upstream = self._upstreams.get(call.upstream)
         if upstream is None:
             if (serve := self._serve.get(call.upstream)) is not None:

@@ -126,10 +126,15 @@ class Body:
         if len(self.data) != shortest:  # blanks, escapes, or more members
             self._changed()
 
-    def drop(self, name: str) -> None:
-        """Take a member out, if there is one."""
-        if self.fields.pop(name, None) is not None:
-            self._changed()
+    def drop(self, *names: str) -> None:
+        """Take these members out, as far as they are there."""
+        fields = self.fields
+        for name in names:
+            if fields.pop(name, None) is not None:
+                try:  # `_changed`, which every result of a modern server would enter here
+                    del self.data
+                except AttributeError:
+                    pass
 
     def _changed(self) -> None:
         with suppress(AttributeError):

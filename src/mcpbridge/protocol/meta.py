@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Raw
 
 from mcpbridge.protocol.body import LARGE, Body
-from mcpbridge.protocol.jsonrpc import Fields, encode
+from mcpbridge.protocol.jsonrpc import OBJECT_START, Fields, decode_fields, encode, first_byte
 
 PREFIX = "io.modelcontextprotocol/"
 PROTOCOL_VERSION = PREFIX + "protocolVersion"
@@ -71,6 +71,8 @@ class RequestMeta:
                 CLIENT_CAPABILITIES: Raw(capabilities),
                 CLIENT_INFO: Raw(encode(client_info)),
             }
+        self._alone: tuple[bytes, Raw] = b"", Raw()
+        """The whole `_meta` of the last request that had nothing but the envelope, behind its capabilities."""
 
     def put(
         self,
@@ -89,6 +91,14 @@ class RequestMeta:
         if client_meta is None and not self._envelope and not token:
             return params.data
         sent = client_meta.fields if client_meta is not None else {}
+        if capabilities and not token and not log_level and sent.keys() <= _HOP_BY_HOP and self._envelope:
+            # The usual request to a modern server, whose client has no keys of its own.
+            known, alone = self._alone
+            if known != capabilities:
+                alone = Raw(encode(self._envelope | {CLIENT_CAPABILITIES: Raw(capabilities)}))
+                self._alone = capabilities, alone
+            params.put("_meta", alone)
+            return params.data
         meta = {key: value for key, value in sent.items() if key not in _HOP_BY_HOP and not key.startswith(OWN)}
         if self._envelope:
             meta |= self._envelope
@@ -117,19 +127,22 @@ def complete_for_modern(
         head = b'{"resultType":"complete","_meta":{"%b":%b}' % (SERVER_INFO.encode(), server_info)
         is_empty = _BLANK.fullmatch(data) is not None
         return Body(head + (b"}" if is_empty else b"," + data[1:]))
-    if "resultType" not in result:
+    fields = result.fields
+    if (kind := fields.get("resultType")) is None:
         result.put("resultType", "complete")
-    if bytes(result.fields["resultType"]) == b'"input_required"':
+    elif bytes(kind) == b'"input_required"':
         result.drop("ttlMs")
         result.drop("cacheScope")
-    elif cacheable:
-        if is_of_answers or "ttlMs" not in result:
+        cacheable = False
+    if cacheable:
+        if is_of_answers or "ttlMs" not in fields:
             result.put("ttlMs", 0)
-        if is_of_answers or "cacheScope" not in result:
+        if is_of_answers or "cacheScope" not in fields:
             result.put("cacheScope", "private")
-    meta = result.inner("_meta") or Body()
-    meta.put(SERVER_INFO, Raw(server_info))
-    result.put("_meta", meta)
+    meta = fields.get("_meta")
+    members = {} if meta is None or first_byte(meta) != OBJECT_START else decode_fields(meta)
+    members[SERVER_INFO] = Raw(server_info)
+    result.put("_meta", members)
     return result
 
 
@@ -139,15 +152,15 @@ _BLANK = re.compile(rb"\{\s*\}")
 
 def strip_for_legacy(result: Body) -> None:
     """Take out of a modern upstream's result what 2026-07-28 put around it."""
-    for name in ("resultType", "ttlMs", "cacheScope"):
-        result.drop(name)
-    meta = result.inner("_meta")
-    if meta is not None and SERVER_INFO in meta:
-        meta.drop(SERVER_INFO)
-        if meta.fields:
-            result.put("_meta", meta)
-        else:
-            result.drop("_meta")
+    result.drop("resultType", "ttlMs", "cacheScope")
+    meta = result.fields.get("_meta")
+    if meta is not None and first_byte(meta) == OBJECT_START:
+        members = decode_fields(meta)
+        if members.pop(SERVER_INFO, None) is not None:
+            if members:
+                result.put("_meta", members)
+            else:
+                result.drop("_meta")
 
 
 class _ProgressParams(msgspec.Struct, rename="camel"):

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from itertools import islice
 from time import perf_counter
 
-from msgspec import Raw
+from msgspec import DecodeError, Raw, Struct, field
+from msgspec.json import Decoder
 
 from mcpbridge.base.errors import (
     BridgeError,
@@ -27,7 +28,7 @@ from mcpbridge.base.errors import (
 )
 from mcpbridge.core.elicitation import Elicitor, encoded_capabilities
 from mcpbridge.core.failure_masking import FAILED, WHOLE, masked_error, masked_result, without_secrets_if_failed
-from mcpbridge.core.model import Call
+from mcpbridge.core.model import Call, Instance
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.deadlines import Timeouts
 from mcpbridge.protocol.error_codes import (
@@ -206,12 +207,16 @@ class UpstreamRequests:
         See `downstream/express_lane.py`.
         """
         limiter, session = self.limiter, self._connection.session
-        if session is None or session.modern or self._declared.takes_turns or self.breaker.is_troubled:
+        if session is None or self._declared.takes_turns or self.breaker.is_troubled:
             return False
         if limiter.free <= 0 or limiter.queue:
             return False
         call = sent.call
-        params = call.params.data if call.meta is None else session.named_in_meta(sent, call)
+        if session.modern:
+            sent.is_to_modern = True
+            params = session.named_in_meta(sent, call, self._capabilities(call))
+        else:
+            params = call.params.data if call.meta is None else session.named_in_meta(sent, call)
         sent.session, sent.sent_at = session, perf_counter()
         try:
             session.send(sent, params, call.timeouts or self._timeouts, call.target)
@@ -240,6 +245,12 @@ class UpstreamRequests:
             or self._relisting.is_due
         ):
             return None
+        if sent.is_to_modern:
+            try:  # a question or a task has to be followed, another kind refused
+                if bytes(_decode_kind(result).kind) not in _FINAL:
+                    return None
+            except (DecodeError, RecursionError):
+                return None
         sent.call.upstream_seconds = perf_counter() - sent.sent_at
         return result
 
@@ -455,13 +466,25 @@ class SentCall(Sent, eq=False, kw_only=True):
 
     call: Call
     requests: UpstreamRequests
+    instance: Instance
+    """Whose requests these are."""
     session: UpstreamSession | None = None
     sent_at: float = 0.0
     """Of `time.perf_counter`."""
+    is_to_modern: bool = False
+    """That session is of the modern era."""
 
     def request(self, call: Call) -> Awaitable[Body]:
         """Continue with the call as `UpstreamRequests.request` does with others, from where it has been sent."""
         return self.requests.request(call)
+
+
+class _Kind(Struct):
+    kind: Raw = field(name="resultType", default_factory=Raw)
+
+
+_decode_kind = Decoder(_Kind).decode
+_FINAL = frozenset({b"", b'"complete"'})
 
 
 def _speaks_another_revision(session: UpstreamSession, error: bytes) -> bool:

@@ -83,7 +83,12 @@ async def over_http(
     return found if accept == STREAM_FIRST else {**found, "responses": talk.responses}
 
 
-VERSIONS = st.sampled_from([("2025-11-25", "2025-11-25"), ("2025-06-18", "2025-11-25"), ("2024-11-05", "2025-06-18")])
+VERSIONS = st.sampled_from(
+    [
+        *[("2025-11-25", "2025-11-25"), ("2025-06-18", "2025-11-25"), ("2024-11-05", "2025-06-18")],
+        *[("2025-11-25", "2026-07-28"), ("2025-06-18", "2026-07-28")],
+    ]
+)
 STREAM_FIRST = "text/event-stream, application/json"
 ACCEPT = st.sampled_from([BOTH, "*/*", "application/json", "text/event-stream", STREAM_FIRST])
 
@@ -124,7 +129,7 @@ async def test_each_end_of_a_call_is_the_same_in_both_lanes(end: str) -> None:
 
 @given(
     steps=st.lists(st.sampled_from(sorted(HTTP_STEPS)), min_size=1, max_size=8),
-    revision=st.sampled_from(["2025-11-25", "2025-06-18"]),
+    revision=st.sampled_from(["2026-07-28", "2025-11-25", "2025-06-18"]),
     accept=ACCEPT,
 )
 @settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
@@ -136,11 +141,12 @@ def test_both_lanes_give_modern_clients_the_same(steps: list[str], revision: str
     assert express == full
 
 
+@pytest.mark.parametrize("revision", ["2026-07-28", "2025-11-25"])
 @pytest.mark.parametrize("what", RESULTS)
-async def test_each_kind_of_result_is_the_same_for_modern_clients(what: str) -> None:
+async def test_each_kind_of_result_is_the_same_for_modern_clients(what: str, revision: str) -> None:
     steps = [what, "progress", "answer late", "strange", what, "leave", "pipelined"]
-    express = await over_http(steps, ("", "2025-11-25"), BOTH, ModernHttpTalk, is_express=True)
-    assert express == await over_http(steps, ("", "2025-11-25"), BOTH, ModernHttpTalk, is_express=False)
+    express = await over_http(steps, ("", revision), BOTH, ModernHttpTalk, is_express=True)
+    assert express == await over_http(steps, ("", revision), BOTH, ModernHttpTalk, is_express=False)
 
 
 # -- the lane itself

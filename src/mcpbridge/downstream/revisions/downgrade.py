@@ -95,7 +95,7 @@ def _drop_structure(result: Body, revision: str) -> None:
     Up to 2025-11-25 it had to be an object. One that is none belongs to a tool that is listed without its
     `outputSchema` to these clients, so that nobody misses it.
     """
-    structured = result.get("structuredContent")
+    structured = result.fields.get("structuredContent")
     if structured is None:
         return
     is_object = bytes(memoryview(structured)[:1]) == b"{"

@@ -97,4 +97,33 @@ def _meta_of(params: bytes) -> Raw:
         return Raw()
 
 
+def client_on_channel(frame: Frame, session: Client) -> Client:
+    """The sender of a modern request on the channel of `session`. Raises: as `modern_client`."""
+    client = modern_client(frame, session.principal)
+    client.view, client.profile_name = session.view, session.profile_name
+    client.identity, client.address, client.front = session.identity, session.address, session.front
+    return client
+
+
+class Sender:
+    """Who sends the modern requests of one channel: as long as they say the same of it, it is not read again."""
+
+    __slots__ = ("_client", "_meta")
+
+    def __init__(self) -> None:
+        self._meta, self._client = Raw(), Client()
+
+    def of(self, frame: Frame, session: Client) -> Client | None:
+        """The client of this request on the channel of `session`; None: it is no modern one, or not a valid one."""
+        try:
+            meta = _decode_params(frame.params).meta
+            if meta != self._meta or self._client.identity is not session.identity:
+                if not reads_as_modern(frame):
+                    return None
+                self._client, self._meta = client_on_channel(frame, session), meta
+        except (msgspec.DecodeError, RecursionError, BadRequest):
+            return None
+        return self._client
+
+
 _KINDS = {str: "a string", dict: "an object"}

@@ -48,6 +48,8 @@ class DeclaredProfile:
         self.plain_profile: ClientCapabilities | None = None
         """Calls of clients that can be asked exactly this go to this instance without a further look: the usual case,
         a shared legacy session whose calls need not take turns. None while there is none, or it is not as simple."""
+        self.fits_all = False
+        """Calls of whatever client go to this instance without a further look: a shared session of the modern era."""
         self.takes_turns = False
         """Calls of one client at a time, since questions of the server would name no call."""
         self.learns_of: ClientCapabilities | None = None
@@ -131,8 +133,9 @@ class DeclaredProfile:
         self.takes_turns = can_ask and self._transport.kind != "streamable-http"
         self.learns_of = profile if is_legacy and history.learns_of(profile) else None
         self._quiet_still = self._quiet.without(self._quiet.without(history.quiet))
-        is_plain = self._has_agreed and self._is_shared and is_legacy and not self.takes_turns
-        self.plain_profile = self.profile if is_plain else None
+        is_plain = self._has_agreed and self._is_shared and not self.takes_turns
+        self.plain_profile = self.profile if is_plain and is_legacy else None
+        self.fits_all = is_plain and self.modern
 
 
 def declared_capability(capabilities: object, *path: str) -> object:

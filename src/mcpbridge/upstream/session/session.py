@@ -190,10 +190,12 @@ class UpstreamSession:
             context=call,
         )
 
-    def named_in_meta(self, sent: Sent, call: Call) -> bytes | Raw:
+    def named_in_meta(self, sent: Sent, call: Call, capabilities: bytes = b"") -> bytes | Raw:
         """The params of a call that `send` is about to send, with their `_meta` made anew, as `relay` makes it."""
-        id_ = sent.id_ = call.sent_as = self._peer.next_id()
-        return self._meta.put(call.params, call.meta, token=id_ if call.wants_progress else b"")
+        token = b""
+        if call.wants_progress:
+            token = sent.id_ = call.sent_as = self._peer.next_id()
+        return self._meta.put(call.params, call.meta, token=token, capabilities=capabilities)
 
     def answer_to(self, sent: Sent, timeouts: Timeouts) -> Awaitable[Raw]:
         """Wait for the answer to what `send` sent, as `relay` does. Raises: as `Peer.request`."""

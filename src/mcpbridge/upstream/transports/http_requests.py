@@ -43,6 +43,9 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _ONE_LINE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,1024}")
 _DISCOVER = "server/discover"
+_MOST_TARGETS = 1000
+_LONGEST_KEPT = 512
+"""Names whose headers are kept, and bytes of each: names are the server's to choose, and URIs are anybody's."""
 
 
 class _Meta(msgspec.Struct):
@@ -86,6 +89,8 @@ class PostMaker:
         self._extensions = {"timeout": {"connect": connect_timeout, "read": None, "write": None, "pool": None}}
         self._template: tuple[bytes, bytes] | None = None
         """The head of a POST before and after the length of its body, by what has been agreed on."""
+        self._routing: dict[tuple[str, str], bytes] = {}
+        """What modern requests repeat in their heads, by method and name."""
         self._version = ""
         self.is_modern = False
         self.session = b""
@@ -96,6 +101,7 @@ class PostMaker:
         self._version = version
         self.is_modern = is_modern(version)
         self._template = None
+        self._routing.clear()
 
     def forget(self) -> None:
         """A new handshake begins."""
@@ -117,7 +123,14 @@ class PostMaker:
             self._template = b"\r\n".join((*lines, b"Content-Length: ")), b"\r\n" + rest
         before, after = self._template
         if self.is_modern:
-            after += b"".join([b"%b\r\n" % _line(pair) for pair in self._modern(message)])
+            target = message.method, message.name
+            if (routing := self._routing.get(target)) is None:
+                if len(self._routing) >= _MOST_TARGETS:
+                    self._routing.clear()
+                routing = b"".join([b"%b\r\n" % _line(pair) for pair in self._modern(message)])
+                if len(routing) <= _LONGEST_KEPT:
+                    self._routing[target] = routing
+            after += routing
         return b"%b%d%b" % (before, len(message.data), after)
 
     def post(self, message: Outgoing, url: httpx2.URL | None = None) -> httpx2.Request:
