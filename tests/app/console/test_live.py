@@ -86,5 +86,29 @@ async def test_a_bridge_that_ends_lets_go_of_a_page_that_waits(monkeypatch: pyte
         await events
 
 
+async def test_nothing_is_announced_to_who_is_signed_out_and_the_stream_says_so() -> None:
+    async with asyncio.timeout(PATIENCE), bridged({"a": ScriptedTransport(LEGACY_SERVER)}) as bridge:
+        feed, is_in = LiveFeed(bridge), True
+        stream = feed.stream(lambda: is_in)
+        await topics(stream)
+        is_in = False
+        feed.announce("calls")
+        assert await _all(stream) == [b"event: signed-out\ndata: {}\n\n"]
+        assert feed.listeners == 0
+        never = await _all(feed.stream(lambda: False))
+        assert never == [b"event: signed-out\ndata: {}\n\n"]
+
+
+async def test_who_is_signed_out_while_nothing_happens_hears_it_too() -> None:
+    async with asyncio.timeout(PATIENCE), bridged({"a": ScriptedTransport(LEGACY_SERVER)}) as bridge:
+        is_in = True
+        stream = LiveFeed(bridge).stream(lambda: is_in)
+        await topics(stream)
+        rest = asyncio.ensure_future(_all(stream))
+        await asyncio.sleep(0)
+        is_in = False
+        assert (await rest)[-1].startswith(b"event: signed-out")
+
+
 async def _all(stream: AsyncGenerator[bytes]) -> list[bytes]:
     return [piece async for piece in stream]

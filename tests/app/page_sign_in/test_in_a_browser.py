@@ -81,6 +81,25 @@ def test_the_console_opens_for_whom_a_role_opens_it(place: Place, page: "Page") 
     page.get_by_role("heading", name="Sign in to the console").wait_for()
 
 
+def test_an_open_page_of_who_is_put_out_leads_to_the_sign_in(place: Place, page: "Page") -> None:
+    """In every tab, also in one that shows something else than what has changed."""
+    page.goto(f"{place.people.origin}/console/")
+    sign_in(page, "carol")
+    page.get_by_role("heading", name="Overview").first.wait_for()
+    other = page.context.new_page()
+    other.goto(f"{place.people.origin}/console/settings")
+    other.get_by_role("heading", name="Settings").first.wait_for()
+    issuer = place.people.bridge.settings.auth.sign_in
+    assert issuer is not None
+    place.do(place.people.bridge.user_accounts.put_out(f"{issuer.provider_issuer}#carol"))
+    for one in (page, other):
+        one.get_by_text("You are signed out").wait_for()
+        one.get_by_role("button", name="Sign in with your account").wait_for()
+        assert "/console/enter" in one.url
+    sign_in(other, "carol")
+    other.get_by_role("heading", name="Overview").first.wait_for()
+
+
 def test_whoever_no_role_opens_the_console_to_sees_what_is_theirs(place: Place, page: "Page") -> None:
     page.goto(f"{place.people.origin}/console/")
     sign_in(page, "ann")

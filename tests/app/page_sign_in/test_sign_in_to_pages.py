@@ -252,6 +252,39 @@ async def test_a_console_of_a_role_that_was_taken_away_is_closed(provider: MockP
         assert (await look(carol, "/console/calls")).headers["location"] == "/approvals"
 
 
+async def sign_out(people: Office, carol: Person, principal: str, form_token: str) -> None:
+    assert (await carol.send("/approvals/sign-out", form_token=form_token)).status_code == 303
+
+
+async def put_out(people: Office, carol: Person, principal: str, form_token: str) -> None:
+    await people.bridge.user_accounts.put_out(principal)
+
+
+async def take_role_away(people: Office, carol: Person, principal: str, form_token: str) -> None:
+    document = people.bridge.settings.model_dump(exclude_unset=True)
+    del document["roles"][1]["console"]
+    await people.bridge.reload(type(people.bridge.settings).model_validate(document))
+
+
+@pytest.mark.parametrize("end", [sign_out, put_out, take_role_away])
+async def test_what_an_open_page_hears_ends_with_the_right_to_see_it(provider: MockProvider, end: Any) -> None:
+    """Issue 23: streams end when the role is lost. The browser shows the page to sign in then."""
+    async with at_work(provider, roles={"leads": {"console": "view"}}) as people:
+        carol = people["carol"]
+        await sign_in(provider, carol, "/console/")
+        form_token = re.findall(r'name="form_token" value="([^"]+)"', (await look(carol, "/console/")).text)[0]
+        own = {"sec-fetch-site": "same-origin", "accept": "text/event-stream"}
+        async with carol.browser.stream("GET", f"{carol.origin}/console/events", headers=own) as stream:
+            lines = stream.aiter_lines()
+            while "topics" not in await anext(lines):
+                pass
+            await end(people, carol, f"{provider.issuer}#carol", form_token)
+            rest = [line async for line in lines if line]
+        assert rest[-2:] == ["event: signed-out", "data: {}"]
+        again = await carol.browser.get(f"{carol.origin}/console/events", headers=own)
+        assert again.status_code in (401, 403), "the browser does not try it for ever"
+
+
 async def test_who_shows_a_token_instead_of_signing_in_sees_nothing_of_the_console(provider: MockProvider) -> None:
     """A client has the token of its user, and a model could show it: it would approve its own calls."""
     async with at_work(provider, roles={"leads": {"console": "admin"}}) as people:

@@ -50,6 +50,9 @@ _PAGES = (
 )
 """The modules of the pages, each with `routes(console)`; their paths are below `/console`."""
 
+_ENDED = "You are signed out: your sign-in ended, or none of your roles opens the console any more. Sign in again."
+"""For pages that were open then."""
+
 
 def make_console(console: ConsoleContext, cookie: str, sessions: PageSessions | None = None) -> App:
     """The application for `/console` and all below it. `cookie`: its name, another one for each bridge of a machine.
@@ -92,7 +95,8 @@ def _entrance(console: ConsoleContext, cookie: str, sessions: PageSessions | Non
             )
         if hasattr(request.state, "visitor"):
             return RedirectResponse(f"{PREFIX}/", 303)
-        return console.page(request, "enter.html", problem="", sign_in=can)
+        problem = _ENDED if "ended" in request.query_params else ""
+        return console.page(request, "enter.html", problem=problem, sign_in=can)
 
     async def sign_in(request: Request) -> Response:
         token = str((await form_of(request)).get("token", ""))
@@ -124,9 +128,10 @@ def _entrance(console: ConsoleContext, cookie: str, sessions: PageSessions | Non
 
 
 def _files(console: ConsoleContext) -> Sequence[BaseRoute]:
-    async def events(_: Request) -> Response:
+    async def events(request: Request) -> Response:
+        visitor: Visitor = request.state.visitor
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        return StreamingResponse(console.live.stream(), media_type="text/event-stream", headers=headers)
+        return StreamingResponse(console.live.stream(visitor.is_in), media_type="text/event-stream", headers=headers)
 
     async def banner(request: Request) -> Response:
         """What every page says on top: a broken configuration, a full disk."""

@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from mcpbridge.app.console.sign_in import Role, SignIns, Visit, form_token
+from mcpbridge.app.console.sign_in import SignIns, Visit, form_token
 from mcpbridge.app.page_requests import read_form
 from mcpbridge.app.page_sign_in.sessions import PageSession, PageSessions
 from mcpbridge.downstream.http.exchange import Receive, Scope, Send
@@ -45,6 +45,9 @@ _HEADERS = (
 _NOT_STORED = (b"cache-control", b"no-store")
 _OPEN_PATHS = (f"{PREFIX}/enter", f"{PREFIX}/static/")
 """What is served without a cookie: the way in, and files that say nothing of this bridge."""
+EVENTS = f"{PREFIX}/events"
+"""The stream that pages hear while they are open."""
+_NO_ROLE = "None of your roles opens the console (`console` in `roles`)."
 _OWN_APPROVALS = "/approvals"
 """Where somebody sees their own calls that wait, and those that they may decide about."""
 _READS = frozenset({"GET", "HEAD"})
@@ -62,6 +65,8 @@ class Visitor(Struct, frozen=True):
     """What its forms send along (`form_token`)."""
     session: PageSession | None = None
     """Of somebody who signed in at the identity provider."""
+    is_in: Callable[[], bool] = lambda: True
+    """Whether they may see the console still: what takes longer than a moment asks it anew."""
 
 
 RoleOf = Callable[[PageSession], Literal["admin", "view"] | None]
@@ -99,6 +104,28 @@ class Guard:
         answer = self._refusal(request) or await self._admit(request, scope)
         await (answer(scope, receive, send_on) if answer is not None else self._app(scope, receive, send_on))
 
+    def _visitor(self, request: Request) -> tuple[Visitor | None, PageSession | None]:
+        """Who asks, as far as they may see the console now; and who signed in at the provider, whether they may or not.
+
+        A token that was shown at another page is no sign-in here: a model that holds one sees nothing.
+        """
+        cookie = _cookie(request, self._cookie)
+
+        def is_in() -> bool:
+            return self._visitor(request)[0] is not None
+
+        visit = self._sign_ins.visit(cookie)
+        if visit is not None:
+            return Visitor(visit, form_token(cookie), None, is_in), None
+        session = self._sessions.find(request) if self._sessions is not None else None
+        if session is None or not session.is_at_provider:
+            return None, None
+        role = self._role_of(session)
+        if role is None:
+            return None, session
+        visit = Visit(session.digest, "admin" if role == "admin" else "read", session.principal, session.until)
+        return Visitor(visit, session.form_token, session, is_in), session
+
     def _refusal(self, request: Request) -> Response | None:
         """Why a page of another origin gets nothing. Another port of this machine is another origin."""
         headers = request.headers
@@ -115,27 +142,18 @@ class Guard:
 
     async def _admit(self, request: Request, scope: Scope) -> Response | None:
         """None: it may pass. Puts the `Visitor` into the scope's state."""
-        cookie = _cookie(request, self._cookie)
-        visit = self._sign_ins.visit(cookie)
         path = request.url.path
-        session = self._sessions.find(request) if visit is None and self._sessions is not None else None
-        if session is not None and not session.is_at_provider:
-            session = None  # somebody has shown a token: a model that holds one sees nothing
-        role = self._role_of(session) if session is not None else None
-        if session is not None and role is not None:
-            of_role: Role = "admin" if role == "admin" else "read"
-            visit = Visit(session.digest, of_role, session.principal, session.until)
-        elif session is not None and not path.startswith(_OPEN_PATHS):
-            if request.method in _READS and "hx-request" not in request.headers:
-                return RedirectResponse(_OWN_APPROVALS, 303)
-            return _plain(403, "None of your roles opens the console (`console` in `roles`).")
-        if visit is None:
+        visitor, session = self._visitor(request)
+        if visitor is None:
             if path.startswith(_OPEN_PATHS):
                 return None
-            if request.method in _READS and "hx-request" not in request.headers:
+            is_page = request.method in _READS and "hx-request" not in request.headers and path != EVENTS
+            if session is not None:
+                return RedirectResponse(_OWN_APPROVALS, 303) if is_page else _plain(403, _NO_ROLE)
+            if is_page:
                 return RedirectResponse(f"{PREFIX}/enter", 303)
             return _plain(401, "You are signed out. Type `mcpbridge ui` for a new link.")
-        visitor = Visitor(visit, session.form_token if session is not None else form_token(cookie), session)
+        visit = visitor.visit
         scope["state"] = {**scope.get("state", {}), "visitor": visitor}
         if request.method in _READS or path == f"{PREFIX}/enter":
             return None

@@ -7,6 +7,7 @@ a change is announced by its topic. The page then asks for the part that shows i
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 
@@ -68,8 +69,12 @@ class LiveFeed:
             self._looking.cancel()
             self._looking = None
 
-    async def stream(self) -> AsyncGenerator[bytes]:
-        """The event stream of one browser. Closing it is safe at any time."""
+    async def stream(self, is_in: Callable[[], bool] = lambda: True) -> AsyncGenerator[bytes]:
+        """The event stream of one browser. Closing it is safe at any time.
+
+        `is_in`: whether this browser may hear anything still. Where it may not, the stream says so and ends: nothing is
+        announced after, and it ends with the next look at the latest.
+        """
         queue: asyncio.Queue[frozenset[str]] = asyncio.Queue(maxsize=100)
         self._listeners.add(queue)
         if self._looking is None:
@@ -79,18 +84,25 @@ class LiveFeed:
             # The page asks for its parts at the first event: what changes after the first look is announced, and
             # what changed before it is in the parts.
             await self._has_looked.wait()
-            yield b"retry: 1000\n\n" + self._event(frozenset(TOPICS))
-            while not self._is_ending:
+            if is_in():
+                yield b"retry: 1000\n\n" + self._event(frozenset(TOPICS))
+            last = time.monotonic()
+            while is_in() and not self._is_ending:
                 try:
-                    async with asyncio.timeout(_QUIET):
+                    async with asyncio.timeout(LOOK_EVERY):
                         topics = await queue.get()
                 except TimeoutError:
-                    yield b": quiet\n\n"
+                    if time.monotonic() - last > _QUIET:
+                        last = time.monotonic()
+                        yield b": quiet\n\n"
                     continue
                 while not queue.empty():
                     topics |= queue.get_nowait()
-                if topics:
+                if topics and is_in():
+                    last = time.monotonic()
                     yield self._event(topics)
+            if not is_in():
+                yield b"event: signed-out\ndata: {}\n\n"
         finally:
             self._listeners.discard(queue)
             if not self._listeners:

@@ -171,7 +171,7 @@ async def _explain_nothing(loaded: Loaded, redact: Redactor, user: str) -> None:
         fail(
             USAGE,
             visible(f"nothing is taken away from {user[:80]!r}: a token of `http.tokens` lets it in"),
-            "Remove the entry of this name from `http.tokens`; a running bridge takes that over at once.",
+            "Remove the entry of this name from `http.tokens`, and restart the bridge (`mcpbridge restart`).",
         )
     users, _ = await _known_users(loaded, redact)
     if any(one.user == user for one in users):

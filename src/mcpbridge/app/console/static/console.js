@@ -51,12 +51,15 @@
     away.hidden = false;
   }
 
+  // Who is signed out, or has lost the role that opens the console, is shown nothing any more.
+  const out = () => location.replace(`${prefix}/enter?ended`);
+
   // Browsers open six connections to a host. One worker holds the stream for all tabs; where there are no shared
   // workers each tab has its own while it is shown.
   function listen(address) {
     if (window.SharedWorker) {
       const worker = new SharedWorker(`${prefix}/static/live_worker.js`, { name: address });
-      worker.port.onmessage = (message) => (message.data === "lost" ? lost() : changed(message.data));
+      worker.port.onmessage = ({ data }) => (data === "lost" ? lost() : data === "out" ? out() : changed(data));
       worker.port.start();
       addEventListener("pagehide", () => worker.port.postMessage("bye"));
       addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
@@ -66,6 +69,7 @@
     const open = () => {
       source = new EventSource(address);
       source.onmessage = (message) => changed(JSON.parse(message.data));
+      source.addEventListener("signed-out", () => { source.close(); out(); });
       source.onerror = lost;
     };
     document.addEventListener("visibilitychange", () => {
@@ -106,6 +110,10 @@
     }
   });
   document.addEventListener("htmx:responseError", (event) => {
+    if (event.detail.xhr.status === 401) {
+      out();
+      return;
+    }
     const line = document.createElement("p");
     line.className = "banner bad";
     line.textContent = event.detail.xhr.responseText.slice(0, 500);

@@ -16,13 +16,31 @@ function open() {
     if (last.topics.length > all.length) all = last.topics;
     say(last);
   };
+  source.addEventListener("signed-out", signedOut);
   source.onerror = () => {
-    say("lost");
     if (source && source.readyState === EventSource.CLOSED) { // refused: the browser tries no more by itself
       source = null;
-      setTimeout(() => { if (ports.size && !source) open(); }, 2000);
-    }
+      refused();
+    } else say("lost");
   };
+}
+
+function signedOut() {
+  if (source) source.close();
+  source = last = null;
+  say("out");
+}
+
+// An event stream does not say why it is refused; a request does. Of one that is not refused nothing is read.
+async function refused() {
+  const request = new AbortController();
+  const status = await fetch(self.name, { signal: request.signal }).then((answer) => answer.status, () => 0);
+  request.abort();
+  if (status === 401 || status === 403) signedOut();
+  else {
+    say("lost");
+    setTimeout(() => { if (ports.size && !source) open(); }, 2000);
+  }
 }
 
 self.onconnect = (event) => {
