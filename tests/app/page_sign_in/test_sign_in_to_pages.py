@@ -252,6 +252,19 @@ async def test_a_console_of_a_role_that_was_taken_away_is_closed(provider: MockP
         assert (await look(carol, "/console/calls")).headers["location"] == "/approvals"
 
 
+async def test_who_looks_finds_their_own_calls(provider: MockProvider) -> None:
+    """Issue 23: `view` shows everybody's calls; a link filters them by whoever is signed in."""
+    async with at_work(provider, roles={"staff": {"console": "view"}}) as people:
+        ann = people["ann"]
+        await sign_in(provider, ann, "/console/")
+        page = await look(ann, "/console/")
+        [link] = re.findall(r'Signed in as ann@example.com: <a href="([^"]+)">my calls', page.text)
+        onward_to = (await look(ann, link)).headers["location"]
+        assert parse_qs(urlsplit(onward_to).query) == {"principal": [f"{provider.issuer}#ann"]}
+        assert "<h1>My calls</h1>" in (await look(ann, onward_to)).text
+        assert "<h1>Calls</h1>" in (await look(ann, "/console/calls")).text
+
+
 async def sign_out(people: Office, carol: Person, principal: str, form_token: str) -> None:
     assert (await carol.send("/approvals/sign-out", form_token=form_token)).status_code == 303
 

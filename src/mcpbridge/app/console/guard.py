@@ -68,6 +68,13 @@ class Visitor(Struct, frozen=True):
     is_in: Callable[[], bool] = lambda: True
     """Whether they may see the console still: what takes longer than a moment asks it anew."""
 
+    @property
+    def principal(self) -> str:
+        """Who it is in the call log; empty: the local user."""
+        if self.session is not None:
+            return self.session.principal
+        return "" if self.visit.is_local else self.visit.by
+
 
 RoleOf = Callable[[PageSession], Literal["admin", "view"] | None]
 """What somebody who signed in at the identity provider may do in the console now; None: nothing."""

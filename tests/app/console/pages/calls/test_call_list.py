@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+import pytest
 
 from mcpbridge.app.admin.control_commands import live_calls
-from support.console_app import Visiting, visible, visit, visiting
+from support.console_app import ORIGIN, Visiting, visible, visit, visiting
 from support.harness import eventually, python_server
 
 SERVERS = {"servers": {"gated": python_server("gated"), "plain": python_server("plain")}}
@@ -182,3 +183,19 @@ async def test_a_call_that_does_not_exist_is_no_error_of_the_page(tmp_path: Path
             assert "no such" in (await one.get(path, status=404)).lower()
         await one.post("calls/zzz/cancel", status=404)
         await one.post("calls/7/again", status=404)
+
+
+@pytest.mark.parametrize("name", ["alice", ""])
+async def test_my_calls_are_those_of_who_looks(tmp_path: Path, name: str) -> None:
+    """Issue 23. The local user has no name."""
+    async with visiting(SERVERS, tmp_path) as owner:
+        for user in ("alice", "bob", ""):
+            await owner.bridge.call_tool("plain/echo", {"text": "x"}, user=user)
+        await recorded(owner, 3)
+        async with visit(owner.bridge, *(("read", name) if name else ())) as one:
+            answer = await one.client.get(f"{ORIGIN}/console/calls/mine")
+            mine = await one.get(answer.headers["location"].removeprefix("/console/"))
+            assert mine.count('id="call-') == 1
+            assert ("alice" in visible(mine), "bob" in visible(mine)) == (bool(name), False)
+            assert "<h1>My calls</h1>" in mine
+            assert "<h1>Calls</h1>" in await recorded(one, 3)

@@ -13,8 +13,16 @@ from starlette.routing import BaseRoute, Route
 
 from mcpbridge.app.console.call_history import COUNTED, CallHistory
 from mcpbridge.app.console.context import ConsoleContext, in_thread
-from mcpbridge.app.console.guard import PREFIX
-from mcpbridge.app.console.pages.calls.filters import BOXED, NAMES, OUTCOMES, CallFilters, number_of, read_filters
+from mcpbridge.app.console.guard import PREFIX, Visitor
+from mcpbridge.app.console.pages.calls.filters import (
+    BOXED,
+    LOCAL_USER,
+    NAMES,
+    OUTCOMES,
+    CallFilters,
+    number_of,
+    read_filters,
+)
 from mcpbridge.app.console.shown_text import shown_time
 from mcpbridge.core.recording import RunningCall
 from mcpbridge.storage.call_log.reader import Filter
@@ -32,12 +40,13 @@ _REMEMBERED = 32
 
 
 def routes(console: ConsoleContext) -> Sequence[BaseRoute]:
-    """`/console/calls`, its parts, and cancelling."""
+    """`/console/calls`, its parts, the calls of who looks, and cancelling."""
     pages = _CallList(console)
     return [
         Route("/calls", pages.listed, methods=["GET"]),
         Route("/calls/list", pages.newer, methods=["GET"]),
         Route("/calls/running", pages.running, methods=["GET"]),
+        Route("/calls/mine", pages.mine, methods=["GET"]),
         Route("/calls/{uid}/cancel", pages.cancel, methods=["POST"]),
     ]
 
@@ -66,7 +75,14 @@ class _CallList:
             return answer
         offers = self._offers()
         running = await self._running(filters)
-        return self._console.page(request, "calls/calls.html", **values, **running, **offers)
+        visitor: Visitor = request.state.visitor
+        is_mine = filters.which.principal == visitor.principal
+        return self._console.page(request, "calls/calls.html", **values, **running, **offers, is_mine=is_mine)
+
+    async def mine(self, request: Request) -> Response:
+        """The calls of who looks: the same list, filtered by them."""
+        visitor: Visitor = request.state.visitor
+        return RedirectResponse(f"{PREFIX}/calls?{urlencode({'principal': visitor.principal or LOCAL_USER})}", 303)
 
     async def newer(self, request: Request) -> Response:
         """The list again if there are calls that came after a number; else nothing, and the page stays as it is."""
