@@ -23,7 +23,8 @@ def once(name):
         file.write(f"{os.getpid()}\\n")
     assert len(marker.read_text().split()) > 1, f"the first time of {name}"
 """
-WAYS = pytest.mark.parametrize("way", [(), ("--numprocesses=2", "--dist=loadfile")], ids=["one process", "several"])
+SEVERAL = ("-p", "xdist", "--numprocesses=2", "--dist=loadfile")
+WAYS = pytest.mark.parametrize("way", [(), SEVERAL], ids=["one process", "several"])
 
 Way = tuple[str, ...]
 
@@ -32,6 +33,7 @@ Way = tuple[str, ...]
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """A project whose tests may fail the first time."""
     monkeypatch.delenv("MCPBRIDGE_TESTS_ALONE", raising=False)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # else most of each run is their import
     pytester.makeconftest(LOADS)
     pytester.makepyfile(flaky=ONCE)
     pytester.makeini("[pytest]\npythonpath = .\n")
@@ -185,7 +187,7 @@ def test_a_worker_that_dies_fails_the_run(project: pytest.Pytester) -> None:
         test_a="import os, signal\ndef test_one(): os.kill(os.getpid(), signal.SIGKILL)\ndef test_two(): pass\n",
         test_b="def test_other(): pass\n",
     )
-    result = run(project, ("--numprocesses=2", "--dist=loadfile", "--max-worker-restart=0"))
+    result = run(project, (*SEVERAL, "--max-worker-restart=0"))
     assert result.ret != pytest.ExitCode.OK
 
 

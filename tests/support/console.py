@@ -6,7 +6,6 @@ import queue
 import secrets
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tomlkit
+
+from support.programs import preloaded_bridge
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -52,7 +53,7 @@ class Home:
     def run(self, *args: str, within: float = 90.0, code: int | None = 0) -> str:
         """`mcpbridge ARGS`; what it prints, or its error where that is all. `code`: the exit code that it must have."""
         done = subprocess.run(
-            [sys.executable, "-m", "mcpbridge", *args],
+            [*preloaded_bridge.command(), *args],
             env=self.env,
             cwd=self.folder,
             capture_output=True,
@@ -136,7 +137,7 @@ class Desk:
 @contextmanager
 def desk_of(home: Home) -> Iterator[Desk]:
     """A client of the daemon of this home."""
-    command = [sys.executable, "-m", "mcpbridge", "serve", "--config", str(home.config)]
+    command = [*preloaded_bridge.command(), "serve", "--config", str(home.config)]
     with subprocess.Popen(
         command,
         env=home.env,

@@ -180,26 +180,34 @@ class Place:
         )
         return path
 
-    @asynccontextmanager
-    async def started(self, *args: str, is_start_tested: bool = True) -> AsyncIterator[Command]:
-        """`mcpbridge ARGS`, running. It may be asked to stop inside; it must have stopped soon after.
+    async def start(
+        self, *args: str, is_start_tested: bool = False, terminal: int | None = None
+    ) -> asyncio.subprocess.Process:
+        """`mcpbridge ARGS`, with pipes or on a terminal, for whoever waits for its end and looks what is left.
 
         Where the start is not what is tested, the process is forked by one that has imported the bridge.
         """
         environment = self.environment()
         if not is_start_tested and preloaded_bridge.can_fork(environment):
-            process = await preloaded_bridge.start(*args, cwd=self.folder, environment=environment, limit=_LINE_LIMIT)
-        else:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "mcpbridge", *args),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                cwd=self.folder,
-                env=environment,
-                limit=_LINE_LIMIT,
-                start_new_session=True,
+            return await preloaded_bridge.start(
+                *args, cwd=self.folder, environment=environment, limit=_LINE_LIMIT, terminal=terminal
             )
+        file = asyncio.subprocess.PIPE if terminal is None else terminal
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "mcpbridge", *args),
+            stdin=file,
+            stdout=file,
+            stderr=file,
+            cwd=self.folder,
+            env=environment,
+            limit=_LINE_LIMIT,
+            start_new_session=True,
+        )
+
+    @asynccontextmanager
+    async def started(self, *args: str, is_start_tested: bool = False) -> AsyncIterator[Command]:
+        """`mcpbridge ARGS`, running. It may be asked to stop inside; it must have stopped soon after."""
+        process = await self.start(*args, is_start_tested=is_start_tested)
         self._running += 1
         command = Command(process)
         log = asyncio.create_task(command.read_log())
@@ -236,11 +244,11 @@ class Place:
 
     @asynccontextmanager
     async def bridge(
-        self, servers: Mapping[str, Mapping[str, Any]], **sections: Mapping[str, Any]
+        self, servers: Mapping[str, Mapping[str, Any]], *, is_start_tested: bool = False, **sections: Mapping[str, Any]
     ) -> AsyncIterator[StdioClient]:
         """`mcpbridge serve` on stdio, and a client that has not said anything yet."""
         config = self.config(servers, **sections)
-        async with self.started("serve", "--config", str(config), is_start_tested=False) as command:
+        async with self.started("serve", "--config", str(config), is_start_tested=is_start_tested) as command:
             assert command.process.stdin
             assert command.process.stdout
             client = StdioClient(command.process.stdout, command.process.stdin, command)
@@ -254,14 +262,14 @@ class Place:
         """`mcpbridge serve --http` on a free port, and a client of it. No token is needed unless one is configured."""
         config = self.config(servers, **sections)
         words = ("serve", "--config", str(config), "--http", "127.0.0.1:0", "--no-auth")
-        async with self.started(*words, is_start_tested=False) as command:
+        async with self.started(*words) as command:
             found = await command.logged(r"http://127\.0\.0\.1:[1-9]\d*")
             async with HttpClient(f"{found[0]}/mcp", command) as client:
                 yield client
 
     async def run(self, *args: str, within: float = 30.0, stdin: str = "") -> Finished:
         """`mcpbridge ARGS` to its end. What it prints with `--json` must be as it is documented."""
-        async with self.started(*args, is_start_tested=False) as command:
+        async with self.started(*args) as command:
             assert command.process.stdin
             assert command.process.stdout
             command.process.stdin.write(stdin.encode())

@@ -25,6 +25,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import AnyUrl
 
+from support.programs import preloaded_bridge
+
 NODE = Path(__file__).parents[1] / "identity_provider" / "node"
 CALLBACK = "http://127.0.0.1:18907/callback"
 CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
@@ -106,7 +108,7 @@ class Bridge:
         self.log = directory / "log.txt"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "mcpbridge", "serve", "--http", f"127.0.0.1:{port}", "--config", str(config)],
+                [*preloaded_bridge.command(), "serve", "--http", f"127.0.0.1:{port}", "--config", str(config)],
                 stdout=log,
                 stderr=log,
                 env=home_at(directory),

@@ -275,10 +275,8 @@ async def test_an_unknown_command_names_the_nearest_and_options_come_after_it(pl
 async def on_terminal(place: Place, *args: str, columns: int = 100) -> str:
     """What a command shows on a terminal without colours."""
     ours, its = pty.openpty()
-    environment = {**place.environment(), "TERM": "dumb", "NO_COLOR": "1", "COLUMNS": str(columns)}
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "mcpbridge", *args), stdin=its, stdout=its, stderr=its, env=environment
-    )
+    place.env |= {"TERM": "dumb", "NO_COLOR": "1", "COLUMNS": str(columns)}
+    process = await place.start(*args, terminal=its)
     os.close(its)
     shown = bytearray()
     try:

@@ -94,7 +94,7 @@ async def test_an_interrupt_counts_where_interrupts_were_ignored_at_the_start(
     place: Place, config: str, line: list[str]
 ) -> None:
     """So does a shell start what a script puts into the background, also a test run."""
-    async with place.started(*line, "--config", config) as command:
+    async with place.started(*line, "--config", config, is_start_tested=True) as command:
         await both_run(place)
         command.process.send_signal(signal.SIGINT)
         await ends_with(130, command, place)
@@ -104,7 +104,7 @@ async def test_an_interrupt_counts_where_interrupts_were_ignored_at_the_start(
 @pytest.mark.parametrize("ignored", [signal.SIGHUP], indirect=True)
 async def test_a_hang_up_that_was_ignored_at_the_start_stays_ignored(place: Place) -> None:
     """What `nohup` promises."""
-    async with place.bridge({"one": python_server("plain")}) as client:
+    async with place.bridge({"one": python_server("plain")}, is_start_tested=True) as client:
         await client.initialize()
         client.command.process.send_signal(signal.SIGHUP)
         assert (await client.call("one__echo", text="still here")).text == "still here"

@@ -4,11 +4,11 @@ import json
 import os
 import pty
 import subprocess
-import sys
 import tomllib
 
 from support.client_home import SECRETS, fill
 from support.harness import Finished, Place
+from support.programs import preloaded_bridge
 
 
 def without_secrets(done: Finished) -> Finished:
@@ -162,7 +162,7 @@ def at_a_terminal(place: Place, typed: str, *args: str) -> str:
     """What a person sees who runs `mcpbridge ARGS` and types that."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "mcpbridge", *args],
+        [*preloaded_bridge.command(), *args],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

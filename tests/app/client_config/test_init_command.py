@@ -47,14 +47,8 @@ def configured(place: Place) -> dict[str, Any]:
 async def talk(place: Place, *answers: str) -> tuple[int, str]:
     """The command at a terminal, where a person types these lines; the exit code, and all that was shown."""
     outside, inside = pty.openpty()
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "mcpbridge", "init"),
-        stdin=inside,
-        stdout=inside,
-        stderr=inside,
-        env={**place.environment(), "COLUMNS": "300"},
-        cwd=place.folder,
-    )
+    place.env["COLUMNS"] = "300"
+    process = await place.start("init", terminal=inside)
     os.close(inside)
     os.write(outside, "".join(f"{answer}\n" for answer in answers).encode())
     shown = b""

@@ -14,6 +14,7 @@ from mcpbridge.app.console.pages.result_view import view_of
 from support.console import Home
 from support.console import home as running
 from support.harness import python_server
+from support.programs import preloaded_bridge
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -44,7 +45,7 @@ def call_as_client(home: Home, tool: str) -> None:
         {"method": "notifications/initialized"},
         {"id": 2, "method": "tools/call", "params": {"name": tool, "arguments": {}}},
     ]
-    command = [sys.executable, "-m", "mcpbridge", "serve", "--config", str(home.config)]
+    command = [*preloaded_bridge.command(), "serve", "--config", str(home.config)]
     with subprocess.Popen(command, env=home.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin
         assert process.stdout

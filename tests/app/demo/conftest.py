@@ -23,8 +23,13 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def environment(place: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
-    return {**kept, "TMPDIR": str(place), "HOME": str(place / "home"), "TERM": "xterm-256color"}
+    kept = ("PATH", "LANG", "LC_ALL", "PYTHONPATH")
+    return {
+        **{name: os.environ[name] for name in kept if name in os.environ},
+        "TMPDIR": str(place),
+        "HOME": str(place / "home"),
+        "TERM": "xterm-256color",
+    }
 
 
 def left_behind(place: Path) -> list[str]:

@@ -8,11 +8,13 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app.demo.conftest import LONGEST, left_behind
 from mcpbridge.app.demo.scenes import SCENES
+from support.programs import preloaded_bridge
 
 DEMO = (sys.executable, "-m", "mcpbridge", "demo")
 
@@ -26,15 +28,7 @@ class Terminal:
     async def __aenter__(self) -> "Terminal":
         self._ours, theirs = pty.openpty()
         os.set_blocking(self._ours, False)
-        self.process = await asyncio.create_subprocess_exec(
-            *DEMO,
-            *self.options,
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            env=self._environment,
-            start_new_session=True,
-        )
+        self.process = await start(self._environment, *self.options, terminal=theirs)
         os.close(theirs)
         return self
 
@@ -136,7 +130,10 @@ async def test_without_a_terminal_it_says_who_answers_and_what_to_type_next(envi
 
 async def test_whoever_reads_only_its_beginning_ends_it(environment: dict[str, str], place: Path) -> None:
     process = await asyncio.create_subprocess_exec(
-        *DEMO, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        *(sys.executable, "-m", "mcpbridge", "demo"),
+        env=environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
     )
     assert process.stdout is not None
     assert process.stderr is not None
@@ -163,14 +160,18 @@ async def test_a_price_is_more_than_nothing(environment: dict[str, str], price: 
 
 
 async def run(environment: dict[str, str], *options: str) -> tuple[int | None, str]:
-    process = await asyncio.create_subprocess_exec(
-        *DEMO,
-        *options,
-        env=environment,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
+    process = await start(environment, *options)
     async with asyncio.timeout(LONGEST):
-        shown = (await process.communicate())[0].decode()
-    return process.returncode, shown
+        out, err = await process.communicate()
+    return process.returncode, (out + err).decode()
+
+
+async def start(environment: dict[str, str], *options: str, terminal: int | None = None) -> asyncio.subprocess.Process:
+    """`mcpbridge demo`, with pipes or on a terminal; forked by a process that has imported it."""
+    if preloaded_bridge.can_fork(environment):
+        how: dict[str, Any] = {"cwd": Path.cwd(), "environment": environment, "limit": 1 << 20, "terminal": terminal}
+        return await preloaded_bridge.start("demo", *options, **how)
+    file = asyncio.subprocess.PIPE if terminal is None else terminal
+    return await asyncio.create_subprocess_exec(
+        *DEMO, *options, stdin=file, stdout=file, stderr=file, env=environment, start_new_session=True
+    )

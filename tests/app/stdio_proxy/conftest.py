@@ -156,7 +156,7 @@ async def shared(place: Place) -> AsyncIterator[Place]:
 @asynccontextmanager
 async def served(place: Place, *options: str) -> AsyncIterator[StdioClient]:
     config = str(place.folder / "servers.toml")
-    async with place.started("serve", "--config", config, *options) as command:
+    async with place.started("serve", "--config", config, *options, is_start_tested=True) as command:
         assert command.process.stdin
         assert command.process.stdout
         client = StdioClient(command.process.stdout, command.process.stdin, command)
@@ -188,7 +188,7 @@ def shim(place: Place, daemon: Daemon) -> Shim:
 
     @asynccontextmanager
     async def started(*options: str) -> AsyncIterator[StdioClient]:
-        async with place.started("serve", "--config", str(daemon.config), *options) as command:
+        async with place.started("serve", "--config", str(daemon.config), *options, is_start_tested=True) as command:
             assert command.process.stdin
             assert command.process.stdout
             client = StdioClient(command.process.stdout, command.process.stdin, command)

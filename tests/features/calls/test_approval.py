@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from mcpbridge.library.bridge import Bridge
 from mcpbridge.pipeline.approvals.request import ApprovalRequest
 from support.answering_clients import ACCEPT, FORM, World, ask, in_rounds, list_of, world
 from support.harness import Finished, Place, eventually, python_server
+from support.programs import preloaded_bridge
 from support.rpc import Message, Reply
 from support.virtual_time import pass_time
 
@@ -63,9 +63,8 @@ async def test_the_user_of_an_sdk_client_is_shown_a_form(place: Place, mode: str
         shown.append(params.message)
         return types.ElicitResult(action="accept", content={"decision": next(words)})
 
-    bridge = StdioServerParameters(
-        command=sys.executable, args=["-m", "mcpbridge", "serve", "--config", str(config)], env=place.environment()
-    )
+    program, *arguments = (*preloaded_bridge.command(), "serve", "--config", str(config))
+    bridge = StdioServerParameters(command=program, args=arguments, env=place.environment())
     with anyio.fail_after(60):
         async with Client(bridge, mode=mode, elicitation_callback=elicit) as client:
             await client.list_tools()

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from mcp import Client, StdioServerParameters
 
 from support.answering_clients import ACCEPT, ALL, FORM, PAGE, ROOTS, SAMPLE, Person, ask, list_of, of_ask, world
 from support.harness import Place, eventually, python_server
+from support.programs import preloaded_bridge
 from support.rpc import Message
 from support.virtual_time import pass_time
 
@@ -78,9 +78,8 @@ async def test_the_official_client_is_asked_as_its_own_callbacks_expect(place: P
         async def roots(_context: object) -> types.ListRootsResult:
             return types.ListRootsResult(roots=[types.Root(uri="file:///home/ada")])
 
-        bridge = StdioServerParameters(
-            command=sys.executable, args=["-m", "mcpbridge", "serve", "--config", str(config)], env=place.environment()
-        )
+        program, *words = (*preloaded_bridge.command(), "serve", "--config", str(config))
+        bridge = StdioServerParameters(command=program, args=words, env=place.environment())
         asking = {"elicitation_callback": elicit, "sampling_callback": sample, "list_roots_callback": roots}
         with anyio.fail_after(60):
             async with Client(bridge, mode=mode, **asking) as client:

@@ -6,7 +6,6 @@ task only (MCP 2025-11-25, Tasks); all pairings of eras.
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -22,6 +21,7 @@ from mcpbridge.pipeline import task_polling as task_driving
 from mcpbridge.protocol.body import Body
 from support.answering_clients import ACCEPT, FORM, ROOTS, SAMPLE, Person, World, world
 from support.harness import Place, eventually, python_server
+from support.programs import preloaded_bridge
 from support.rpc import Message, Refused
 from support.virtual_time import pass_time
 
@@ -300,9 +300,8 @@ async def test_the_official_client_calls_such_tools_like_any_other(place: Place)
         return types.ElicitResult(action="accept", content={"name": "Ada"})
 
     for mode in ("legacy", "2026-07-28"):
-        bridge = StdioServerParameters(
-            command=sys.executable, args=["-m", "mcpbridge", "serve", "--config", str(config)], env=place.environment()
-        )
+        program, *words = (*preloaded_bridge.command(), "serve", "--config", str(config))
+        bridge = StdioServerParameters(command=program, args=words, env=place.environment())
         async with asyncio.timeout(60), Client(bridge, mode=mode, elicitation_callback=elicit) as client:
             await client.list_tools()
             for era in servers:

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from mcp import Client, StdioServerParameters, types
 
 from support.harness import Place
+from support.programs import preloaded_bridge
 from support.upstreams.scripted_http import Ask, http_server, reply
 
 ALL = [
@@ -92,9 +92,8 @@ async def client_of(place: Place, url: str, agrees: bool = True, **builtin: Any)
     async def elicit(_context: object, params: Any) -> types.ElicitResult:
         return types.ElicitResult(action="accept", content={"decision": "once" if agrees else "no"})
 
-    bridge = StdioServerParameters(
-        command=sys.executable, args=["-m", "mcpbridge", "serve", "--config", str(config)], env=place.environment()
-    )
+    program, *words = (*preloaded_bridge.command(), "serve", "--config", str(config))
+    bridge = StdioServerParameters(command=program, args=words, env=place.environment())
     async with Client(bridge, elicitation_callback=elicit) as client:
         yield client
 
@@ -190,9 +189,8 @@ async def test_what_lacks_something_says_so_and_that_trying_again_is_of_no_use(p
     place.env["PATH"] = "/usr/bin:/bin"
     config = place.config({}, builtin={"enable": [tool]})
     environment = place.environment()
-    bridge = StdioServerParameters(
-        command=sys.executable, args=["-m", "mcpbridge", "serve", "--config", str(config)], env=environment
-    )
+    program, *words = (*preloaded_bridge.command(), "serve", "--config", str(config))
+    bridge = StdioServerParameters(command=program, args=words, env=environment)
     if tool == "gh-cli" and any(Path(folder, "gh").exists() for folder in ("/usr/bin", "/bin")):
         pytest.skip("there is a gh here")
     with anyio.fail_after(60):

@@ -37,17 +37,23 @@ async def daemon(
 
     `through`: a program that becomes the one which follows.
     """
-    process = await asyncio.create_subprocess_exec(
-        *(*through, sys.executable, "-P", "-m", "mcpbridge", "daemon", "--config", str(config), *options),
-        pass_fds=pass_fds,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        cwd=place.folder,
-        env=place.environment(),
-        limit=_LINE_LIMIT,
-        start_new_session=True,
-    )
+    words = ("daemon", "--config", str(config), *options)
+    if through:
+        process = await asyncio.create_subprocess_exec(
+            *(*through, sys.executable, "-P", "-m", "mcpbridge", *words),
+            pass_fds=pass_fds,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=place.folder,
+            env=place.environment(),
+            limit=_LINE_LIMIT,
+            start_new_session=True,
+        )
+    else:
+        process = await place.start(*words)
+        assert process.stdin
+        process.stdin.close()
     command = Command(process)
     log = asyncio.create_task(command.read_log())
     place._running += 1  # commands that are run meanwhile leave our processes alone

@@ -23,11 +23,17 @@ __all__ = ["can_fork", "command", "end_all", "start"]
 MODULES = (
     *("mcpbridge.app.cli.commands", "mcpbridge.app.cli.serve", "mcpbridge.app.stdio_proxy.main"),
     *("mcpbridge.app.daemon.process", "mcpbridge.app.cli.tools.call", "mcpbridge.app.cli.tools.list"),
+    *("mcpbridge.app.cli.tools.own_session", "mcpbridge.app.cli.tools.lock", "mcpbridge.app.cli.access.login"),
+    *("mcpbridge.app.cli.daemon.run", "mcpbridge.app.cli.daemon.control", "mcpbridge.app.cli.config.doctor"),
+    *("mcpbridge.app.doctor.examination", "mcpbridge.app.logging_setup", "mcpbridge.app.daemon.daemon"),
+    *("mcpbridge.app.cli.demo", "mcpbridge.app.demo.play", "mcpbridge.app.demo.terminal"),
     *("mcpbridge.library.client.open_options", "mcpbridge.downstream.stdio", "mcpbridge.downstream.services"),
+    *("mcpbridge.downstream.http.server", "mcpbridge.upstream.auth.http", "mcpbridge.upstream.auth.redirect_server"),
+    *("mcpbridge.upstream.transports.streamable_http", "mcpbridge.upstream.transports.sse"),
     *("mcpbridge.storage.sqlite.store", "mcpbridge.storage.http_token", "mcpbridge.protocol.reading.client_messages"),
-    *("anyio._backends._asyncio", "uvloop", "jsonschema_rs"),
+    *("anyio._backends._asyncio", "uvicorn", "uvloop", "httptools", "jsonschema_rs", "sqlite3", "termios"),
 )
-"""What most commands load."""
+"""What most commands load, and what is dear of the rest."""
 
 _KEPT = ("PATH", "LANG", "LC_ALL", "PYTHONPATH")
 
@@ -45,16 +51,19 @@ def command() -> list[str]:
     return [*_running().command(), "mcpbridge"]
 
 
-async def start(*arguments: str, cwd: Path, environment: Mapping[str, str], limit: int) -> asyncio.subprocess.Process:
-    """`mcpbridge ARGUMENTS` with pipes for its three files, as `asyncio.create_subprocess_exec` gives it."""
+async def start(
+    *arguments: str, cwd: Path, environment: Mapping[str, str], limit: int, terminal: int | None = None
+) -> asyncio.subprocess.Process:
+    """`mcpbridge ARGUMENTS` with pipes for its three files, as `asyncio.create_subprocess_exec` gives it.
+
+    `terminal`: what its three files are instead.
+    """
     loop = asyncio.get_running_loop()
     protocol = subprocess.SubprocessStreamProtocol(limit=limit, loop=loop)
     connected = loop.create_future()
-    how: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    words = ["mcpbridge", *arguments]
-    transport = _Transport(
-        loop, protocol, words, False, **how, bufsize=0, waiter=connected, cwd=cwd, environment=environment
-    )
+    how: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE if terminal is None else None)
+    what: dict[str, Any] = {"cwd": cwd, "environment": environment, "terminal": terminal}
+    transport = _Transport(loop, protocol, ["mcpbridge", *arguments], False, **how, bufsize=0, waiter=connected, **what)
     await connected
     return subprocess.Process(transport, protocol, loop)
 
@@ -88,9 +97,18 @@ def _for_python(environment: Mapping[str, str]) -> dict[str, str]:
 class _Forked:
     """The part of `subprocess.Popen` that a transport of asyncio needs."""
 
-    def __init__(self, words: list[str], cwd: Path, environment: Mapping[str, str]) -> None:
-        (its_in, to_it), (from_it, its_out), (errors, its_errors) = os.pipe(), os.pipe(), os.pipe()
+    stdin: BinaryIO | None = None
+    stdout: BinaryIO | None = None
+    stderr: BinaryIO | None = None
+
+    def __init__(self, words: list[str], cwd: Path, environment: Mapping[str, str], terminal: int | None) -> None:
+        self.returncode: int | None = None
         place = str(_running().socket)
+        if terminal is not None:
+            self.end, self.pid = ask(place, words, environment, str(cwd), [terminal] * 3)
+            self.end.setblocking(False)
+            return
+        (its_in, to_it), (from_it, its_out), (errors, its_errors) = os.pipe(), os.pipe(), os.pipe()
         try:
             self.end, self.pid = ask(place, words, environment, str(cwd), [its_in, its_out, its_errors])
         except BaseException:
@@ -101,10 +119,9 @@ class _Forked:
             for file in (its_in, its_out, its_errors):
                 os.close(file)
         self.end.setblocking(False)
-        self.stdin: BinaryIO = os.fdopen(to_it, "wb", 0)
-        self.stdout: BinaryIO = os.fdopen(from_it, "rb", 0)
-        self.stderr: BinaryIO = os.fdopen(errors, "rb", 0)
-        self.returncode: int | None = None
+        self.stdin = os.fdopen(to_it, "wb", 0)
+        self.stdout = os.fdopen(from_it, "rb", 0)
+        self.stderr = os.fdopen(errors, "rb", 0)
 
     def poll(self) -> int | None:
         if self.returncode is None:
@@ -128,8 +145,8 @@ class _Forked:
 
 
 class _Transport(base_subprocess.BaseSubprocessTransport):
-    def _start(self, args: Any, cwd: Path, environment: Mapping[str, str], **_: Any) -> None:  # type: ignore[override]
-        self._proc = _Forked(args, cwd, environment)
+    def _start(self, args: Any, cwd: Path, environment: Mapping[str, str], terminal: int | None, **_: Any) -> None:  # type: ignore[override]
+        self._proc = _Forked(args, cwd, environment, terminal)
         self._end: socket.socket = self._proc.end
         self._loop.add_reader(self._end, self._has_ended)
 

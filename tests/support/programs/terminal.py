@@ -3,7 +3,6 @@
 import asyncio
 import os
 import pty
-import sys
 
 from support.harness import Place
 
@@ -13,14 +12,8 @@ __all__ = ["on_terminal"]
 async def on_terminal(place: Place, typed: str, *words: str) -> tuple[int, str]:
     """The exit code of a command on a terminal, and what it shows; `typed` once it asks something."""
     ours, its = pty.openpty()
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "mcpbridge", *words),
-        stdin=its,
-        stdout=its,
-        stderr=its,
-        cwd=place.folder,
-        env={**place.environment(), "TERM": "dumb", "NO_COLOR": "1", "COLUMNS": "200"},
-    )
+    place.env |= {"TERM": "dumb", "NO_COLOR": "1", "COLUMNS": "200"}
+    process = await place.start(*words, terminal=its)
     os.close(its)
     os.write(ours, typed.encode())
     shown = bytearray()

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import pty
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,17 +14,8 @@ CANARY = "canary-5f2d9c71"
 
 
 async def piped(place: Place, value: str, *words: str) -> tuple[int, str]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "mcpbridge", *words),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        cwd=place.folder,
-        env=place.environment(),
-    )
-    out, _ = await process.communicate(value.encode())
-    assert process.returncode is not None
-    return process.returncode, out.decode()
+    finished = await place.run(*words, stdin=value)
+    return finished.code, finished.out + finished.err
 
 
 def stored(place: Place) -> NamedSecrets:
@@ -72,15 +62,7 @@ async def test_what_is_no_value_or_no_name_is_refused(place: Place) -> None:
 async def test_at_a_terminal_the_value_is_asked_for_and_not_echoed(place: Place) -> None:
     ours, its = pty.openpty()
     shown = b""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "mcpbridge", "secret", "set", "github"),
-        stdin=its,
-        stdout=its,
-        stderr=its,
-        cwd=place.folder,
-        env=place.environment(),
-        start_new_session=True,
-    )
+    process = await place.start("secret", "set", "github", terminal=its)
     os.close(its)
     try:
         async with asyncio.timeout(60):

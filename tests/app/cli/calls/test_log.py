@@ -5,7 +5,6 @@ import json
 import os
 import pty
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -235,9 +234,7 @@ async def test_what_became_of_approvals_is_shown_apart(place: Place, config: str
 async def test_on_a_terminal_it_is_a_table_with_titles(place: Place, config: str) -> None:
     outside, inside = pty.openpty()
     place.env["COLUMNS"] = "160"
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "mcpbridge", "log", "--config", config), stdout=inside, env=place.environment()
-    )
+    process = await place.start("log", "--config", config, terminal=inside)
     os.close(inside)
     shown = b""
     async with asyncio.timeout(60):

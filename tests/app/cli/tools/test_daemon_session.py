@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -84,14 +83,8 @@ async def with_daemon(place: Place, config: Path) -> AsyncIterator[None]:
 
 
 async def run(place: Place, config: Path, words: str, given: str = "") -> Finished:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "mcpbridge", *words.split(" "), "--config", str(config)),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        cwd=place.folder,
-        env=place.environment(),
-    )
+    is_alone = place.environment()["MCPBRIDGE_STANDALONE"] == "1"  # what asks the daemon loads less than what forks
+    process = await place.start(*words.split(" "), "--config", str(config), is_start_tested=not is_alone)
     async with asyncio.timeout(60):
         out, err = await process.communicate(given.encode())
     assert process.returncode is not None
