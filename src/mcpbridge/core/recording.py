@@ -1,6 +1,6 @@
 """What is noted of a call while it runs, for the call log and for those who look at running calls."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from secrets import randbits
 
@@ -73,6 +73,10 @@ class Recording(Struct, eq=False):
     digest: bytes = b""
     running: int = 0
     """Its number among the calls under way in the call log; 0: it has none there."""
+    decides: Callable[..., tuple[str, str]] | None = None
+    """What says of the call which setting decided about it, and which role opens its tool; None: nobody asks."""
+    decided: tuple[str, str] | None = None
+    """What that said when it was sent; None: nobody asked by then."""
 
 
 class RunningCall(Struct, frozen=True):

@@ -148,7 +148,7 @@ def call_stages(parts: StageParts, *, is_recorded: bool = False) -> list[StageFa
         Deadline(parts.idle_timeout),  # its time counts from here on: waiting and retries are part of it
         Retry(),  # above the limits: a call that waits for its next try holds no slot
         ConcurrencyLimit(calls, parts.idle_timeout, slots=parts.slots),  # the last that a call waits for
-        RecordRunning(parts.running if is_recorded else None),  # a row in the log says that the server gets it now
+        RecordRunning(parts.running if is_recorded else None, parts.rule_of, parts.role_of),  # a row says: it is sent
         parts.redact,  # innermost: all above, and all that is kept, has placeholders
         *sent,  # one span for each try, without the waiting
     ]

@@ -1,6 +1,8 @@
 """Who did what is on record, and shown to those whom it concerns: call log, audit log and usage (issue 23)."""
 
 import json
+import os
+import shutil
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +14,7 @@ import httpx2
 import pytest
 from websockets.asyncio.client import connect
 
-from mcpbridge.storage.call_log.reader import Filter, read_calls
+from mcpbridge.storage.call_log.reader import Filter, read_calls, read_running
 from support.harness import eventually, python_server
 from support.team import MODERN, Team, team, token_of
 from support.token_issuer import Issuer, issuing
@@ -152,6 +154,54 @@ async def test_every_front_says_who_called_from_where_and_by_which_role(front: A
     assert "role" in call["rule"] or "permission" in call["rule"] or "default" in call["rule"]
     assert call["rule"] == line["rule"]
     assert token not in json.dumps([call, line])
+
+
+WHO = ("principal", "user", "client", "client_version", "oauth_client", "address", "role", "rule")
+
+
+@pytest.mark.parametrize("log", [{"enabled": True}, {}], ids=["in the journal", "in the history"])
+async def test_a_call_during_which_the_bridge_is_killed_says_the_same_of_who_made_it(
+    log: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy of the files is what a kill leaves behind: nobody has a lock on them."""
+    gate, left = tmp_path / "gate", tmp_path / "left"
+    os.mkfifo(gate)
+    async with office(tmp_path, call_log=log) as (people, issuer):
+        token = issuer.token(groups=["staff"], email="ann@example.com", email_verified=True)
+        path = people.bridge.audit.path
+
+        async def call(name: str, **arguments: str) -> None:
+            more = {"accept": BOTH, "mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": name}
+            headers = {"authorization": f"Bearer {token}", "x-forwarded-for": FAR, **more}
+            async with httpx2.AsyncClient(trust_env=False, timeout=60, headers=headers) as http:
+                message = modern("tools/call", name=name, arguments=arguments)
+                assert (await http.post(f"{people.origin}/mcp", json=message)).status_code == 200
+
+        async def ended() -> list[dict[str, Any]]:
+            people.bridge.audit.write_soon()
+            return read_calls(path, Filter(), limit=9) if path.exists() else []
+
+        await call("gated__echo", text="hello")
+        [whole] = await eventually(ended, bool)
+        if log:
+            monkeypatch.setattr("mcpbridge.storage.call_log.log._GATHER", 3600)
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: call("gated__pass_gate", gate=str(gate)))
+            with await anyio.to_thread.run_sync(gate.open, "wb"):  # returns when the server waits for it
+
+                async def interrupted() -> list[dict[str, Any]]:
+                    shutil.rmtree(left, ignore_errors=True)
+                    left.mkdir()
+                    for file in path.parent.glob(f"{path.name}*"):
+                        if not file.name.endswith(".running"):
+                            shutil.copy(file, left)
+                    return read_running(left / path.name, Filter(), limit=9)
+
+                [found] = await eventually(interrupted, bool)
+                is_of_journal = b"gated/pass_gate" in b"".join(file.read_bytes() for file in left.glob("*.sent"))
+    assert is_of_journal == bool(log)
+    assert (found["tool"], found["outcome"]) == ("gated/pass_gate", "interrupted")
+    assert {name: found.get(name) for name in WHO} == {name: whole[name] for name in WHO}
 
 
 async def test_each_person_sees_their_own_usage_and_what_a_role_opens(tmp_path: Path) -> None:

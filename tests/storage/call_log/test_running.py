@@ -236,6 +236,35 @@ async def test_a_call_in_the_journal_has_one_record_when_it_is_over(path: Path) 
     assert running(path) == journals(path) == []
 
 
+def left_by(path: Path, *calls: SentCall) -> None:
+    """The journal of a process that was killed after it had sent these calls."""
+    journal = Journal(path)
+    for call in calls:
+        assert journal.add(call, lambda text: text)
+    [file] = journals(path)
+    data = file.read_bytes()
+    journal.close()
+    file.write_bytes(data)
+
+
+async def test_an_entry_of_an_earlier_version_is_read_and_one_of_this_says_who_called(path: Path) -> None:
+    log = log_in(path)
+    log.append(replace(RECORD, outcome="ok", uid=9))
+    await log.close()
+    old, new = sent(RECORD, 1), sent(RECORD, 2)
+    who = ("Ann", "192.0.2.1", "7.1", "", "staff", "`roles`: staff")
+    left_by(path, old, replace(new, names=(*new.names, *who)))
+    before, after = read_running(path, ALL, limit=9)
+    names = ("user", "address", "client_version", "oauth_client", "role", "rule")
+    assert [before.get(name) for name in names] == [None] * 6
+    assert [after.get(name, "") for name in names] == [*who]
+    log = log_in(path)
+    log.recover()
+    await log.close()
+    rows = [row for row in read_calls(path, ALL, limit=9) if row["outcome"] == "interrupted"]
+    assert [row.get("role") for row in rows] == [None, "staff"]
+
+
 async def test_a_call_in_the_journal_has_a_row_soon_if_it_lasts(path: Path) -> None:
     log = log_in(path)
     lasting = log.write_ahead(sent(RECORD, 1), lambda: RECORD)

@@ -1,19 +1,44 @@
 """Make the record of a call, as the call log and listeners of events get it."""
 
 import re
+from collections.abc import Callable
 from hashlib import sha256
 from time import time
 
 from msgspec import Raw
 
 from mcpbridge.base.errors import BridgeError, UpstreamAnswered
+from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.context import run_of, text_in
-from mcpbridge.core.model import Call
+from mcpbridge.core.model import Call, Tool
 from mcpbridge.core.recording import Recording, RunningCall, new_uid, uid_text
 from mcpbridge.protocol.body import LARGE, Body
 from mcpbridge.protocol.canonical_json import canonical
 from mcpbridge.results.token_count import estimated_tokens
-from mcpbridge.storage.call_log.format import CallRecord, Outcome, SentCall
+from mcpbridge.storage.call_log.format import CallRecord, Outcome, SentCall, deciding_rule
+
+RuleOf = Callable[[Tool, CallOptions], Callable[[Call], str]]
+"""What says of the calls of a tool which setting decided that they may be made, or may not; or which role opens it."""
+
+Decides = Callable[[Call], tuple[str, str]]
+"""Both of a call: the setting, and the role."""
+
+
+def deciding(rule_of: RuleOf | None, role_of: RuleOf | None, tool: Tool | None, options: CallOptions) -> Decides | None:
+    """What says both of the calls of a tool; None: nobody asks, or no tool is called."""
+    if tool is None or (rule_of is None and role_of is None):
+        return None
+    rule = rule_of(tool, options) if rule_of is not None else None
+    role = role_of(tool, options) if role_of is not None else None
+    return lambda call: (rule(call) if rule is not None else "", role(call) if role is not None else "")
+
+
+def decided(call: Call, decides: Decides | None) -> tuple[str, str]:
+    """The setting and the role, which are found out once where the call is recorded; empty: nobody asks."""
+    recorded = call.recorded
+    if recorded is not None and recorded.decided is not None:
+        return recorded.decided
+    return decides(call) if decides is not None else ("", "")
 
 
 def arguments_of(call: Call) -> bytes | Raw:
@@ -84,7 +109,15 @@ def record_of(
     )
 
 
-def sent_call(call: Call) -> SentCall:
+def interrupted(call: Call, at: float, decides: Decides | None, *, keeps_content: bool) -> CallRecord:
+    """The record of a call that was sent, as it is if nothing more is heard of it. `at`: see `record_of`."""
+    rule, role = decided(call, decides)
+    if call.recorded is not None:
+        call.recorded.decided = rule, role
+    return record_of(call, at=at, outcome="interrupted", keeps_content=keeps_content, rule=rule, role=role)
+
+
+def sent_call(call: Call, decides: Decides | None = None) -> SentCall:
     """What the journal has of a call that is about to be sent. What is noted of it begins here, if it had not yet."""
     caller, context, arguments = call.caller, call.existing_context, arguments_of(call)
     recorded, asked = call.recorded, call.asked
@@ -95,6 +128,10 @@ def sent_call(call: Call) -> SentCall:
         asked = asked or recorded.asked
     digest = sha256(canonical(arguments)).digest()
     recorded.digested, recorded.digest = arguments, digest
+    rule = role = ""
+    if decides is not None:  # where nobody asks, calls do not pay for it
+        recorded.decided = rule, role = decided(call, decides)
+    identity, facts = caller.identity, call.facts
     return SentCall(
         recorded.at,
         recorded.uid,
@@ -111,8 +148,14 @@ def sent_call(call: Call) -> SentCall:
             caller.session.id,
             context.run if context is not None else run_of(call.meta) if call.meta is not None else "",
             caller.version,
+            identity.name if identity is not None else "",
+            caller.address,
+            version if isinstance(version := caller.info.get("version"), str) else "",
+            identity.client_id if identity is not None else "",
+            role,
+            rule if facts is None else deciding_rule(facts, rule),
         ),
-        call.facts if call.meta is None else _facts(call, call.meta),
+        facts if call.meta is None else _facts(call, call.meta),
     )
 
 

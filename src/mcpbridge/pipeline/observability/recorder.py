@@ -13,7 +13,7 @@ from time import perf_counter, time
 from mcpbridge.core.events import EventBus
 from mcpbridge.core.model import Call
 from mcpbridge.core.recording import SERVER, Recording, new_uid
-from mcpbridge.pipeline.observability.call_records import record_of, running_call
+from mcpbridge.pipeline.observability.call_records import interrupted, running_call
 from mcpbridge.storage.call_log.budget import Budget
 from mcpbridge.storage.call_log.format import CallRecord
 from mcpbridge.storage.call_log.log import CallLog
@@ -139,5 +139,5 @@ class Recorder:
             self._lasting[uid] = call
             noted = call.recorded
             if noted is not None:
-                record = record_of(call, at=noted.at, outcome="interrupted", keeps_content=noted.keeps_content)
+                record = interrupted(call, noted.at, noted.decides, keeps_content=noted.keeps_content)
                 noted.running = self._log.begin(record)

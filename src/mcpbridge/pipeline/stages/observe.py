@@ -17,7 +17,16 @@ from msgspec.structs import replace
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.events import EventBus
 from mcpbridge.core.model import Call, CallHandler, Tool
-from mcpbridge.pipeline.observability.call_records import MESSAGE, arguments_of, message_of, record_of
+from mcpbridge.pipeline.observability.call_records import (
+    MESSAGE,
+    Decides,
+    RuleOf,
+    arguments_of,
+    decided,
+    deciding,
+    message_of,
+    record_of,
+)
 from mcpbridge.pipeline.observability.metrics import (
     KNOWN_METHODS,
     OTHER,
@@ -37,9 +46,6 @@ FINISHED = "call.finished"
 
 Record = Callable[[CallRecord], object]
 """Takes the record of a call, at once."""
-
-RuleOf = Callable[[Tool, CallOptions], Callable[[Call], str]]
-"""What says of the calls of a tool which setting decided that they may be made, or may not; or which role opens it."""
 
 _TELLS_OUTCOME = (b'"isError"', b'"resultType"', b"\\")
 """What a result has that is not `ok`, or may have in another spelling."""
@@ -94,10 +100,7 @@ class Observe:
             kind = _Observe if tool is not None else _ObserveRest
         keeps_content = options.log_content if tool is not None else False
         stage = kind(tool, self._metrics, self._events, self._record, self._recorder, keeps_content=keeps_content)
-        if self._rule_of is not None and tool is not None:
-            stage.rule_of = self._rule_of(tool, options)
-        if self._role_of is not None and tool is not None:
-            stage.role_of = self._role_of(tool, options)
+        stage.decides = deciding(self._rule_of, self._role_of, tool, options)
         return stage
 
 
@@ -105,10 +108,8 @@ class _Observe:
     """The stage of one tool."""
 
     _is_recorded = False
-    rule_of: Callable[[Call], str] | None = None
-    """What says which setting decided; None: nobody asks."""
-    role_of: Callable[[Call], str] | None = None
-    """What says which role of the caller opens the tool; None: there are no roles."""
+    decides: Decides | None = None
+    """What says which setting decided, and which role of the caller opens the tool; None: nobody asks."""
 
     def __init__(
         self,
@@ -209,6 +210,7 @@ class _Observe:
             keeps_content = bool(asked) if recorder is None else recorder.keeps_content(call, asked)
         if error is not None and keeps_content and (message := message_of(error)):
             call.note(MESSAGE, message)
+        rule, role = decided(call, self.decides) if self.decides is not None else ("", "")
         record = record_of(
             call,
             at=time.time() - seconds,
@@ -217,8 +219,8 @@ class _Observe:
             error=error_name(error) if error is not None else TOOL_ERROR if outcome == "tool_error" else "",
             result=result,
             keeps_content=keeps_content,
-            rule=self.rule_of(call) if self.rule_of is not None else "",
-            role=self.role_of(call) if self.role_of is not None else "",
+            rule=rule,
+            role=role,
         )
         if recorder is not None and is_logged:
             (recorder.ended if self._is_recorded else recorder.failed)(record)
@@ -250,6 +252,8 @@ class _Recorded(_Observe):
         began = call.began or perf_counter()
         if self._recorder is not None and call.sent is None:  # else `express_sent` did that
             self._recorder.begin(call, self._keeps_content)
+            if self.decides is not None:
+                self._lend(call)
         try:
             result = await proceed(call)
         except BaseException as error:
@@ -262,6 +266,13 @@ class _Recorded(_Observe):
         """See `ExpressRecording`."""
         if self._recorder is not None:
             self._recorder.sent(call, self._keeps_content, at)
+            if self.decides is not None:
+                self._lend(call)
+
+    def _lend(self, call: Call) -> None:
+        """Let whoever writes down that it lasts find out what decided."""
+        if call.recorded is not None:
+            call.recorded.decides = self.decides
 
     def express_withdrawn(self, call: Call) -> None:
         """See `ExpressRecording`."""

@@ -17,7 +17,7 @@ from msgspec import Raw
 
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.model import Call, CallHandler, Tool
-from mcpbridge.pipeline.observability.call_records import record_of, sent_call
+from mcpbridge.pipeline.observability.call_records import Decides, RuleOf, deciding, interrupted, sent_call
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
 from mcpbridge.storage.call_log.format import CallRecord, SentCall
@@ -53,25 +53,24 @@ class RunningLog(Protocol):
 class RecordRunning:
     """Makes the stage of each tool, and the one of other requests."""
 
-    def __init__(self, log: RunningLog | None) -> None:
-        """`log` None: calls are not logged."""
-        self._log = log
+    def __init__(self, log: RunningLog | None, rule_of: RuleOf | None = None, role_of: RuleOf | None = None) -> None:
+        """`log` None: calls are not logged. `rule_of`, `role_of`: as in `Observe`."""
+        self._log, self._rule_of, self._role_of = log, rule_of, role_of
 
     def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """See `StageFactory`."""
         if self._log is None:
             return None
         may_change = tool is not None and options.effect != "read"
-        if tool is None or not options.log_content:
-            return _Journaled(self._log, may_change=may_change)
-        return _Recorded(self._log, may_change=may_change) if may_change else _RecordedRead(self._log, may_change=False)
+        kind = _Journaled if tool is None or not options.log_content else _Recorded if may_change else _RecordedRead
+        return kind(self._log, deciding(self._rule_of, self._role_of, tool, options), may_change=may_change)
 
 
 class _Recorded:
     """The stage of one tool whose content is kept."""
 
-    def __init__(self, log: RunningLog, *, may_change: bool) -> None:
-        self._log, self._may_change = log, may_change
+    def __init__(self, log: RunningLog, decides: Decides | None, *, may_change: bool) -> None:
+        self._log, self._decides, self._may_change = log, decides, may_change
 
     def __call__(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
         return proceed(call) if call.method.startswith("tasks/") else self._run(call, proceed)
@@ -91,7 +90,7 @@ class _Recorded:
                 log.ended(call.running)
 
     async def _begin(self, call: Call) -> None:
-        record = _record_of(call)
+        record = self._record_of(call)
         if not self._may_change:
             call.running = self._log.begin(record)
             return
@@ -102,13 +101,17 @@ class _Recorded:
                 async with asyncio.timeout(_PATIENCE):
                     await written.wait()
 
+    def _record_of(self, call: Call) -> CallRecord:
+        keeps_content = call.recorded is not None and call.recorded.keeps_content
+        return interrupted(call, time.time(), self._decides, keeps_content=keeps_content)
+
 
 class _RecordedRead(_Recorded):
     """The same of a tool that only reads: nobody waits until the row is written."""
 
     def express_sent(self, call: Call, at: float) -> None:
         """See `pipeline/stage.py`."""
-        call.running = self._log.begin(_record_of(call))
+        call.running = self._log.begin(self._record_of(call))
 
     def express_over(self, call: Call) -> None:
         """See `pipeline/stage.py`."""
@@ -132,10 +135,5 @@ class _Journaled(_Recorded):
         self._log.take_back(call.running)
 
     def _enter(self, call: Call) -> bool:
-        call.running = self._log.write_ahead(sent_call(call), partial(_record_of, call))
+        call.running = self._log.write_ahead(sent_call(call, self._decides), partial(self._record_of, call))
         return call.running > 0
-
-
-def _record_of(call: Call) -> CallRecord:
-    keeps_content = call.recorded is not None and call.recorded.keeps_content
-    return record_of(call, at=time.time(), outcome="interrupted", keeps_content=keeps_content)

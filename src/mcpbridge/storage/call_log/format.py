@@ -105,7 +105,7 @@ class SentCall(Struct, frozen=True, gc=False):
     """0: the client sent the arguments as the server gets them."""
     arguments_digest: bytes
     names: tuple[str, ...]
-    """`method`, `server`, `tool`, `client`, `principal`, `session`, `run` and `revision`, as they came."""
+    """The columns that are texts, as they came, in the order of `NAMES` in `journal.py`."""
     facts: Mapping[str, object] | None = None
     """What stages noted so far."""
 
@@ -262,7 +262,7 @@ class CallRows:
             name(record.client_version) if record.client_version else None,
             name(record.oauth_client) if record.oauth_client else None,
             name(record.role) if record.role else None,
-            name(rule) if (rule := _rule_of(record)) else None,
+            name(rule) if (rule := deciding_rule(facts, record.rule)) else None,
         )
 
     def contents(
@@ -306,10 +306,10 @@ class CallRows:
         return masked
 
 
-def _rule_of(record: CallRecord) -> str:
-    """What decided, also where a stage noted it."""
-    noted = record.facts.get("rule") if record.facts else None
-    return noted if isinstance(noted, str) and noted else record.rule
+def deciding_rule(facts: Mapping[str, object] | None, rule: str) -> str:
+    """What decided, also where a stage noted it. `rule`: what the settings say."""
+    noted = facts.get("rule") if facts else None
+    return noted if isinstance(noted, str) and noted else rule
 
 
 def _groups(texts: Iterable[str]) -> Iterator[Sequence[str]]:

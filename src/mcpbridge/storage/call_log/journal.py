@@ -30,7 +30,11 @@ _HEAD = Layout("<II")
 """Size and CRC-32 of an entry: one that was not copied to its end is none."""
 _NUMBERS = Layout("<dqqQQ32s")
 _END = bytes(4)
-NAMES = ("method", "server", "tool", "client", "principal", "session", "run", "revision")
+_FIRST_NAMES = ("method", "server", "tool", "client", "principal", "session", "run", "revision")
+"""All that journals of earlier versions have."""
+_WHO = ("user_name", "address", "client_version", "oauth_client", "role", "rule")
+"""Columns that have no value where nothing is known."""
+NAMES = (*_FIRST_NAMES, *_WHO)
 """Columns that are texts, in the order in which `SentCall` has them."""
 
 
@@ -152,7 +156,8 @@ def _rows_in(file: Path) -> Iterator[Row]:
 def _row_of(entry: bytes) -> Row:
     begun, uid, parent, size, asked_size, digest = _NUMBERS.unpack_from(entry)
     *names, facts = json.loads(entry[_NUMBERS.size :])
-    row: dict[str, object] = dict(zip(NAMES, names, strict=True))
+    row: dict[str, object] = {**dict.fromkeys(NAMES), **dict(zip(NAMES, names, strict=False))}
+    row |= {column: row[column] or None for column in _WHO}
     row |= {"at": begun, "seconds": 0.0, "uid": uid, "parent": parent or None, "outcome": "interrupted", "error": ""}
     row |= {"arguments_size": size, "arguments_digest": digest, "asked_size": asked_size or None, "facts": facts}
     return row | {"result_size": 0, "result_digest": sha256(b"").digest()}
