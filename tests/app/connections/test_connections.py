@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from html import unescape
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,12 +19,15 @@ from support.upstreams.oauth_server import OAuthWorld, oauth_world
 
 
 @asynccontextmanager
-async def signed_up(**auth: Any) -> AsyncIterator[tuple[OAuthWorld, Team]]:
+async def signed_up(
+    *, store: dict[str, Any] | None = None, call_log: dict[str, Any] | None = None, **auth: Any
+) -> AsyncIterator[tuple[OAuthWorld, Team]]:
     """A guarded server, and a bridge for alice and bob, of whom each has a browser that is signed in to the pages."""
     with anyio.fail_after(60):
         async with oauth_world() as world:
             servers = {"up": {"url": world.url, "era": "legacy", "auth": {"as": "user", **auth}}}
-            async with team(servers) as people:
+            sections = {name: one for name, one in (("store", store), ("call_log", call_log)) if one is not None}
+            async with team(servers, **sections) as people:
                 for member in people.members.values():
                     await member.enter()
                 yield world, people
@@ -119,6 +123,32 @@ async def test_somebody_who_declines_gets_the_link_and_no_account() -> None:
         )
         assert refused["result"]["isError"]
         assert link_in(said(refused["result"]))
+
+
+async def test_a_call_that_needed_a_sign_in_is_no_failure_of_the_tool(tmp_path: Path) -> None:
+    """Done after the sign-in: one call, done. Never signed in: counted apart."""
+    async with signed_up(store={"path": str(tmp_path / "store.db")}, call_log={"enabled": True}) as (_, people):
+        await people["alice"].connect("up")
+        await listed(people)
+        bob = people["bob"]
+        assert (await bob.call("up__read", text="it"))["isError"], "a client that opens no pages"
+        bob.can_open = True
+        for action in ("decline", "accept"):
+            asked = (await bob.ask("tools/call", name="up__read", arguments={"text": "it"}))["result"]
+            [(key, question)] = asked["inputRequests"].items()
+            more = {"requestState": asked["requestState"], "inputResponses": {key: {"action": action}}}
+            again = asyncio.ensure_future(bob.ask("tools/call", name="up__read", arguments={"text": "it"}, **more))
+            if action == "accept":
+                await bob.follow(question["params"]["url"])
+            assert (await again)["result"].get("isError", False) == (action == "decline")
+
+        async def report() -> dict[str, Any]:
+            headers = {"authorization": f"Bearer {token_of('bob')}"}
+            return (await bob.http.get(f"{people.origin}/api/usage", headers=headers)).json()
+
+        found = await eventually(report, lambda one: one["total"]["calls"] == 3)
+        [row] = [row for row in found["rows"] if row["user"] == "bob"]
+        assert (row["calls"], row["needed_sign_in"], row["failures"]) == (3, 2, 0)
 
 
 async def test_the_answer_of_a_provider_counts_only_in_a_browser_of_who_began() -> None:

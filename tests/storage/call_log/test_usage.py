@@ -57,6 +57,7 @@ async def test_calls_are_summed_up_by_whatever_is_asked_for(tmp_path: Path) -> N
         "name": "ann@example.com",
         "calls": 3,
         "failures": 1,
+        "needed_sign_in": 0,
         "refused": 1,
         "cancelled": 0,
         "bytes_in": 48,

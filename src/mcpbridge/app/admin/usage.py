@@ -25,7 +25,17 @@ from mcpbridge.storage.sqlite.database import may_exist, open_file
 DAYS = 7
 """How far back a report goes, if nothing is said."""
 
-_SUMS = ("calls", "failures", "refused", "cancelled", "tokens_in", "tokens_out", "tokens_saved", "seconds")
+_SUMS = (
+    "calls",
+    "failures",
+    "needed_sign_in",
+    "refused",
+    "cancelled",
+    "tokens_in",
+    "tokens_out",
+    "tokens_saved",
+    "seconds",
+)
 
 
 def usage_of(

@@ -1,7 +1,9 @@
 """Sums of the calls in the call log: who used what, how often and at what cost. Calls themselves: `reader.py`.
 
 What a call that another call made got (a program of `run_code`, say) is no token of a model: only the outer result is.
-A call that was answered with a question has a record for each round; the last one counts.
+A call that was answered with a question has a record for each round; the last one counts. One that needed a sign-in and
+got none is no failure of its server, which did nothing: it is counted apart. One that was done after the sign-in counts
+as done.
 """
 
 from collections.abc import Sequence
@@ -11,6 +13,7 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
+from mcpbridge.base.errors import SignInNeeded
 from mcpbridge.storage.call_log.reader import Filter, Row, conditions, opened
 
 UsageBy = Literal["user", "server", "tool", "client", "team", "role", "day"]
@@ -33,6 +36,7 @@ _GROUPS = {
 }
 _NAMES = "SELECT principal, max(id), user_name FROM call WHERE user_name <> '' GROUP BY principal"
 """The last name of each user: with `max`, SQLite takes other columns from the row that has it."""
+_NEEDED = f"(outcome = 'failed' AND error = '{SignInNeeded.__name__}')"
 _COUNTED = ("tools/call", "prompts/get", "resources/read")
 
 
@@ -47,8 +51,8 @@ def read_usage(path: Path, which: Filter, *, by: Sequence[UsageBy], whose: Whose
     """A row for each group, the one with the most calls first; days in their order.
 
     Of `which`, texts and times count. `whose`: only these calls; None: all. In a row are the fields that `by` names
-    and, with `user`, the `name` of the user; then `calls`, `failures`, `refused`, `cancelled`, `bytes_in`,
-    `tokens_out`, `tokens_saved` and `seconds`.
+    and, with `user`, the `name` of the user; then `calls`, `failures`, `needed_sign_in`, `refused`, `cancelled`,
+    `bytes_in`, `tokens_out`, `tokens_saved` and `seconds`.
 
     Raises:
         StoreFailed: the file cannot be read, or is no call log.
@@ -152,7 +156,8 @@ def _sums(version: int) -> list[str]:
     saved = f"sum(max(original_tokens - coalesce(tokens, 0), 0)) FILTER (WHERE {outer} AND original_tokens > 0)"
     return [
         "count(*) FILTER (WHERE outcome <> 'asked') AS calls",
-        "count(*) FILTER (WHERE outcome IN ('failed', 'tool_error', 'interrupted')) AS failures",
+        f"count(*) FILTER (WHERE outcome IN ('failed', 'tool_error', 'interrupted') AND NOT {_NEEDED}) AS failures",
+        f"count(*) FILTER (WHERE {_NEEDED}) AS needed_sign_in",
         "count(*) FILTER (WHERE outcome = 'refused') AS refused",
         "count(*) FILTER (WHERE outcome = 'cancelled') AS cancelled",
         f"coalesce(sum(arguments_size){f' FILTER (WHERE {outer})' if has_tokens else ''}, 0) AS bytes_in",

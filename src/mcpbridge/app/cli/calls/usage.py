@@ -26,8 +26,8 @@ from mcpbridge.storage.settings import call_log_path, quotas_path, recorded
 from mcpbridge.storage.sqlite.database import may_exist
 
 LOCAL = "(local user)"
-_NUMBERS = ("calls", "failures", "refused", "tokens_in", "tokens_out", "tokens_saved", "seconds")
-_TITLES = ("Calls", "Failed", "Refused", "Tokens in", "Tokens out", "Saved", "Time")
+_NUMBERS = ("calls", "failures", "needed_sign_in", "refused", "tokens_in", "tokens_out", "tokens_saved", "seconds")
+_TITLES = ("Calls", "Failed", "Needed sign-in", "Refused", "Tokens in", "Tokens out", "Saved", "Time")
 
 
 @click.command("usage")
@@ -55,9 +55,10 @@ def usage_command(
 ) -> int:
     """Show who called what, how often it failed, and what it cost in tokens and time.
 
-    It is summed up from the call log, so no bridge has to run, and it goes back as far as `call_log.keep`. Tokens are
-    estimates. "Saved" is what results were shortened by. A team is a role: that which opened the tool. --quotas shows
-    what is used of the quotas of [[roles]] instead, and when there is room again.
+    Calls that needed a sign-in and got none are counted apart from those that failed. It is summed up from the call
+    log, so no bridge has to run, and it goes back as far as `call_log.keep`. Tokens are estimates. "Saved" is what
+    results were shortened by. A team is a role: that which opened the tool. --quotas shows what is used of the quotas
+    of [[roles]] instead, and when there is room again.
 
     \u0008
     Examples:

@@ -10,6 +10,8 @@ class UsageSums(TypedDict):
     """Calls."""
     failures: int
     """Those that failed, or whose result is an error."""
+    needed_sign_in: int
+    """Those for which nobody signed in to the server: nothing was done there."""
     refused: int
     """Those that the bridge refused."""
     cancelled: int
