@@ -5,8 +5,8 @@ The states of a server are decided in `upstream/supervisor.py`.
 
 import os
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from anyio import move_on_after
 
@@ -19,6 +19,9 @@ from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.supervisor import Upstream
 from mcpbridge.upstream.transports.stdio import StdioTransport
+
+if TYPE_CHECKING:  # few bridges have quotas
+    from mcpbridge.storage.quotas import Used
 
 
 class EngineStatus(EngineState):
@@ -72,6 +75,16 @@ class EngineStatus(EngineState):
             "storage_problems": self._storage_problems(),
             "config_error": dict(self.config_error) if self.config_error is not None else None,
         }
+
+    async def used_quotas(self, now: float) -> "Sequence[Used]":
+        """What is used of the quotas of roles; nothing where no role has one. Cancelling is safe.
+
+        Raises:
+            StoreFailed: the file with it cannot be used.
+        """
+        if not any(role.quota for role in self.settings.roles):
+            return ()
+        return await self._shared.calls.quota_store.used(now)
 
     def _call_log_status(self) -> dict[str, Any]:
         recorded = self.recorder.recorded

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+Used = tuple[str, str, float, int]
+"""What may still count: subject, what is counted, slot and amount."""
+
 SCHEMA = Schema(
     0x6D637175,  # "mcqu"
     [
@@ -112,8 +115,8 @@ class QuotaStore:
         else:
             self._file.post(work)
 
-    async def used(self, now: float) -> list[tuple[str, str, float, int]]:
-        """All that may still count: subject, what is counted, slot and amount. Cancelling is safe.
+    async def used(self, now: float) -> list[Used]:
+        """All that may still count. Cancelling is safe.
 
         Raises:
             StoreFailed: the file cannot be used.
@@ -147,7 +150,7 @@ class QuotaStore:
         return self._memory
 
 
-def read_used(connection: "Connection", now: float) -> list[tuple[str, str, float, int]]:
+def read_used(connection: "Connection", now: float) -> list[Used]:
     """See `QuotaStore.used`."""
     query = "SELECT subject, counted, slot, amount FROM used WHERE expires > ? AND amount > 0"
     return [tuple(row) for row in connection.execute(query, (now,))]

@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,10 @@ import anyio
 import pytest
 from pydantic import ValidationError
 
+from mcpbridge.app.admin.control_commands import control_answers
 from mcpbridge.app.admin.usage import quota_rows
+from mcpbridge.app.cli.daemon.status import _show as show_status
+from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.identity import Identity
 from mcpbridge.pipeline.roles.settings import RoleSettings
@@ -81,6 +85,45 @@ async def test_a_team_shares_its_quota_and_counts_last_over_a_restart(tmp_path: 
     role = RoleSettings.model_validate({"name": "role-0", "groups": "eng", "servers": "files", **team})
     [row] = quota_rows([role], tmp_path / "quotas.db", time.time())
     assert (row["role"], row["used"], row["limit"], row["share"], "user" in row) == ("role-0", 3, 3, 1.0, False)
+
+
+async def test_the_status_of_the_bridge_has_what_is_used_most(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daily, hourly = {"quota": "2 calls per day"}, {"quota": "50 calls in 24h", "quota_of": "team"}
+    async with bridge_with(tmp_path, daily, hourly) as bridge:
+        answers = control_answers(bridge, Redactor([]), lambda: {"front": "stdio"}, None, {})
+
+        async def status() -> dict[str, Any]:
+            found = answers["status"]({})
+            return dict(await found if isinstance(found, Awaitable) else found)
+
+        assert (await status())["quotas"]["used_up"] == 0
+        ann = await client_of(bridge, ANN)
+        for _ in range(2):
+            assert error_of(await ask(ann)) == ""
+        assert error_of(await ask(await client_of(bridge, BOB))) == ""
+        document = await status()
+    quotas = document["quotas"]
+    assert quotas["used_up"] == 1
+    assert [(one["role"], one.get("user"), one["used"], one["limit"]) for one in quotas["most_used"]] == [
+        ("role-0", ANN.principal, 2, 2),
+        ("role-0", BOB.principal, 1, 2),
+        ("role-1", None, 3, 50),
+    ]
+    show_status(document)
+    lines = capsys.readouterr().out.splitlines()
+    at = lines.index("quotas: 1 used up; `mcpbridge usage --quotas` shows all")
+    assert lines[at + 1].startswith(f"  role-0, {ANN.principal}: 2 of 2 calls per day (100%), all of it again at ")
+    assert "role-0" not in "".join(lines[at + 2 :])
+
+
+async def test_where_no_role_has_one_the_status_says_so(tmp_path: Path) -> None:
+    async with bridge_with(tmp_path, {}) as bridge:
+        found = control_answers(bridge, Redactor([]), dict, None, {})["status"]({})
+        document = await found if isinstance(found, Awaitable) else found
+        assert document["quotas"] is None
+    assert not (tmp_path / "quotas.db").exists()
 
 
 async def test_calls_at_once_never_exceed_it(tmp_path: Path) -> None:

@@ -39,12 +39,14 @@ def control_answers(
     `reload` is None where there is no file. `more`: what this process answers besides.
     """
 
-    def status(_: Document) -> Document:
+    async def status(_: Document) -> Document:
+        from mcpbridge.app.admin.usage import quotas_status
+
         own = {
             "config": bridge.settings.source,
             **facts(),
         }  # paths in it are used, not only shown: they stay as they are
-        return {**redact.values_of(bridge.status()), **own}
+        return {**redact.values_of({**bridge.status(), "quotas": await quotas_status(bridge)}), **own}
 
     async def stats(_: Document) -> Document:
         from mcpbridge.app.admin.stats import stats_of

@@ -8,6 +8,7 @@ from typing import Any, cast
 import anyio.to_thread
 
 from mcpbridge.app.admin.errors import Problem
+from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.units import parse_moment
 from mcpbridge.core.identity import Identity
 from mcpbridge.library.bridge import Bridge
@@ -19,11 +20,14 @@ from mcpbridge.pipeline.roles.settings import RoleSettings
 from mcpbridge.results.token_count import estimated_tokens
 from mcpbridge.storage.call_log.reader import Filter, iso_time
 from mcpbridge.storage.call_log.usage import USAGE_BY, UsageBy, Whose, read_gaps, read_usage
-from mcpbridge.storage.quotas import SCHEMA, read_used
+from mcpbridge.storage.quotas import SCHEMA, Used, read_used
 from mcpbridge.storage.sqlite.database import may_exist, open_file
 
 DAYS = 7
 """How far back a report goes, if nothing is said."""
+
+_MOST_USED = 10
+"""Quotas that the status of a bridge names."""
 
 _SUMS = (
     "calls",
@@ -136,6 +140,27 @@ def read_request(asked: Mapping[str, str], now: float) -> tuple[Filter, list[Usa
     return which, cast("list[UsageBy]", list(dict.fromkeys(by))), price
 
 
+async def running_quotas(bridge: Bridge) -> list[dict[str, Any]]:
+    """As `quota_rows`, of a running bridge. Cancelling is safe.
+
+    Raises:
+        StoreFailed: what was used cannot be read.
+    """
+    now = time.time()
+    return rows_of_quotas(bridge.settings.roles, await bridge.used_quotas(now), now)
+
+
+async def quotas_status(bridge: Bridge) -> dict[str, Any] | None:
+    """How the quotas of a running bridge are, in short; None: no role has one, or they cannot be read."""
+    if not any(role.quota for role in bridge.settings.roles):
+        return None
+    try:
+        rows = await running_quotas(bridge)
+    except StoreFailed:  # the log of the bridge says so with the next call
+        return None
+    return {"used_up": sum(row["share"] >= 1 for row in rows), "most_used": rows[:_MOST_USED]}
+
+
 def quota_rows(settings: Sequence[RoleSettings], path: Path, now: float) -> list[dict[str, Any]]:
     """A row for each quota and whoever has used something of it; of teams also where nothing was used.
 
@@ -144,13 +169,18 @@ def quota_rows(settings: Sequence[RoleSettings], path: Path, now: float) -> list
     Raises:
         StoreFailed: the file cannot be read.
     """
-    used = list[tuple[str, str, float, int]]()
+    used = list[Used]()
     if may_exist(path):
         connection = open_file(path, SCHEMA)
         try:
             used = read_used(connection, now)
         finally:
             connection.close()
+    return rows_of_quotas(settings, used, now)
+
+
+def rows_of_quotas(settings: Sequence[RoleSettings], used: Sequence[Used], now: float) -> list[dict[str, Any]]:
+    """A row for each quota and whoever has used something of it, that which is used most first."""
     rows: list[dict[str, Any]] = []
     for one in quotas_of(Roles(settings)):
         role = one.role.name

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from datetime import datetime
 from typing import cast
 
 import click
@@ -15,6 +16,8 @@ from mcpbridge.app.exit_codes import OK, TIMED_OUT, UNREACHABLE
 from mcpbridge.base.directories import runtime_directory
 from mcpbridge.base.units import show_seconds
 
+_MOST_QUOTAS = 3
+"""Quotas that are printed: those that are used up, or else that of which most is used."""
 _MOST_CHANGES = 5
 """Changes of what a server shows that are printed."""
 
@@ -65,6 +68,8 @@ def _show(bridge: Document) -> None:
             lost = f", {one['lost']} lost" if one["lost"] else ""
             problem = f": {one['problem']}" if one["problem"] else ""
             print(visible(f"  sent to {one['to']}: {one['sent']}{lost}{problem}"))
+    if quotas := cast("State", bridge.get("quotas") or {}):
+        _show_quotas(quotas)
     for problem in cast("list[str]", bridge.get("storage_problems", [])):
         print(visible(f"problem: {problem}"))
     for warning in cast("list[str]", bridge.get("warnings", [])):
@@ -73,6 +78,17 @@ def _show(bridge: Document) -> None:
         print(visible(f"the configuration file as it is now is not in effect: {wrong.get('message')}"))
     if waiting := cast("list[str]", bridge.get("needs_restart") or []):
         print(visible(f"after a restart: {', '.join(waiting)}"))
+
+
+def _show_quotas(quotas: State) -> None:
+    used_up, most = int(quotas["used_up"]), cast("list[State]", quotas["most_used"])
+    shown = most[: max(used_up, 1)][:_MOST_QUOTAS]
+    print(f"quotas: {used_up or 'none'} used up; `mcpbridge usage --quotas` shows all")
+    for one in shown:
+        user = (one["user"] or "the local user") if "user" in one else "the whole team"
+        at = datetime.fromisoformat(str(one["resets"])).astimezone()
+        used = f"{one['used']:,} of {one['quota']}"
+        print(visible(f"  {one['role']}, {user}: {used} ({one['share']:.0%}), all of it again at {at:%Y-%m-%d %H:%M}"))
 
 
 def _show_unapproved(servers: Sequence[State], lock: State) -> None:

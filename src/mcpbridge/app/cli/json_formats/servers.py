@@ -5,6 +5,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 from mcpbridge.app.cli.json_formats.audit import AuditState
 from mcpbridge.app.cli.json_formats.daemon import Daemon
 from mcpbridge.app.cli.json_formats.shared import BridgeAnswer, ConfigProblem
+from mcpbridge.app.cli.json_formats.usage import QuotaState
 
 
 class DefinitionChange(TypedDict):
@@ -247,6 +248,8 @@ class Bridge(BridgeAnswer):
     """The `servers.lock` that is in effect."""
     audit: NotRequired[AuditState | None]
     """Its audit log; null if it has none."""
+    quotas: NotRequired[QuotaState | None]
+    """How the quotas of roles are; null if no role has one."""
     storage_problems: NotRequired[list[str]]
     """Why something that should be kept may be lost."""
     config_error: NotRequired[ConfigProblem | None]

@@ -89,6 +89,15 @@ class UsedQuota(TypedDict):
     """When there is room again for all of it, as an ISO time."""
 
 
+class QuotaState(TypedDict):
+    """How the quotas of a running bridge are."""
+
+    used_up: int
+    """How many are used up, each person's counted by itself."""
+    most_used: list[UsedQuota]
+    """The ten of which most is used, that first."""
+
+
 class UsedQuotas(TypedDict):
     """What is used of the quotas of roles."""
 

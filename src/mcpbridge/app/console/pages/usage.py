@@ -12,8 +12,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from mcpbridge.app.admin.errors import Problem
-from mcpbridge.app.admin.usage import requested_usage
+from mcpbridge.app.admin.usage import requested_usage, running_quotas
 from mcpbridge.app.console.context import ConsoleContext
+from mcpbridge.base.errors import StoreFailed
 from mcpbridge.storage.call_log.usage import USAGE_BY
 
 _SPANS = {"1h": "an hour", "24h": "a day", "7d": "7 days", "30d": "30 days", "90d": "90 days"}
@@ -55,7 +56,23 @@ async def _values(console: ConsoleContext, request: Request) -> dict[str, Any]:
         "report": report,
         "rows": [{**row, "calls_link": _calls_of(row)} for row in report["rows"][:_ROWS]],
         "left_out": max(0, len(report["rows"]) - _ROWS),
+        **await _quotas(console),
         "is_recorded": console.bridge.recording != "off",
+    }
+
+
+async def _quotas(console: ConsoleContext) -> dict[str, Any]:
+    """What is used of the quotas of roles, by whom, and when all of it is there again."""
+    settings = console.bridge.settings
+    try:
+        found = await running_quotas(console.bridge)
+    except StoreFailed as error:
+        return {"quotas": [], "quotas_problem": console.redact(str(error))}
+    rows = cast("list[dict[str, Any]]", console.redact.values_of({"rows": found[:_ROWS]})["rows"])
+    return {
+        "quotas": rows,
+        "has_quotas": any(role.quota for role in settings.roles),
+        "quotas_left_out": max(0, len(found) - _ROWS),
     }
 
 
