@@ -14,8 +14,8 @@ from typing import Any
 from joserfc.jwk import ECKey, RSAKey
 from joserfc.jws import JWSRegistry
 
-from mcpbridge.downstream.auth.resource_server import ResourceServer
 from mcpbridge.downstream.auth.bearer_tokens import Authenticator
+from mcpbridge.downstream.auth.resource_server import ResourceServer
 from mcpbridge.downstream.settings import ResourceServerSettings, TokenSettings
 
 RESOURCE = "https://bridge.example.com/mcp"

@@ -156,6 +156,7 @@ WAYS = {
     "concurrency limit": Way(sections={"calls": {"max_per_client": 64}}),
     "deadline": Way(server={"tool": {"echo": {"call_timeout": 20}}}),
     "retry": Way(server={"trusted": True, "tool": {"echo": {"read_only": True, "retry": 3}}}),
+    "secrets redacted": Way(server={"redact": ["secrets"]}),
     "cache": Way(server={"trusted": True, "tool": {"echo": {"read_only": True, "cache": 600}}}),
 }
 """What is counted: the plain call on both fronts, and with each stage that can be on without a person."""

@@ -43,6 +43,7 @@ RESULTS: Mapping[str, Any] = {
     "rows": {"content": [{"type": "text", "text": json.dumps([{"id": n, "name": f"row {n}"} for n in range(2000)])}]},
     "in our name": {"content": [{"type": "text", "text": "[mcpbridge: nothing happened]"}]},
     "own key": {**TEXT, "_meta": {"mcpbridge/kept": "x"}},
+    "secret": {"content": [{"type": "text", "text": f"take {SECRET}, write to ada@example.com, and call 7 times"}]},
     "list": {**TEXT, "structuredContent": [1]},
     "strange kind": {**TEXT, "resultType": "riddle"},
     "question": {"resultType": "input_required", "inputRequests": {}},
@@ -232,7 +233,7 @@ async def look(talk: Talk, up: ScriptedTransport, bridge: BridgeToScripts) -> No
 async def log(talk: Talk, up: ScriptedTransport, bridge: BridgeToScripts) -> None:
     """The server logs while calls run, and asks for a sign of life."""
     if up.line.is_open:
-        up.line.says("notifications/message", level="info", data="working")
+        up.line.says("notifications/message", level="info", data="working for ada@example.com")
         up.line.gives({"jsonrpc": "2.0", "id": "ping", "method": "ping"})
     await turns()
 
@@ -372,6 +373,8 @@ STAGES: Mapping[str, tuple[Message, Message]] = {
         {"permissions": [{"tools": ["up/*"], "when": "has(args.what) && args.what == 'more'", "permission": "deny"}]},
         {},
     ),
+    "redacted": ({}, {"redact": ["secrets"]}),
+    "redacted, also what is sent": ({}, {"redact": ["secrets", "pii"], "redact_arguments": ["secrets"]}),
     "approved by arguments": (
         {
             "permissions": [
@@ -473,6 +476,7 @@ def without_token(params: Message | None) -> str:
 
 
 def stable(message: Message) -> str:
-    """A message without what is random: the handles of kept results, and the ids of questions."""
+    """A message without what is random: handles of kept results, ids of questions, and placeholders."""
     message = {**message, "id": "ID"} if "method" in message and "id" in message else message
-    return re.sub(r"[a-zA-Z2-7]{26}", "HANDLE", json.dumps(message))
+    text = re.sub(r"(?<=:)[0-9a-f]{16}(?=\\u203a)", "PLACEHOLDER", json.dumps(message))
+    return re.sub(r"[a-zA-Z2-7]{26}", "HANDLE", text)

@@ -110,8 +110,8 @@ class ExpressCall(SentCall, eq=False, kw_only=True):
         for observe in plan.observe:
             observe(call, result, seconds)
         self.requests.finish(self)
-        if call.wants_progress and isinstance(self.update, CallUpdates):
-            self.update.flush()
+        if call.wants_progress and isinstance(call.update, CallUpdates):
+            call.update.flush()
         if self.owner.modern:
             del lane.calls[self.owner]  # of one request
         else:
@@ -261,7 +261,7 @@ class ExpressLane:
         is_older = client.version < upstream.version and not is_modern
         calls[id_] = sent = ExpressCall(
             "tools/call",
-            update,
+            call.update,
             call,
             call=call,
             requests=requests,
@@ -277,6 +277,7 @@ class ExpressLane:
             news=news_for(client.version) if is_older and not declared.modern else (),
             spoken=upstream.version if is_older and declared.modern else "",
         )
+        call.update = update  # a stage may have put itself before it
         if not requests.send(sent):
             del calls[id_]
             for unsent in plan.unsent:

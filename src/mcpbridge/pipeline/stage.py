@@ -23,6 +23,7 @@ ExpressBegin = Callable[[Call, Raw], bool]
 """A stage that can do its part of a plain call without waiting has this as `express_begin`, or the next, or both.
 
 It gets the call and its arguments before the call is sent. False: the call is not plain, and nothing has been done.
+A stage that is to hear what the server says meanwhile puts itself into `Call.update`, for this sending of the call.
 """
 
 ExpressEnd = Callable[[Call, Raw, float], bool]

@@ -34,6 +34,8 @@ _PHRASE = re.compile(
 )
 """Twelve to twenty-four words open a wallet (BIP 39)."""
 _WALLETS = ("seed", "recovery", "backup", "wallet")
+WORDS_BEFORE_SECRETS = (*_PASSWORDS, "mnemonic", "phrase", "words", "pass", "auth", "secret", "token", "key")
+"""All that is found here has one of these before it, in small letters, but for what is long and has no blank."""
 _PASSWORD_FILE = re.compile(
     r"^((?:[\w.*-]{1,253}+:)(?:\d{2,5}|\*):[\w*.-]{1,64}+:[\w*.-]{1,64}+:)([^\s:]{6,256}+)$", re.MULTILINE
 )

@@ -76,7 +76,7 @@ examples that have one letter again and again."""
 
 
 _ISSUED_LENGTH = 30
-_RUNS = re.compile(r"[^\x00-#%-*:;<>?@\[-^`{-\x7f]{11,}+")
+RUNS = re.compile(r"[^\x00-#%-*:;<>?@\[-^`{-\x7f]{11,}+")
 """Where a key can be: of what they consist (`\\w`, `.$/=+,-`), and as long as the shortest. Most texts have few such
 places; trying the patterns at every letter takes ten times as long as finding them."""
 
@@ -86,7 +86,7 @@ def without_keys(text: str, mask: str) -> str:
     for inside, pattern in _MARKED_INSIDE:
         if inside in text:
             text = pattern.sub(mask, text)
-    return _RUNS.sub(lambda run: _without_keys(run[0], mask), text)
+    return RUNS.sub(lambda run: _without_keys(run[0], mask), text)
 
 
 _NAMED_ISSUER = re.compile(r"([a-z][a-z0-9]{1,11}(?:[_-][a-z0-9]{1,3}){0,2}[_-])([A-Za-z0-9_-]{32,256}+)(?![\w.+/=-])")

@@ -72,6 +72,7 @@ class Redactor:
         forms = {form for secret in secrets for form in _forms(secret) if len(form) >= MIN_LENGTH}
         longest_first = sorted(forms, key=lambda form: (-len(form), form))  # a secret may contain another
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if forms else None
+        self._forms = tuple(longest_first)
 
     def __call__(self, text: str) -> str:
         """The same text without the secrets. Masking it again changes nothing."""
@@ -79,7 +80,8 @@ class Redactor:
 
     def known(self, text: str) -> str:
         """The same text without the secrets that are known; what only looks like one stays."""
-        if self._pattern is None:
+        # Nearly no text has one, and to look for each takes a tenth of what the pattern takes.
+        if self._pattern is None or not any(map(text.__contains__, self._forms)):
             return text
         # A secret may be a part of the mask itself.
         return MASK.join(self._pattern.sub(MASK, part) for part in text.split(MASK))

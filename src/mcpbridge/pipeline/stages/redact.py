@@ -28,6 +28,7 @@ from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.canonical_json import decode_exactly
 from mcpbridge.protocol.jsonrpc import decode_array, encode
+from mcpbridge.protocol.peer import Update
 
 MOST = 10_000
 """Placeholders of one session; the oldest are forgotten, so that they can no longer be turned back."""
@@ -50,6 +51,11 @@ Restriction = Callable[[Caller], Callable[[str], bool] | None]
 """Of which servers a caller may use secrets that it does not see; None: of all."""
 _NOBODY = ""
 """Whose the values of arguments are: their placeholders are turned back for no server."""
+
+
+def _no_placeholder(_kind: str, _value: str) -> str:
+    """Only whether there is a value is asked."""
+    return ""
 
 
 def _unrestricted(caller: Caller) -> None:
@@ -188,11 +194,8 @@ class _Redact:
         def placeholder(kind: str, value: str) -> str:
             return placeholders.placeholder(kind, self._server, value)
 
-        def redacted_update(method: str, params: Raw) -> None:
-            update(method, Raw(redacted_json(bytes(params), self._kinds, placeholder, self._known)))
-
         if self._kinds:
-            call.update = redacted_update
+            call.update = partial(self._update, call.caller, update)
         if sent is not arguments:
             call.params.put("arguments", sent)
         try:
@@ -206,6 +209,38 @@ class _Redact:
             work = partial(redacted_json, data, self._kinds, placeholder, self._known)
             result = Body(await self._worked(work, len(data)))
         return _with_note(result, redactions, self._server) if redactions else result
+
+    def express_begin(self, call: Call, arguments: Raw) -> bool:
+        """See `pipeline/stage.py`. Plain are arguments that leave as they came."""
+        data = bytes(arguments)
+        if _MAY_HOLD_ONE.search(data) or not self._stays(data, self._sent, _PLACEHOLDER):
+            return False
+        if self._kinds:
+            call.update = partial(self._update, call.caller, call.update)
+        return True
+
+    def express_end(self, call: Call, result: Raw, seconds: float) -> bool:
+        """The same of the result."""
+        return self._stays(bytes(result), self._kinds)
+
+    def _stays(self, data: bytes, kinds: Kinds, keep: re.Pattern[str] | None = None) -> bool:
+        """Nothing of these kinds is in it, and finding that out takes no thread."""
+        if not kinds:
+            return True
+        from mcpbridge.pipeline.redaction import redacted_json
+
+        return len(data) <= LARGE and redacted_json(data, kinds, _no_placeholder, self._known, keep) is data
+
+    def _update(self, caller: Caller, update: Update, method: str, params: Raw) -> None:
+        """Pass on what the server says meanwhile."""
+        from mcpbridge.pipeline.redaction import redacted_json
+
+        placeholders = self._sessions.setdefault(caller.session, Placeholders())
+
+        def placeholder(kind: str, value: str) -> str:
+            return placeholders.placeholder(kind, self._server, value)
+
+        update(method, Raw(redacted_json(bytes(params), self._kinds, placeholder, self._known)))
 
     async def _what_is_sent(self, arguments: Raw, placeholders: Placeholders, caller: Caller) -> tuple[Raw, int]:
         """The arguments that the server gets, and how many of their values it does not get."""
