@@ -6,6 +6,7 @@ The states of a server are decided in `upstream/supervisor.py`.
 import os
 import time
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from anyio import move_on_after
@@ -20,7 +21,8 @@ from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.supervisor import Upstream
 from mcpbridge.upstream.transports.stdio import StdioTransport
 
-if TYPE_CHECKING:  # few bridges have quotas
+if TYPE_CHECKING:  # few bridges have roles, or quotas
+    from mcpbridge.pipeline.roles.break_glass import RoleGrant
     from mcpbridge.storage.quotas import Used
 
 
@@ -72,6 +74,17 @@ class EngineStatus(EngineState):
             "call_log": self._call_log_status(),
             "lock": self.pins.lock.status(),
             "audit": self.trail.status(),
+            "break_glass": [
+                {
+                    "user": one.principal,
+                    "role": one.role,
+                    "reason": one.reason,
+                    "by": one.by,
+                    "since": _iso(one.since),
+                    "until": _iso(one.until),
+                }
+                for one in self.break_glass_grants()
+            ],
             "storage_problems": self._storage_problems(),
             "config_error": dict(self.config_error) if self.config_error is not None else None,
         }
@@ -85,6 +98,11 @@ class EngineStatus(EngineState):
         if not any(role.quota for role in self.settings.roles):
             return ()
         return await self._shared.calls.quota_store.used(now)
+
+    def break_glass_grants(self) -> "Sequence[RoleGrant]":
+        """The roles that people have taken for a time and have still, the oldest first."""
+        roles = self._generation.policy.roles
+        return roles.break_glass.now(time.time()) if roles is not None else ()
 
     def _call_log_status(self) -> dict[str, Any]:
         recorded = self.recorder.recorded
@@ -172,3 +190,7 @@ def _counted(server: str, metrics: Metrics | None) -> dict[str, Any]:
         return {}
     whole = metrics.of_server(server)
     return {"calls": whole.calls, "errors": whole.errors, "latency": whole.durations.summary()}
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")

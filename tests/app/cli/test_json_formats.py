@@ -238,6 +238,12 @@ async def test_a_role_that_is_taken(place: Place) -> None:
         assert (taken["user"], taken["role"], taken["reason"]) == ("ci", "oncall", "it is down")
         explained = await place.run("auth", "explain", "--user", "ci", "one/journal", "--config", config, "--json")
         assert json.loads(explained.out)["roles"] == ["oncall"]
+        [shown] = (await printed(place, "status/1", "status"))["bridges"]
+        [grant] = shown["break_glass"]
+        assert (grant["user"], grant["role"], grant["reason"], grant["by"]) == ("ci", "oncall", "it is down", "cli")
+        assert grant["since"] < grant["until"]
+        text = (await place.run("status")).out
+        assert f"emergency: ci has the role oncall until {grant['until']}: it is down" in text
 
 
 async def printed(place: Place, name: str, *words: str) -> dict[str, Any]:

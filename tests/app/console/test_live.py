@@ -2,12 +2,16 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 
+from mcpbridge import Bridge
 from mcpbridge.app.console.live import LiveFeed
+from mcpbridge.library.access import take_role
+from support.console_app import visible, visit
 from support.in_process_bridge import Ear, bridged
 from support.upstreams.scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport
 
@@ -108,6 +112,31 @@ async def test_who_is_signed_out_while_nothing_happens_hears_it_too() -> None:
         await asyncio.sleep(0)
         is_in = False
         assert (await rest)[-1].startswith(b"event: signed-out")
+
+
+async def test_open_pages_show_an_emergency_while_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 23, break-glass: who has taken which role, why, and until when."""
+    role = {"name": "oncall", "principals": "*", "servers": "*", "break_glass": True}
+    async with (
+        asyncio.timeout(PATIENCE),
+        Bridge.open({"roles": [role]}, remember=False) as bridge,
+        visit(bridge) as one,
+    ):
+        stream = one.console.live.stream()
+        await topics(stream)
+        assert "Emergency" not in await one.get("parts/banner")
+        take_role(bridge, "ann", "oncall", "the <b>site</b> is down", 600, "cli")
+        while "config" not in await topics(stream):
+            pass
+        shown = await one.get("parts/banner")
+        assert "ann has the role oncall until" in visible(shown)
+        assert "the &lt;b&gt;site&lt;/b&gt; is down" in shown
+        later = time.time() + 601
+        monkeypatch.setattr(time, "time", lambda: later)
+        while "config" not in await topics(stream):
+            pass
+        assert "Emergency" not in await one.get("parts/banner")
+        await stream.aclose()
 
 
 async def _all(stream: AsyncGenerator[bytes]) -> list[bytes]:

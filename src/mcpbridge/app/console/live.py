@@ -149,7 +149,7 @@ class LiveFeed:
             "catalog": id(bridge.catalog.snapshot),
             "approvals": (tuple(approvals), ended[0][0] if ended else 0.0),
             "clients": (bridge.server.clients, log_file.events_written),
-            "config": (id(bridge.settings), str(bridge.config_error)),
+            "config": (id(bridge.settings), str(bridge.config_error), bridge.break_glass_grants()),
         }
 
     def _event(self, topics: frozenset[str]) -> bytes:

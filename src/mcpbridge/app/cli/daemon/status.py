@@ -70,6 +70,8 @@ def _show(bridge: Document) -> None:
             print(visible(f"  sent to {one['to']}: {one['sent']}{lost}{problem}"))
     if quotas := cast("State", bridge.get("quotas") or {}):
         _show_quotas(quotas)
+    for one in cast("list[State]", bridge.get("break_glass") or []):
+        print(visible(_emergency(one)))
     for problem in cast("list[str]", bridge.get("storage_problems", [])):
         print(visible(f"problem: {problem}"))
     for warning in cast("list[str]", bridge.get("warnings", [])):
@@ -151,6 +153,11 @@ def _show_daemon(daemon: State) -> None:
         print(_snapshots(snapshot))
     if daemon.get("log"):
         print(visible(f"log: {daemon['log']}"))
+
+
+def _emergency(grant: State) -> str:
+    who = grant["user"] or "the local user"
+    return f"emergency: {who} has the role {grant['role']} until {grant['until']}: {grant['reason']}"
 
 
 def _snapshots(snapshot: State) -> str:

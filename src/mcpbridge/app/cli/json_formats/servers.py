@@ -209,6 +209,23 @@ class CallLogState(TypedDict):
     """The file; empty if nothing is recorded."""
 
 
+class TakenRole(TypedDict):
+    """A role that somebody has taken for a time (`auth break-glass`)."""
+
+    user: str
+    """Who has it; empty: the local user. It counts only if the role is for them."""
+    role: str
+    """The role."""
+    reason: str
+    """Why, as it was given."""
+    by: str
+    """Who entered it."""
+    since: str
+    """When, as an ISO time."""
+    until: str
+    """When it ends, as an ISO time."""
+
+
 class Bridge(BridgeAnswer):
     """A running bridge. One that does not answer has `pid`, `error` and `code` alone."""
 
@@ -250,6 +267,8 @@ class Bridge(BridgeAnswer):
     """Its audit log; null if it has none."""
     quotas: NotRequired[QuotaState | None]
     """How the quotas of roles are; null if no role has one."""
+    break_glass: NotRequired[list[TakenRole]]
+    """Roles that people have taken for a time and have still, the oldest first."""
     storage_problems: NotRequired[list[str]]
     """Why something that should be kept may be lost."""
     config_error: NotRequired[ConfigProblem | None]
