@@ -1,4 +1,4 @@
-"""FastMCP's client, run in an environment of its own. Prints what it saw as one JSON object."""
+"""FastMCP's client, run in an environment of its own, in each of these modes. Prints a JSON object for each."""
 
 import asyncio
 import json
@@ -29,4 +29,5 @@ async def visit(target: dict[str, Any], mode: str) -> dict[str, Any]:
         }
 
 
-print(json.dumps(asyncio.run(visit(json.loads(sys.argv[1]), sys.argv[2]))))
+for mode in sys.argv[2:]:
+    print(json.dumps(asyncio.run(visit(json.loads(sys.argv[1]), mode))))

@@ -80,7 +80,7 @@ async def test_the_python_sdk(bridge: HttpClient, world: World, mode: str) -> No
 async def test_fastmcp(bridge: HttpClient, world: World, fastmcp_python: str) -> None:
     """Both eras in one process, which takes seconds to start."""
     script = str(HERE / "fastmcp_calls.py")
-    given = await visit(fastmcp_python, script, bridge.url, json.dumps(ERAS), json.dumps(calls(world)))
+    [given] = await visit(fastmcp_python, script, bridge.url, json.dumps(ERAS), json.dumps(calls(world)))
     assert list(given) == ERAS
     for results in given.values():
         accepted(results, world)
@@ -89,7 +89,8 @@ async def test_fastmcp(bridge: HttpClient, world: World, fastmcp_python: str) ->
 @pytest.mark.parametrize("mode", ["v1", *ERAS])
 async def test_the_typescript_sdk(bridge: HttpClient, world: World, node: Path, mode: str) -> None:
     script = str(HERE / "calls.mjs")
-    accepted(await visit("node", script, bridge.url, mode, json.dumps(calls(world)), cwd=node), world)
+    [given] = await visit("node", script, bridge.url, mode, json.dumps(calls(world)), cwd=node)
+    accepted(given, world)
 
 
 async def test_the_python_sdk_on_stdio(place: Place, world: World, node: Path) -> None:

@@ -1,4 +1,4 @@
-// The TypeScript SDK 2.x as a client, in the era that it is told. Prints what it saw as one JSON object.
+// The TypeScript SDK 2.x as a client, in the eras given. Prints what it saw in each as a JSON object.
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import { visit } from "./visit.mjs";

@@ -1,7 +1,11 @@
-// What every client does: connect, list, call, read. The arguments are the target as JSON, and an era.
+// What every client does: connect, list, call, read. The arguments are the target as JSON, and the eras: one visit in each.
 
 export async function visit(connectionTo) {
-  const [target, mode] = process.argv.slice(2);
+  const [target, ...modes] = process.argv.slice(2);
+  for (const mode of modes) await visitIn(mode, target, connectionTo);
+}
+
+async function visitIn(mode, target, connectionTo) {
   const { client, transport } = connectionTo(JSON.parse(target), mode);
   await client.connect(transport);
   const { tools } = await client.listTools();
