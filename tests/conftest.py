@@ -19,7 +19,7 @@ from support.harness import Place
 from support.programs import preloaded_bridge
 from support.run_summary import WORDS
 
-pytest_plugins = ["support.flaky_tests"]
+pytest_plugins = ["support.flaky_tests", "support.run_order"]
 
 # How long an example takes is the machine's affair; other tests run beside it.
 settings.register_profile("any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -1,24 +1,36 @@
 """MCP Apps (2026-01-26) through the bridge, with servers made by the official SDK."""
 
-import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
 from support.harness import Place, eventually
+from support.programs.preloaded_python import Server
 from support.rpc import Client, Reply, envelope
 
 UI = "io.modelcontextprotocol/ui"
 MIME = "text/html;profile=mcp-app"
 
 
-def app_server(name: str, **settings: Any) -> dict[str, Any]:
-    script = Path(__file__).parents[2] / "servers" / "apps.py"
-    return {"command": sys.executable, "args": ["-E", str(script), name], **settings}
+class AppServer(Protocol):
+    def __call__(self, name: str, **settings: Any) -> dict[str, Any]: ...
 
 
-def opened(place: Place, front: str, *names: str, **settings: Any) -> Any:
+@pytest.fixture(scope="module")
+def app_server() -> Iterator[AppServer]:
+    """The configuration of a server, which is forked by a process that has imported the SDK."""
+    script = str(Path(__file__).parents[2] / "servers" / "apps.py")
+    with tempfile.TemporaryDirectory(prefix="mcpb-", dir="/tmp") as folder:  # a socket's path must be short
+        sdk = Server(Path(folder), "mcp.server.apps", "mcp.server.mcpserver", "mcp.server.stdio")
+        program, *words = sdk.command()
+        yield lambda name, **settings: {"command": program, "args": [*words, script, name], **settings}
+        sdk.end()
+
+
+def opened(place: Place, app_server: AppServer, front: str, *names: str, **settings: Any) -> Any:
     servers = {name: app_server(name, **settings) for name in names}
     return place.http_bridge(servers) if front == "http" else place.bridge(servers)
 
@@ -40,9 +52,9 @@ def structured(reply: Reply) -> Any:
 
 @pytest.mark.parametrize(("front", "era"), [("stdio", "legacy"), ("http", "modern")])
 async def test_an_app_of_one_server_keeps_its_address_and_everything_about_it(
-    place: Place, front: str, era: str
+    place: Place, app_server: AppServer, front: str, era: str
 ) -> None:
-    async with opened(place, front, "one", era=era) as client:
+    async with opened(place, app_server, front, "one", era=era) as client:
         await client.initialize()
         tools = await listed(client, tools=2)
         assert tools["one__show"]["_meta"]["ui"] == {"resourceUri": "ui://chart/view.html"}
@@ -57,9 +69,11 @@ async def test_an_app_of_one_server_keeps_its_address_and_everything_about_it(
         assert shown == {"server": "one", "shows": True}, "servers are told of apps, whoever the client is"
 
 
-async def test_a_modern_client_is_told_of_apps_and_its_own_declaration_crosses(place: Place) -> None:
+async def test_a_modern_client_is_told_of_apps_and_its_own_declaration_crosses(
+    place: Place, app_server: AppServer
+) -> None:
     declared = {"io.modelcontextprotocol/clientCapabilities": {"extensions": {UI: {"mimeTypes": ["text/x"]}}}}
-    async with opened(place, "stdio", "one") as client:
+    async with opened(place, app_server, "stdio", "one") as client:
         meta = envelope(**declared)
         await listed(client, meta, tools=2)
         found = (await client.request("server/discover", {"_meta": envelope()})).result
@@ -67,9 +81,11 @@ async def test_a_modern_client_is_told_of_apps_and_its_own_declaration_crosses(p
         assert structured(await client.call("one__show", meta=meta))["shows"] is True
 
 
-async def test_apps_of_two_servers_with_one_address_are_told_apart_and_stay_apps(place: Place) -> None:
+async def test_apps_of_two_servers_with_one_address_are_told_apart_and_stay_apps(
+    place: Place, app_server: AppServer
+) -> None:
     """The scheme stays: hosts know apps by it. Nothing inside the page is touched."""
-    async with opened(place, "stdio", "one", "two") as client:
+    async with opened(place, app_server, "stdio", "one", "two") as client:
         result = await client.initialize()
         tools = await listed(client, tools=4)
         assert "instructions" in result
@@ -84,9 +100,9 @@ async def test_apps_of_two_servers_with_one_address_are_told_apart_and_stay_apps
         assert bare.message["error"]["code"] == -32002, "it could be either's"
 
 
-async def test_an_app_calls_the_tools_of_its_server_by_their_own_names(place: Place) -> None:
+async def test_an_app_calls_the_tools_of_its_server_by_their_own_names(place: Place, app_server: AppServer) -> None:
     """ext-apps issues 745 and 753: pages know nothing of prefixes. Exact where one server alone has the name."""
-    async with opened(place, "stdio", "one", "two") as client:
+    async with opened(place, app_server, "stdio", "one", "two") as client:
         await client.initialize()
         await listed(client, tools=4)
         assert (await client.call("data_two")).text == "data of two"

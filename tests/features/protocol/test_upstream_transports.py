@@ -35,7 +35,7 @@ async def running(script: str, *args: str) -> AsyncIterator[str]:
         process._transport.close()  # type: ignore[attr-defined]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def servers() -> AsyncIterator[dict[str, dict[str, object]]]:
     async with AsyncExitStack() as stack:
         sse, http, ws = await asyncio.gather(
