@@ -23,10 +23,10 @@ _NO_PROSE = re.compile(r"^```.*?^```$|<!--.*?-->|`[^`\n]+`|\]\([^)\n]*\)|^#[^\n]
 
 def against(text: str) -> Iterator[tuple[int, str, str]]:
     """Each word that is not to be written: line, the word, and what to write."""
+    prose = _NO_PROSE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
     for word in WORDS:
-        right = [found.span() for but in word.get("but", ()) for found in re.finditer(re.escape(but), text)]
-        prose = _NO_PROSE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
         for found in re.finditer(word["not"], prose, re.IGNORECASE):
+            right = [found.span() for but in word.get("but", ()) for found in re.finditer(re.escape(but), text)]
             if not any(first <= found.start() and found.end() <= last for first, last in right):
                 yield text.count("\n", 0, found.start()) + 1, found[0], word["write"]
 
