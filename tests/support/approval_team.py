@@ -147,10 +147,12 @@ async def office(
     approval: Document | None = None,
     sign_in: Document | None = None,
     roles: Document | None = None,
+    server: Document | None = None,
 ) -> AsyncIterator[Office]:
     """A bridge of people: ann and dave are staff, carol leads, and bob is both. Every call needs a lead's approval.
 
     `sign_in`: people can also sign in at the bridge, by this provider. `roles`: what roles have besides, by name.
+    `server`: what is set of the server besides.
     """
     async with AsyncExitStack() as stack:
         issuer = await stack.enter_async_context(issuing())
@@ -163,7 +165,7 @@ async def office(
         hook = {"url": receiver.url, "secret": WEBHOOK_SECRET, **(webhook or {})}
         settings = Settings.model_validate(
             {
-                "servers": {"up": python_server("plain")},
+                "servers": {"up": {**python_server("plain"), **(server or {})}},
                 "auth": issuer.settings(**({"sign_in": sign_in} if sign_in else {})),
                 "roles": [{**role, **(roles or {}).get(str(role["name"]), {})} for role in ROLES],
                 "permissions": [{**rule, "approve_by": approve_by or {"roles": "leads"}}],

@@ -230,6 +230,19 @@ async def test_who_asked_who_decided_and_from_where_is_on_record() -> None:
         assert facts["approve_by"]["roles"] == ("leads",) or facts["approve_by"]["roles"] == ["leads"]
 
 
+async def test_arguments_of_a_tool_with_log_content_false_are_not_sent_but_shown_to_who_decides() -> None:
+    async with at_work(server={"log_content": False}) as people:
+        call = people.begins("ann", "only-for-the-approver")
+        [id_] = await people.waiting()
+        message = json.dumps(await people.receiver.message())
+        assert "up/echo" in message
+        assert "only-for-the-approver" not in message
+        await people["carol"].sign_in_for_approvals()
+        assert "only-for-the-approver" in (await people["carol"].open(f"/approvals/{id_}")).text
+        await people["carol"].answer(id_, "approve")
+        assert "only-for-the-approver" in json.dumps(await call)
+
+
 async def test_secrets_in_arguments_are_masked_in_the_message_and_on_the_page() -> None:
     secret = "ghp_" + "a1B2" * 9
     async with at_work() as people:

@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import json
 import logging
+import re
 import threading
 from typing import Any
 
@@ -131,6 +132,40 @@ async def test_nobody_keeps_the_calls_of_others_from_being_reported() -> None:
                 ids = {(await receiver.message(number))["data"]["id"] for number in range(17)}
                 receiver.hold.set()
             assert "another" in ids
+
+
+@pytest.mark.parametrize("sign", ["&", "x", "<", "\U0001f600", "`"])
+def test_a_message_is_never_longer_than_slack_takes(sign: str) -> None:
+    """Slack, Block Kit, section: at most 3,000 characters of text; a message with more is refused whole."""
+    settings = WebhookSettings(url="https://hooks.example.com/x")
+    data = json.dumps({"a": sign * 5000}, ensure_ascii=False).encode()
+    of_others = {"requester": sign * 5000, "client": sign * 5000, "reason": sign * 5000, "tool": f"pay/{sign * 5000}"}
+    message = json.loads(message_of(replace(REQUEST, **of_others, arguments_json=data), LINK, settings, NONE))
+    text = message["blocks"][0]["text"]["text"]
+    assert len(text.encode("utf-16-le")) // 2 <= 3000
+    title, reason, arguments, last = text.split("\n")
+    assert title.endswith("…*")
+    assert reason.startswith("Why: ")
+    assert arguments.startswith("Arguments: `")
+    assert arguments.endswith("…`")
+    assert last == f"Id: `{REQUEST.id}`", "what comes after a long text is there"
+    assert re.sub("&(amp|lt|gt);", "", text).count("&") == 0, "nothing is cut in the middle"
+    assert len(message["text"]) <= 3000
+
+
+@pytest.mark.parametrize(
+    ("setting", "hidden", "is_shown"),
+    [(None, False, True), (None, True, False), (True, True, True), (False, False, False)],
+)
+def test_arguments_that_are_written_nowhere_are_not_sent_unless_the_settings_say_so(
+    setting: bool | None, hidden: bool, is_shown: bool
+) -> None:
+    for kind in ("slack", "json"):
+        settings = WebhookSettings.model_validate(
+            {"url": "https://hooks.example.com/x", "format": kind, "arguments": setting}
+        )
+        body = message_of(replace(REQUEST, hides_content=hidden), LINK, settings, NONE)
+        assert (b"channel" in body) is is_shown
 
 
 def test_texts_of_others_are_no_markup_and_secrets_are_masked() -> None:

@@ -72,6 +72,8 @@ class ApprovalRequest(Struct, frozen=True):
     """The program's own paused call: it has a request of its own, though an equal call may have one, too."""
     keeps_content: bool = False
     """The settings let the arguments be written down; else they are forgotten once it is decided."""
+    hides_content: bool = False
+    """The settings say that the arguments are not to be written down (`log_content = false`)."""
     approve_by: ApproveBy | None = None
     """Which other people may decide; None: whoever sits at the client, and whoever administers the bridge."""
     requester: str = ""
@@ -161,12 +163,13 @@ def request_of(
     seconds: float,
     once_seconds: float,
     keeps_content: bool = False,
+    hides_content: bool = False,
     approve_by: ApproveBy | None = None,
 ) -> ApprovalRequest:
     """The request about a call. `now`: seconds since 1970; `seconds` that a person has.
 
     `policy`: the version of the rules; `once_seconds`: how long clients that do not wait can have an answer;
-    `keeps_content`: whether the arguments may be written down. `approve_by`: who may approve where the rule of the call
+    `keeps_content`, `hides_content`: see `ApprovalRequest`. `approve_by`: who may approve where the rule of the call
     does not say.
     """
     tool, caller = call.tool, call.caller
@@ -196,6 +199,7 @@ def request_of(
         lasts=lasts,
         is_unique=wish == PAUSE,
         keeps_content=keeps_content,
+        hides_content=hides_content,
         approve_by=approve_by,
         requester=caller.identity.name if caller.identity is not None else "",
     )

@@ -28,8 +28,9 @@ class WebhookSettings(BaseModel):
     format: Literal["slack", "json"] = "slack"
     """`slack`: text and blocks, as incoming webhooks of Slack and many others take them. `json`: the facts alone."""
 
-    arguments: bool = True
-    """Whether the message shows the beginning of the arguments. Secrets in it are masked."""
+    arguments: bool | None = None
+    """Whether the message shows the beginning of the arguments. Secrets in it are masked. Default: it does, except for
+    tools with `log_content = false`. `true`: for these as well."""
 
     timeout: Seconds = Field(default=10, gt=0, le=60)
     """Seconds that one try may take. There are four, within a minute. The call waits for none of them."""

@@ -42,6 +42,9 @@ _MOST, _MOST_OF_ONE = 64, 16
 _LARGEST_ANSWER = 64 * 1024
 _LINE, _REASON, _LOOKED_AT = 300, 500, 64 * 1024
 """Characters of the arguments, and of the reason, that are shown; bytes of arguments that are looked at for it."""
+_PART = 950
+"""Characters of each of the three texts of others in a message to Slack, which refuses a block of more than 3,000."""
+_NAMES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _LARGE = 4 * 1024
 """Bytes of arguments from which on a thread makes the message."""
 _AGAIN = frozenset({408, 425, 429})
@@ -152,7 +155,7 @@ def message_of(request: ApprovalRequest, link: str, settings: WebhookSettings, r
     """The body of a message. Secrets are masked, and no text of others is markup."""
     asks = request.requester or request.principal or "the local user"
     arguments = ""
-    if settings.arguments:
+    if settings.arguments if settings.arguments is not None else not request.hides_content:
         text = redact(request.arguments_json[:_LOOKED_AT].decode("utf-8", "replace"))
         arguments = one_line_of(text.encode("utf-8", "replace"), _LINE)
     facts = {
@@ -176,8 +179,8 @@ def message_of(request: ApprovalRequest, link: str, settings: WebhookSettings, r
 
 def _slack(facts: dict[str, Any]) -> dict[str, Any]:
     client = f" with the client {facts['client']}" if facts["client"] else ""
-    title = f"{facts['requester']} asks for approval to call {facts['tool']}{client}"
-    lines = [f"*{_escaped(title)}*"]
+    title = _escaped(f"{facts['requester']} asks for approval to call {facts['tool']}{client}")
+    lines = [f"*{title}*"]
     if facts["reason"]:
         lines.append(f"Why: {_escaped(facts['reason'])}")
     if facts["arguments"]:
@@ -189,7 +192,7 @@ def _slack(facts: dict[str, Any]) -> dict[str, Any]:
     if facts["url"]:
         button = {"type": "button", "text": {"type": "plain_text", "text": "Look at it"}, "url": facts["url"]}
         blocks.append({"type": "actions", "elements": [button]})
-    text = _escaped(title) + (f": {facts['url']}" if facts["url"] else "")
+    text = title + (f": {facts['url']}" if facts["url"] else "")
     return {"text": text, "blocks": blocks}
 
 
@@ -198,7 +201,12 @@ def _plain(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """A text of others in Slack's markup: no mentions and no links."""
-    for sign, name in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
-        text = text.replace(sign, name)
-    return text
+    """A text of others in Slack's markup, no mentions and no links: with an ellipsis where it was cut to `_PART`."""
+    size, signs = 0, list[str]()
+    for sign in text:
+        name = _NAMES.get(sign, sign)
+        size += len(name) + (sign > "\uffff")  # Slack may count such a sign as two
+        if size > _PART:
+            return "".join([*signs[:-1], "…"])
+        signs.append(name)
+    return "".join(signs)

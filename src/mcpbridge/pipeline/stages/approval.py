@@ -118,6 +118,7 @@ class Approval:
             seconds=self._seconds,
             once_seconds=self._grants.once_seconds,
             keeps_content=self._keeps_content(call, asked),
+            hides_content=asked is False,
             approve_by=self._approve_by,
         )
         refuse_doubles(request.tool, request.arguments_json)  # the person is shown one of the two
