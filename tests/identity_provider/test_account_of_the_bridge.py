@@ -1,7 +1,7 @@
 """`auth.as = "client"`: whoever calls, the server sees the bridge, by a token of a real provider (issue 23).
 
-The provider is the certified `oidc-provider`. The server is behind a bridge of its own, which checks the tokens that come
-to it: signature, issuer, audience and expiry, as a resource server does.
+The provider is the certified `oidc-provider`. The server is behind a bridge of its own, which checks the tokens that
+come to it: signature, issuer, audience and expiry, as a resource server does.
 """
 
 import asyncio

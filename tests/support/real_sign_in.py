@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from html import unescape
 from pathlib import Path
@@ -100,15 +100,22 @@ class Provider:
 class Bridge:
     """The bridge, as a process that serves HTTP."""
 
-    def __init__(self, directory: Path, port: int, auth: str, servers: str = "") -> None:
-        """`servers`: their part of the configuration; by default there is one, `rich`."""
+    def __init__(self, directory: Path, port: int, auth: str, servers: str = "", program: Sequence[str] = ()) -> None:
+        """`servers`: their part of the configuration; by default there is one, `rich`. `program`: another to start."""
         self.url, self.root = f"http://127.0.0.1:{port}/mcp", f"http://127.0.0.1:{port}"
         config = directory / "servers.toml"
         config.write_text(f"{auth}\n{servers or local_server('rich')}", "utf-8")
         self.log = directory / "log.txt"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [*preloaded_bridge.command(), "serve", "--http", f"127.0.0.1:{port}", "--config", str(config)],
+                [
+                    *(program or preloaded_bridge.command()),
+                    "serve",
+                    "--http",
+                    f"127.0.0.1:{port}",
+                    "--config",
+                    str(config),
+                ],
                 stdout=log,
                 stderr=log,
                 env=home_at(directory),
