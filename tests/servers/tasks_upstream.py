@@ -27,7 +27,8 @@ import sys
 import threading
 from typing import Any
 
-from asking import Handler, Message, Send, note
+from asking import Message, Send, note
+from asking_http import Handler
 from modern import Modern
 from plain import Result, Server, text, tool
 
