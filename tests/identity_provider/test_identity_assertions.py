@@ -18,6 +18,7 @@ import pytest
 from msgspec import Struct
 
 from support.real_sign_in import (
+    EVERYBODY,
     Bridge,
     Kept,
     Provider,
@@ -112,7 +113,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             server("later", "second", roots["second"]),
         ]
         tokens = f'[[http.tokens]]\nname = "service"\nsha256 = "{digest(HOLDER)}"\n'
-        auth = sign_in_section(roots["front"], provider, "front")
+        auth = EVERYBODY + sign_in_section(roots["front"], provider, "front")
         (directory / "front").mkdir()
         front = Bridge(directory / "front", ports["front"], auth, "".join(servers) + tokens)
         stack.callback(front.end)

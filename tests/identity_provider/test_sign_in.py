@@ -21,6 +21,7 @@ from joserfc.jwk import RSAKey
 from support.real_sign_in import (
     CALLBACK,
     CHROMIUM,
+    EVERYBODY,
     NODE,
     Bridge,
     Kept,
@@ -42,7 +43,8 @@ def running(directory: Path, **more: Any) -> Iterator[tuple[Provider, Bridge]]:
     provider = Provider([f"{root}/mcp", f"{root}/servers/rich/mcp", f"{root}/other"], **more)
     introspection = 'introspection = { client_id = "bridge", client_secret = "bridge-secret" }'
     auth = (
-        f'[auth]\nresource = "{root}/mcp"\nscopes = ["tools"]\n[auth.issuers.real]\nissuer = "{provider.url}"\n'
+        f'{EVERYBODY}[auth]\nresource = "{root}/mcp"\nscopes = ["tools"]\n'
+        f'[auth.issuers.real]\nissuer = "{provider.url}"\n'
         f"{introspection if more.get('opaque') else ''}"
     )
     provider.start()
@@ -191,7 +193,7 @@ def test_tokens_of_the_mock_are_no_access_tokens_for_the_bridge(tmp_path: Path) 
             form |= {"client_id": resource, "client_secret": "any"}
             assert agreed.is_redirect, agreed.text
             tokens = httpx2.post(document["token_endpoint"], data=form, trust_env=False).json()
-            auth = f'[auth]\nresource = "{resource}"\n[auth.issuers.mock]\nissuer = "{document["issuer"]}"\n'
+            auth = f'{EVERYBODY}[auth]\nresource = "{resource}"\n[auth.issuers.mock]\nissuer = "{document["issuer"]}"\n'
             bridge = Bridge(tmp_path, own, auth)
             try:
                 for name in ("id_token", "access_token"):

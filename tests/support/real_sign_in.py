@@ -37,6 +37,10 @@ needs_provider = pytest.mark.skipif(
 )
 
 
+EVERYBODY = '[[roles]]\nname = "everybody"\nprincipals = "*"\nservers = "*"\n'
+"""The roles of tests that are about something else: people sign in only where there are some."""
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -17,6 +17,8 @@ from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 from joserfc.jws import JWSRegistry
 
 RESOURCE = "https://bridge.example.com/mcp"
+EVERYBODY = [{"name": "everybody", "principals": "*", "servers": "*"}]
+"""The `roles` of tests that are about something else: people sign in only where there are some."""
 Key = RSAKey | ECKey | OKPKey | OctKey
 
 

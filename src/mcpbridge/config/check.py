@@ -205,8 +205,6 @@ def check(
     missing = frozenset(one.variable for one in expansion.missing if one.variable)
     warnings += expansion.warnings
     warnings += _about_strangers(settings, file, line_of)
-    if settings.auth.is_on and not settings.roles:
-        warnings.append(f"{file}: there are no `[[roles]]`, so whoever can sign in may use every server")
     secrets = _secrets(settings, expansion.resolved)
     if "web-search" in settings.builtin.enable and (key := environ.get("TAVILY_API_KEY")):
         secrets.add(key)

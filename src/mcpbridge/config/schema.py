@@ -66,6 +66,18 @@ _VOUCH_FOR_NOBODY = _EXCHANGE_NOTHING | {
 """The same for identity assertions."""
 
 
+def _no_roles(provider: str) -> str:
+    """Why people may not sign in without roles. `provider`: the preset of `auth.sign_in`; empty: there is none."""
+    if provider in ("google", "github"):
+        why = f'with `auth.sign_in.provider = "{provider}"` anybody in the world can sign in, so say who may use what'
+        return f"`[[roles]]` are missing: {why}"
+    return (
+        "`[[roles]]` are missing: with `[auth]` people can sign in, and nothing says who may use what. For whoever the "
+        'provider lets in, and all servers, put this line on top of the file: roles = [{ name = "everybody", '
+        'principals = "*", servers = "*" }]'
+    )
+
+
 class Settings(BaseModel):
     """A configuration file, read and checked."""
 
@@ -215,15 +227,12 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _roles_are_for_somebody(self) -> Self:
-        """Where the bridge signs people in, roles must not be for whoever likes to have them."""
+        """Where people sign in, roles say who may use what, and are not for whoever likes to have them."""
         sign_in = self.auth.sign_in
+        if self.auth.is_on and not self.roles:
+            raise ValueError(_no_roles(sign_in.provider if sign_in is not None else ""))
         if sign_in is None:
             return self
-        if sign_in.provider in ("google", "github") and not self.roles:
-            raise ValueError(
-                f'`[[roles]]` are missing: with `auth.sign_in.provider = "{sign_in.provider}"` anybody in the world '
-                "can sign in, so say who may use what"
-            )
         for number, role in enumerate(self.roles):
             is_chosen = (role.scopes or role.clients) and not (
                 role.groups or role.emails or role.principals or role.when is not None

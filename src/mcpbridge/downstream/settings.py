@@ -290,10 +290,12 @@ class ResourceServerSettings(BaseModel):
     for it (`aud`). Needed as soon as there is an issuer."""
 
     issuers: dict[str, IssuerSettings] = {}
-    """The providers whose tokens are accepted, by a name of your choice. With one, every request needs a token."""
+    """The providers whose tokens are accepted, by a name of your choice. With one, every request needs a token, and
+    `roles` have to say who may use what."""
 
     sign_in: SignInSettings | None = None
-    """Sign people in here, at an identity provider that knows no MCP clients. Then every request needs a token, too."""
+    """Sign people in here, at an identity provider that knows no MCP clients. Then every request needs a token, and
+    `roles` are needed, too."""
 
     scopes: list[str] = []
     """Scopes that a client without a token is to ask for."""

@@ -19,6 +19,7 @@ from pydantic import AnyUrl
 
 from support.harness import Place, python_server
 from support.identity_providers import MockProvider, answer_in, mock_provider
+from support.token_issuer import EVERYBODY
 
 BACK = "http://127.0.0.1:1/callback"
 META = {
@@ -102,7 +103,7 @@ async def bridge(
     config = place.config(
         {"up": python_server("plain"), "other": python_server("plain")},
         auth={"resource": f"{origin}/mcp", "sign_in": sign_in, **auth},
-        **(sections or {}),
+        **{"roles": EVERYBODY, **(sections or {})},
     )
     async with place.started("serve", "--config", str(config), "--http", f"127.0.0.1:{port}") as command:
         await command.logged(r"http://127\.0\.0\.1:[1-9]\d*")

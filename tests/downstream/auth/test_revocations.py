@@ -21,7 +21,7 @@ from mcpbridge.storage.memory_store import MemoryStore
 from support.harness import eventually, python_server
 from support.people import person
 from support.team import MODERN, Team, team
-from support.token_issuer import Issuer, issuing
+from support.token_issuer import EVERYBODY, Issuer, issuing
 
 RESOURCE = "http://127.0.0.1:1/mcp"
 Kind = str
@@ -100,7 +100,7 @@ async def office(kind: Kind) -> AsyncIterator[Office]:
         servers = {"up": python_server("plain"), "mine": {**python_server("plain"), "auth": OWN_VARIABLES}}
         async with (
             asyncio.timeout(120),
-            team(servers, "service", auth=auth, store={"kind": "memory"}) as members,
+            team(servers, "service", auth=auth, roles=EVERYBODY, store={"kind": "memory"}) as members,
         ):
             yield Office(kind, members, issuer)
 

@@ -11,7 +11,7 @@ from mcpbridge.downstream.sessions import Sessions
 from support.harness import eventually, python_server
 from support.people import person
 from support.team import team
-from support.token_issuer import issuing
+from support.token_issuer import EVERYBODY, issuing
 
 RESOURCE = "http://127.0.0.1:1/mcp"
 
@@ -29,7 +29,9 @@ async def test_another_client_of_the_same_person_has_no_use_of_a_session_and_cal
     async with (
         asyncio.timeout(120),
         issuing() as issuer,
-        team({"up": python_server("plain")}, "service", auth=issuer.settings(resource=RESOURCE)) as members,
+        team(
+            {"up": python_server("plain")}, "service", auth=issuer.settings(resource=RESOURCE), roles=EVERYBODY
+        ) as members,
     ):
         issuer.resource = RESOURCE
         http, url = members["service"].http, f"{members.origin}/mcp"

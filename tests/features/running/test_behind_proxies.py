@@ -177,6 +177,7 @@ def bridge(front: Front, tmp_path_factory: pytest.TempPathFactory) -> Iterator[B
         f'[[http.tokens]]\nname = "team"\nsha256 = "{hashlib.sha256(TOKEN.encode()).hexdigest()}"\n'
         f'[auth]\nresource = "{front.origin}/mcp"\n'
         f'[auth.sign_in]\nissuer = "http://127.0.0.1:9"\nclient_id = "nobody"\n'
+        '[[roles]]\nname = "everybody"\nprincipals = "*"\nservers = "*"\n'
     )
     with ExitStack() as stack:
         bridge = Bridge(tmp_path_factory.mktemp("bridge"), front.behind, auth)

@@ -15,7 +15,7 @@ from mcpbridge.upstream.accounts.exchange import ACCESS_TOKEN
 from support.identity_providers import claims_in
 from support.people import person
 from support.team import team
-from support.token_issuer import issuing
+from support.token_issuer import EVERYBODY, issuing
 from support.upstreams.oauth_server import served
 
 RESOURCE = "http://127.0.0.1:1/mcp"
@@ -70,7 +70,7 @@ async def test_a_client_with_fewer_scopes_gets_nothing_for_the_token_of_another_
         issuer.resource = RESOURCE
         auth = {"as": "exchange", "issuer": issuer.url, "token_endpoint": f"{origin}/token", "client_id": "bridge"}
         servers = {"up": {"url": f"{origin}/mcp", "auth": auth}}
-        async with team(servers, "service", auth=issuer.settings(resource=RESOURCE)) as members:
+        async with team(servers, "service", auth=issuer.settings(resource=RESOURCE), roles=EVERYBODY) as members:
             member = members["service"]
 
             async def comes(client_id: str, scope: str) -> str:

@@ -11,6 +11,7 @@ from mcpbridge.config.schema import Settings
 from mcpbridge.core.elicitation import ClientCapabilities
 from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.errors import to_answer
+from support.token_issuer import EVERYBODY
 
 URL = {"url": "https://x.example/mcp"}
 EXCHANGE = {"as": "exchange", "issuer": "https://as.example", "client_id": "bridge"}
@@ -90,14 +91,15 @@ def test_a_bridge_that_only_checks_tokens_holds_no_id_token() -> None:
     with pytest.raises(ValidationError, match="where people sign in at the bridge itself"):
         Settings.model_validate({"servers": servers, "auth": section})
     section["sign_in"] = {"provider": "okta", "issuer": "https://as.example", "client_id": "x"}
-    settings = Settings.model_validate({"servers": servers, "auth": section})
+    settings = Settings.model_validate({"servers": servers, "auth": section, "roles": EVERYBODY})
     assert (settings.servers["up"].share, settings.servers["up"].auth.is_per_user) == ("user", True)
 
 
 def test_users_with_accounts_of_their_own_are_kept_apart() -> None:
     issuers = {"resource": "https://b.example/mcp", "issuers": {"a": {"issuer": "https://as.example"}}}
     for auth in ({"as": "user"}, EXCHANGE):
-        settings = Settings.model_validate({"servers": {"up": {**URL, "auth": auth}}, "auth": issuers})
+        servers = {"up": {**URL, "auth": auth}}
+        settings = Settings.model_validate({"servers": servers, "auth": issuers, "roles": EVERYBODY})
         assert settings.servers["up"].share == "user"
     client = {"as": "client", "client_id": "a", "client_secret": "b"}
     settings = Settings.model_validate({"servers": {"up": {**URL, "auth": client}}})

@@ -10,7 +10,7 @@ from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.storage.settings import StoreSettings
 from support.harness import Place, eventually, python_server
 from support.rpc import HttpClient
-from support.token_issuer import issuing
+from support.token_issuer import EVERYBODY, issuing
 
 CANARY = "canary-77d1c0aa"
 
@@ -69,7 +69,9 @@ async def test_a_link_needs_a_bridge_that_browsers_reach(place: Place) -> None:
 async def test_tokens_of_an_issuer_are_refused_even_where_no_bridge_runs(place: Place) -> None:
     issuer = "https://login.example.com"
     auth = {"resource": "https://bridge.example.com/mcp", "issuers": {"acme": {"issuer": issuer}}}
-    config = place.config({"up": python_server("plain")}, auth=auth, store={"path": str(place.folder / "kept.db")})
+    config = place.config(
+        {"up": python_server("plain")}, auth=auth, roles=EVERYBODY, store={"path": str(place.folder / "kept.db")}
+    )
     revoked = await place.run("users", "revoke", f"{issuer}#ann", "--config", str(config), "--json")
     assert json.loads(revoked.out)["tokens"] is True, revoked.err
     store = LazyStore(StoreSettings(path=str(place.folder / "kept.db")))
