@@ -29,6 +29,7 @@ LAYERS = [
     "catalog",
     "tools",
     "downstream",
+    "fleet",
     "config",
     "engine",
     "library",
@@ -94,8 +95,8 @@ def dotted(path: Path) -> str:
 PATHS = sorted(SOURCE.rglob("*.py"))
 
 
-def test_the_package_has_fifteen_folders() -> None:
-    assert {path.relative_to(SOURCE).parts[0] for path in PATHS if path.parent != SOURCE} == set(LAYERS[:15])
+def test_the_package_has_sixteen_folders() -> None:
+    assert {path.relative_to(SOURCE).parts[0] for path in PATHS if path.parent != SOURCE} == set(LAYERS[:16])
     assert {path.name for path in SOURCE.iterdir() if path.is_file()} == {"__init__.py", "__main__.py", "py.typed"}
 
 

@@ -27,8 +27,7 @@ import sys
 import threading
 from typing import Any
 
-from asking import Message, Send, note
-from asking_http import Handler
+from asking import Handler, Message, Send, note
 from modern import Modern
 from plain import Result, Server, text, tool
 

@@ -20,6 +20,7 @@ NEEDS_RESTART: Mapping[str, frozenset[str]] = {
     "observe": frozenset({"max_tools", "max_clients"}),
     "questions": frozenset({"state_key"}),
     "store": frozenset(),
+    "fleet": frozenset(),
     "call_log": frozenset({"path"}),
     "daemon": frozenset({"idle_exit", "http", "warm_up", "revalidate"}),
 }

@@ -23,6 +23,7 @@ from mcpbridge.config.secrets.settings import SecretsSettings
 from mcpbridge.core.call_settings import CallDefaults
 from mcpbridge.core.result_settings import ResultDefaults
 from mcpbridge.downstream.settings import AskingSettings, HttpSettings, PresentationSettings, ResourceServerSettings
+from mcpbridge.fleet.settings import FleetSettings
 from mcpbridge.pipeline.approvals.settings import ApprovalSettings
 from mcpbridge.pipeline.hooks.settings import HookSettings
 from mcpbridge.pipeline.observability.settings import ObserveSettings
@@ -186,6 +187,9 @@ class Settings(BaseModel):
     store: StoreSettings = StoreSettings()
     """Where the bridge keeps what must survive a call."""
 
+    fleet: FleetSettings = FleetSettings()
+    """Bridges behind one balancer that act as one."""
+
     call_log: CallLogSettings = CallLogSettings()
     """Which calls the bridge records."""
 
@@ -197,6 +201,12 @@ class Settings(BaseModel):
 
     source: str | None = None
     """The path of the file; None when there is none. Set while loading, never by people."""
+
+    @model_validator(mode="after")
+    def _fleet_shares_a_store(self) -> Self:
+        if self.fleet.listen is not None and self.store.kind != "redis":
+            raise ValueError('`fleet.listen` needs `store.kind = "redis"`: bridges of a fleet share a store')
+        return self
 
     @model_validator(mode="after")
     def _tokens_can_be_exchanged(self) -> Self:

@@ -111,6 +111,7 @@ _SECTIONS = [
     "console",
     "daemon",
     "expose",
+    "fleet",
     "health",
     "hooks",
     "http",

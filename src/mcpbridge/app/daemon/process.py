@@ -3,7 +3,7 @@
 import gc
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from mcpbridge.base.directories import cache_directory, runtime_directory, state
 from mcpbridge.base.log import Level, get_logger
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded
+from mcpbridge.config.schema import Settings
 from mcpbridge.config.trust.decisions import TrustStore
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.storage.settings import RunMode
@@ -28,6 +29,7 @@ from mcpbridge.upstream.manifest import Manifest
 
 if TYPE_CHECKING:  # loaded where it is used
     from mcpbridge.app.page_sign_in.sessions import PageSessions
+    from mcpbridge.downstream.http.app import HttpFront
     from mcpbridge.downstream.http.routes import App
     from mcpbridge.downstream.http.server import ListenAddress
 
@@ -172,12 +174,28 @@ async def serve_over_http(
         from mcpbridge.downstream.auth.revocations import Revocations
 
         server.tokens.revocations, bridge.user_accounts.doors = Revocations(bridge.store), server
-    if bridge.settings.auth.sign_in is None or server is None:
-        await serve_http(bridge, http, at, on_ready=on_ready, mounts=mounts, pages=shown)
-        return
-    from mcpbridge.app.sign_in.app import signing_in
+    async with AsyncExitStack() as stack:
+        join = await stack.enter_async_context(_fleet_of(bridge.settings))
+        public: Mapping[str, Callable[[], App]] = {}
+        if bridge.settings.auth.sign_in is not None and server is not None:
+            from mcpbridge.app.sign_in.app import signing_in
 
-    signed_in = console.sessions = connections.sessions = sessions()
-    note = bridge.trail.note
-    async with signing_in(bridge.settings, bridge.store, server, bridge.user_accounts, signed_in, note) as public:
-        await serve_http(bridge, http, at, on_ready=on_ready, mounts=mounts, pages=shown, public=public)
+            signed_in = console.sessions = connections.sessions = sessions()
+            note = bridge.trail.note
+            public = await stack.enter_async_context(
+                signing_in(bridge.settings, bridge.store, server, bridge.user_accounts, signed_in, note)
+            )
+        await serve_http(bridge, http, at, on_ready=on_ready, mounts=mounts, pages=shown, public=public, join=join)
+
+
+@asynccontextmanager
+async def _fleet_of(settings: Settings) -> AsyncGenerator[Callable[["HttpFront"], None]]:
+    """What makes a front one of a fleet's, if there is a fleet."""
+    if settings.fleet.listen is None:
+        yield lambda _: None
+        return
+    from mcpbridge.fleet.fleet import running_fleet
+
+    shared = settings.model_dump(exclude={"fleet", "daemon", "log", "source"})
+    async with running_fleet(settings.fleet, settings.store, settings.http, shared) as fleet:
+        yield fleet.join

@@ -30,7 +30,7 @@ from mcpbridge.downstream.http.exchange import (
 )
 from mcpbridge.downstream.http.host_and_origin import HostCheck, Reach, as_navigation, preflight_headers
 from mcpbridge.downstream.http.http1_exchange import Http1Exchange
-from mcpbridge.downstream.http.legacy import LegacyFront
+from mcpbridge.downstream.http.legacy import Elsewhere, LegacyFront
 from mcpbridge.downstream.http.reply import OpenReplies, declares_modern, decode_body
 from mcpbridge.downstream.http.routes import App, Mounts, Routes, serve
 from mcpbridge.downstream.http.sse import SseFront
@@ -142,6 +142,7 @@ class HttpFront:
         self._legacy = LegacyFront(bridge.server, settings, self._underway, monotonic)
         self._sse = SseFront(bridge.server, settings, self._legacy.sessions, self._body_deadline)
         self._upgrades = Upgrades(bridge.server, settings, auth, self._routes, self._host_check, self._proxies)
+        self._elsewhere: Elsewhere | None = None
         self._is_stopping = False
         self._tokens = None if auth.resource_server is None else auth.resource_server.tokens
         if auth.resource_server is not None:
@@ -153,6 +154,12 @@ class HttpFront:
             await _not_http(scope, receive, send)
             return
         await self.handle(Exchange(scope, receive, send))
+
+    def join(self, elsewhere: Elsewhere) -> None:
+        """Be one of several bridges behind one balancer: sessions may be those of the others."""
+        self._elsewhere = self._legacy.elsewhere = elsewhere
+        self._legacy.sessions.new_id = elsewhere.new_id
+        elsewhere.serve_by(self._legacy)
 
     async def handle(self, exchange: Exchange) -> None:
         """Serve one HTTP request."""
@@ -248,6 +255,8 @@ class HttpFront:
 
     async def stop(self, seconds: float) -> None:
         """Take no new requests, let open ones finish for that long, then end them and all sessions."""
+        if self._elsewhere is not None:
+            await self._elsewhere.drain(seconds)
         self._is_stopping = True
         self._upgrades.refuse_more()
         self._legacy.express.continue_all()
@@ -281,13 +290,14 @@ class HttpFront:
             if self._is_stopping:
                 raise STOPPING
         else:
-            if self._proxies is not None:
+            if self._proxies is not None and not exchange.is_forwarded:
                 self._heed(exchange)
             headers = exchange.headers
             if self._public is not None and (app := self._public.find(path)) is not None:
                 return self._in_public(exchange, app)
-            seen = as_navigation(headers, path) if exchange.method == "GET" else headers
-            exchange.extra = self._host_check.check(seen, len(headers), exchange.raw_headers)
+            if not exchange.is_forwarded:
+                seen = as_navigation(headers, path) if exchange.method == "GET" else headers
+                exchange.extra = self._host_check.check(seen, len(headers), exchange.raw_headers)
             if path != self._settings.path or exchange.method == "OPTIONS" or self._is_stopping:
                 answer = self._beside(exchange)
                 if answer is not None:
@@ -366,6 +376,10 @@ class HttpFront:
 
     def _mcp(self, exchange: Exchange) -> Awaitable[None]:
         version = exchange.version = exchange.header(b"mcp-protocol-version")
+        if self._elsewhere is not None and version not in MODERN and not exchange.is_forwarded:
+            id_ = exchange.headers.get(b"mcp-session-id")
+            if id_ is not None and id_.strip() not in self._legacy.sessions:
+                return self._serve_elsewhere(exchange, self._elsewhere)
         if exchange.method == "POST":
             return self._post(exchange, version)
         if exchange.method not in ("GET", "DELETE"):
@@ -376,6 +390,11 @@ class HttpFront:
             return self._legacy.delete(exchange)
         return while_valid(exchange, self._legacy.get(exchange))
 
+    async def _serve_elsewhere(self, exchange: Exchange, elsewhere: Elsewhere) -> None:
+        if not await elsewhere.serve(exchange):
+            exchange.is_forwarded = True  # nobody else is asked again
+            await self._mcp(exchange)
+
     async def _post(self, exchange: Exchange, version: str | None) -> None:
         headers = exchange.headers
         if not is_json(headers.get(b"content-type", b"")):
@@ -385,7 +404,9 @@ class HttpFront:
         if not (exchange.accepts.json or exchange.accepts.events):
             raise Refused(406, "Accept application/json and text/event-stream")
         tokens, generation = self._tokens, self._tokens.generation if self._tokens is not None else 0
-        body = await exchange.body(self._settings.max_body, self._body_deadline)
+        body = exchange.early_body
+        if body is None:
+            body = await exchange.body(self._settings.max_body, self._body_deadline)
         if tokens is not None and generation != tokens.generation and exchange.identity is not None:
             await self._check_again(exchange)  # somebody was put out while the body came
         message = exchange.frame or decode_body(body)

@@ -152,8 +152,31 @@ class Exchange:
     """
 
     __slots__ = (
-        *("_receive", "_scope", "_send", "accepts", "challenge", "endpoint", "extra", "forwarded", "frame"),
-        *("headers", "identity", "method", "path", "principal", "query", "raw_headers", "sender", "version"),
+        *(
+            "_receive",
+            "_scope",
+            "_send",
+            "accepts",
+            "challenge",
+            "early_body",
+            "endpoint",
+            "extra",
+            "forwarded",
+            "frame",
+        ),
+        *(
+            "headers",
+            "identity",
+            "is_forwarded",
+            "method",
+            "path",
+            "principal",
+            "query",
+            "raw_headers",
+            "sender",
+            "taken",
+            "version",
+        ),
     )
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -178,6 +201,8 @@ class Exchange:
         """The headers of a 403 for a token that lacks some of these scopes; None: it is no token of an issuer."""
         self.forwarded: Forwarded | None = None
         """What trusted proxies say of it; None: there are none."""
+        self.is_forwarded: bool = False
+        """It came by way of another bridge of the fleet, which looked at its `Host` and `Origin`."""
         self.version: str | None = None
         """What the header `MCP-Protocol-Version` says, on the MCP route."""
         self.endpoint: Endpoint = MERGED
@@ -185,6 +210,8 @@ class Exchange:
         """Headers that every response to this request carries."""
         self.sender: object = None
         """What its front keeps for the next request with the same head."""
+        self.early_body: bytes | None = None
+        """Its body, where that was read already."""
         self.frame: Frame | None = None
         """The message in its body, where that was read already."""
 
@@ -194,7 +221,7 @@ class Exchange:
         self.raw_headers, self.headers, self.accepts = former.raw_headers, former.headers, former.accepts
         self.principal, self.identity, self.version, self.endpoint = "", None, None, MERGED
         self.challenge, self.extra, self.frame, self.sender = None, NO_HEADERS, None, former.sender
-        self.forwarded = former.forwarded
+        self.forwarded, self.is_forwarded, self.early_body = former.forwarded, False, None
 
     @property
     def peer(self) -> str:

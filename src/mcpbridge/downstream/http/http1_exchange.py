@@ -156,7 +156,7 @@ class Http1Exchange(Exchange):
             exchange._repeat(self, self._connection, body)  # noqa: SLF001 - its own
             return exchange
         self._body, self._size, self.frame, self.extra = [body], len(body), None, NO_HEADERS
-        self.is_started, self.is_complete, self.has_begun = True, False, False
+        self.is_started, self.is_complete, self.has_begun, self.is_forwarded = True, False, False, False
         return self
 
     def _repeat(self, former: "Http1Exchange", connection: Connection, body: bytes) -> None:

@@ -7,9 +7,9 @@ call continues meanwhile: a broken connection is no cancellation (MCP 2025-11-25
 `notifications/cancelled` and the end of the session cancel it.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
@@ -32,6 +32,10 @@ from mcpbridge.protocol.reading.client_messages import encode_refusal, read_clie
 from mcpbridge.protocol.reading.unreadable import Spoiled
 from mcpbridge.protocol.revisions import BATCHING, LEGACY
 
+_REMEMBERED = frozenset(
+    {"notifications/initialized", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
+)
+"""Messages that change what a session is, so that a bridge that takes it over must know them."""
 _PRIMED = frozenset({"2025-11-25"})
 """Revisions that ask for a priming event; clients of older ones try to parse its empty data."""
 _CANCELLED = -32800
@@ -41,6 +45,44 @@ _RETRY_AFTER = (b"retry-after", b"10")
 _LEFT_EARLY = "its client left before it had begun"
 
 Work = Callable[[Notify], Awaitable[Answer]]
+
+
+class Elsewhere(Protocol):
+    """The other bridges of a fleet, as the front of one sees them."""
+
+    def serve_by(self, front: "LegacyFront") -> None:
+        """Where this bridge's own sessions are."""
+        ...
+
+    def new_id(self) -> bytes:
+        """An id for a session of this bridge's, which names it."""
+        ...
+
+    async def serve(self, exchange: Exchange) -> bool:
+        """Have a request answered by the bridge that has its session.
+
+        False: nothing was done, and the session is this bridge's by now, or nobody's.
+
+        Raises:
+            Refused: that bridge cannot be reached, or was lost before it answered.
+        """
+        ...
+
+    async def opened(self, session: Session, frame: Frame) -> None:
+        """A session begins with this `initialize`, whose answer is about to be sent."""
+        ...
+
+    async def heard(self, session: Session, frame: Frame) -> None:
+        """A message that changes what the session is, such as a subscription, was taken."""
+        ...
+
+    def ended(self, session: Session) -> None:
+        """A session of this bridge's is over."""
+        ...
+
+    async def drain(self, seconds: float) -> None:
+        """This bridge is about to stop: hand its sessions on. Calls under way have so many seconds."""
+        ...
 
 
 class LegacyFront:
@@ -54,6 +96,8 @@ class LegacyFront:
         self._settings = settings
         self._underway = underway
         self._clock = clock
+        self.elsewhere: Elsewhere | None = None
+        """The other bridges of a fleet; None: there is none."""
         self.sessions = Sessions(
             self._session_ended,
             idle=settings.session_idle,
@@ -81,6 +125,8 @@ class LegacyFront:
             session = self._session(exchange, id_)
             is_request = message.method and message.id
             work = partial(self._answer, session, message) if is_request else self._single(session, message)
+        if self.elsewhere is not None and isinstance(message, Frame) and message.method in _REMEMBERED:
+            await self.elsewhere.heard(session, message)
         if work is None:
             self.sessions.touch(session)
             await exchange.send_empty(202)
@@ -128,6 +174,8 @@ class LegacyFront:
         last_event_id = exchange.header(b"last-event-id")
         if last_event_id:
             found = session.streams.find(last_event_id)
+            if found is None and session.came_over:
+                found = stream, position  # what came before was the former bridge's
             if found is None:
                 raise Refused(400, "This Last-Event-ID is unknown or too old")
             stream, position = found
@@ -165,6 +213,8 @@ class LegacyFront:
             answer = await self._core.answer(session.client, frame, notify)
             if answer.code:
                 reply.headers = NO_HEADERS
+            elif self.elsewhere is not None:
+                await self.elsewhere.opened(session, frame)
             return answer
 
         try:
@@ -178,6 +228,24 @@ class LegacyFront:
             self.sessions.end(session, _LEFT_EARLY)
         else:
             session.reply_options = self._options(session)
+
+    async def take_over(self, exchange: Exchange, id_: bytes, messages: Iterable[Frame]) -> bool:
+        """Have a session that another bridge had: it begins anew with these messages of its client's.
+
+        False: there is no room for it.
+        """
+        session = self.sessions.open(exchange.principal, exchange.endpoint, exchange.identity, id_=id_)
+        if session is None:
+            return False
+        session.came_over, session.client.address = True, exchange.address
+        self._core.open(session.client)
+        for frame in messages:
+            if frame.id:
+                await self._core.answer(session.client, frame, _say_nothing)
+            else:
+                self._core.notification(session.client, frame)
+        session.reply_options = self._options(session)
+        return True
 
     def _single(self, session: Session, frame: Frame) -> Work | None:
         """What there is to do for one message; None when it asks for no answer."""
@@ -223,6 +291,8 @@ class LegacyFront:
     def _session_ended(self, session: Session) -> None:
         if self._core.express is not None:
             self._core.express.continue_all(session.client)
+        if self.elsewhere is not None:
+            self.elsewhere.ended(session)
         over = Refused(404, "This session is over")
         self._underway.withdraw(over, lambda _, owner: owner is session)
         self._core.close(session.client, session.why)
@@ -260,6 +330,11 @@ class LegacyFront:
             primes=session.client.version in _PRIMED,
             max_event=self._settings.max_event,
         )
+
+
+def _say_nothing(_: bytes) -> bool:
+    """What reaches a client of requests that are made again: it has had their answers."""
+    return False
 
 
 class _ExpressReplies(ExpressReplies[Session]):

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.downstream.auth.bearer_tokens import Authenticator
-from mcpbridge.downstream.http.app import make_app
+from mcpbridge.downstream.http.app import HttpFront, make_app
 from mcpbridge.downstream.http.connection import Connections, Front
 from mcpbridge.downstream.http.host_and_origin import Reach, is_loopback
 from mcpbridge.downstream.http.routes import App
@@ -253,11 +253,13 @@ async def serve_http(
     mounts: Mapping[str, Callable[[], App]] = MappingProxyType({}),
     pages: Mapping[str, Callable[[], App]] = MappingProxyType({}),
     public: Mapping[str, Callable[[], App]] = MappingProxyType({}),
+    join: Callable[[HttpFront], None] = lambda _: None,
 ) -> None:
     """Serve until cancelled, then let open requests finish for some seconds.
 
-    `on_ready` gets the URL. `mounts`: what makes further applications, by the path that theirs begin with; `pages`:
-    those that decide themselves who is let in; `public`: those that pages of any origin may lead to.
+    `join` gets the front before it serves: it may be one of several. `on_ready` gets the URL. `mounts`: what makes
+    further applications, by the path that theirs begin with; `pages`: those that decide themselves who is let in;
+    `public`: those that pages of any origin may lead to.
     """
     app = make_app(
         bridge,
@@ -271,6 +273,7 @@ async def serve_http(
         pages=pages,
         public=public,
     )
+    join(app)
     connections = Connections(app, app.take)
     await _serve_connections(connections, at.listener, lambda: on_ready(at.url(settings.path)), at.certificate)
 

@@ -28,6 +28,7 @@ class Session:
             "application",
             "busy",
             "client",
+            "came_over",
             "endpoint",
             "id",
             "is_ended",
@@ -51,6 +52,8 @@ class Session:
         self.busy = 0
         """Requests and open streams; a busy session does not expire."""
         self.last_used = now
+        self.came_over = False
+        """Another bridge of the fleet had it before, with the streams of that time."""
         self.is_ended, self.why = False, ""
         """Whether it is over, and why."""
         self.reply_options: ReplyOptions | None = None
@@ -86,12 +89,25 @@ class Sessions:
         self._clock = clock
         self._by_id: OrderedDict[bytes, Session] = OrderedDict()
         self._sweep: asyncio.TimerHandle | None = None
+        self.new_id: Callable[[], bytes] = _new_id
 
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def open(self, principal: str, endpoint: Endpoint = MERGED, identity: Identity | None = None) -> Session | None:
-        """A new session. At the limit the longest idle one ends for it; None when all are busy."""
+    def __contains__(self, id_: bytes) -> bool:
+        return id_ in self._by_id
+
+    def all(self) -> list[Session]:
+        """Those of now."""
+        return list(self._by_id.values())
+
+    def open(
+        self, principal: str, endpoint: Endpoint = MERGED, identity: Identity | None = None, *, id_: bytes = b""
+    ) -> Session | None:
+        """A new session. At the limit the longest idle one ends for it; None when all are busy.
+
+        `id_`: it has this id, since it was another bridge's before.
+        """
         if len(self._by_id) >= self._limit:
             oldest = next((session for session in self._by_id.values() if not session.busy), None)
             if oldest is None:
@@ -107,8 +123,7 @@ class Sessions:
             front="http",
             identity=identity,
         )
-        id_ = secrets.token_hex(16).encode()
-        session = Session(id_, endpoint, client, streams, self._clock(), application_of(identity))
+        session = Session(id_ or self.new_id(), endpoint, client, streams, self._clock(), application_of(identity))
         self._by_id[session.id] = session
         if self._sweep is None:
             self._schedule(self._idle)
@@ -193,3 +208,7 @@ class Sessions:
 
     def _schedule(self, seconds: float) -> None:
         self._sweep = asyncio.get_running_loop().call_later(seconds, self.expire)
+
+
+def _new_id() -> bytes:
+    return secrets.token_hex(16).encode()

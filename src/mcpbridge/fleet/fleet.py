@@ -1,0 +1,112 @@
+"""A bridge's place in its fleet: the link, the lease, and the sessions, for as long as it runs."""
+
+import hmac
+import socket
+import time
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import anyio
+
+from mcpbridge.base.background_tasks import OwnedTasks
+from mcpbridge.base.log import get_logger
+from mcpbridge.base.version import __version__
+from mcpbridge.downstream.http.app import HttpFront
+from mcpbridge.downstream.http.exchange import Exchange
+from mcpbridge.downstream.settings import HttpSettings
+from mcpbridge.fleet.certificates import link_contexts
+from mcpbridge.fleet.forwarding import Answering, Forwarding
+from mcpbridge.fleet.link import Links, LinkServer, Served
+from mcpbridge.fleet.members import Members, new_member_id
+from mcpbridge.fleet.records import FleetRecords, Member
+from mcpbridge.fleet.sessions import FleetSessions
+from mcpbridge.fleet.settings import FleetSettings
+from mcpbridge.protocol.jsonrpc import encode
+from mcpbridge.storage.settings import StoreSettings, redis_address
+
+log = get_logger("mcpbridge.fleet")
+
+
+class Fleet:
+    """The fleet, as one of its bridges sees it."""
+
+    def __init__(self, members: Members, sessions: FleetSessions) -> None:
+        self.members, self.sessions = members, sessions
+        self._front: HttpFront | None = None
+
+    def join(self, front: HttpFront) -> None:
+        """Requests of the fleet's clients are answered by this front."""
+        self._front = front
+        front.join(self.sessions)
+
+    async def answer(self, exchange: Exchange) -> None:
+        """Answer what another bridge sends."""
+        assert self._front is not None, "a session belongs to a front"
+        await self._front.handle(exchange)
+
+
+@asynccontextmanager
+async def running_fleet(
+    settings: FleetSettings, store: StoreSettings, http: HttpSettings, shared: Mapping[str, Any]
+) -> AsyncGenerator[Fleet]:
+    """Be a member until the end. `shared`: what is configured alike for all bridges of the fleet.
+
+    A bridge starts though the shared records cannot be reached; it joins when they can be.
+
+    Raises:
+        ConfigError: the address of the link cannot be had.
+    """
+    assert settings.listen is not None, "only a fleet that is configured runs"
+    assert settings.key is not None, "it has a key"
+    id_ = new_member_id()
+    records = FleetRecords(redis_address(store), store.prefix)
+    contexts = link_contexts(settings.key, id_)
+    links = Links(contexts)
+    host, _, port = settings.listen.rpartition(":")
+
+    async def answer(exchange: Exchange) -> None:
+        await fleet.answer(exchange)
+
+    async def serve(served: Served) -> None:
+        await answering.serve(served)
+
+    server = LinkServer(contexts, serve)
+    background = OwnedTasks()
+    async with server.running(host.strip("[]"), int(port)) as actual_port:
+        me = Member(
+            id=id_,
+            address=settings.advertise or f"{host}:{actual_port}",
+            name=settings.name or socket.gethostname(),
+            version=__version__,
+            settings=hmac.digest(settings.key.encode(), encode(_plain(shared)), "sha256").hex()[:16],
+            since=time.time(),
+        )
+        members = Members(records, me)
+        sessions = FleetSessions(records, members, Forwarding(links), idle=http.session_idle, max_body=http.max_body)
+        fleet = Fleet(members, sessions)
+        answering = Answering(answer, sessions.gives_up, sessions.hand_on)
+        await members.look()
+        log.info("this bridge has joined its fleet", member=id_, address=me.address)
+        async with sessions.tasks.running(), background.running():
+            background.spawn(members.keep_lease())
+            background.spawn(sessions.keep())
+            try:
+                yield fleet
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await members.leave()
+                    links.close()
+    with anyio.CancelScope(shield=True):
+        await records.close()
+
+
+def _plain(value: object) -> object:
+    """The value as JSON has it: the same in each process, though the order of sets differs."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in cast("Mapping[object, object]", value).items()}
+    if isinstance(value, set | frozenset):
+        return sorted(repr(one) for one in cast("Iterable[object]", value))
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in cast("Iterable[object]", value)]
+    return value if value is None or isinstance(value, str | int | float | bool) else repr(value)

@@ -1,0 +1,189 @@
+"""A request that came to one bridge and is answered by another.
+
+The bridge that has it asks who calls once more, with the same token: nothing that the other one says is believed, but
+for the address of the client, and that `Host` and `Origin` are right.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from enum import Enum
+from typing import Any, Final
+
+from mcpbridge.downstream.http.exchange import Exchange
+from mcpbridge.fleet.frames import PART, Ask, Kind, Reply
+from mcpbridge.fleet.link import Links, OutcomeUnknown, Served, Stream
+from mcpbridge.fleet.records import Member
+
+_MOVED_STATUS = 421
+"""What a bridge answers, to others of the fleet alone, for a session that it does not have any more."""
+_HOP_BY_HOP = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"content-length", b"expect"})
+
+
+class _Moved(Enum):
+    MOVED = 0
+
+
+MOVED: Final = _Moved.MOVED
+"""The bridge does not have the session any more; it did nothing."""
+
+
+class Forwarding:
+    """Asks other members."""
+
+    def __init__(self, links: Links) -> None:
+        self._links = links
+
+    def forget(self, member: str) -> None:
+        """It is none any more."""
+        self._links.forget(member)
+
+    async def ask(self, member: Member, exchange: Exchange, body: bytes) -> _Moved | None:
+        """Have a request answered by this member. `body`: its whole body.
+
+        Raises:
+            NotSent: the member cannot be reached.
+            OutcomeUnknown: it was lost before it answered.
+        """
+        head = Ask(
+            exchange.method, exchange.path, exchange.query, list(exchange.raw_headers), exchange.address, len(body)
+        )
+        stream = await self._links.ask(member.id, member.address, head, body)
+        watch = asyncio.create_task(_until_left(exchange, stream))
+        try:
+            return await _pass_on(exchange, stream)
+        finally:
+            watch.cancel()
+            stream.close()
+
+
+async def _until_left(exchange: Exchange, stream: Stream) -> None:
+    await exchange.until_client_leaves()
+    stream.close()
+
+
+async def _pass_on(exchange: Exchange, stream: Stream) -> _Moved | None:
+    reply, body, is_whole = await stream.head()
+    if reply.status == _MOVED_STATUS:
+        return MOVED
+    headers = tuple((name, value) for name, value in reply.headers if name not in _HOP_BY_HOP)
+    if is_whole:
+        length = () if reply.status == 204 else ((b"content-length", b"%d" % len(body)),)
+        await exchange.start(reply.status, (*headers, *length, *exchange.extra))
+        await exchange.finish(body)
+        return None
+    await exchange.start(reply.status, (*headers, *exchange.extra))
+    while True:
+        try:
+            kind, part = await stream.next()
+        except OutcomeUnknown:
+            break  # the head is sent: the end of the stream is all that can be said, and a client may resume it
+        if kind == Kind.REPLY_PART:
+            await exchange.write(part)
+            stream.grant(len(part))
+        elif kind == Kind.REPLY_END:
+            break
+    await exchange.finish()
+    return None
+
+
+class Answering:
+    """Answers requests that other members send."""
+
+    def __init__(
+        self,
+        answer: Callable[[Exchange], Awaitable[None]],
+        gives_up: Callable[[bytes], bool],
+        hand_on: Callable[[bytes], Awaitable[None]],
+    ) -> None:
+        """`answer`: the front. `gives_up`: whether a session is for somebody else now; `hand_on`: let it go."""
+        self._answer, self._gives_up, self._hand_on = answer, gives_up, hand_on
+
+    async def serve(self, served: Served) -> None:
+        """Answer one request."""
+        body = await served.body()
+        if body is None:
+            return
+        head = served.head
+        id_ = dict(head.headers).get(b"mcp-session-id", b"").strip()
+        if self._gives_up(id_):
+            await self._hand_on(id_)
+            served.reply_whole(Reply(_MOVED_STATUS, []), b"")
+            return
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": "1.1",
+            "scheme": "http",
+            "method": head.method,
+            "root_path": "",
+            "path": head.path,
+            "raw_path": head.path.encode(),
+            "query_string": head.query,
+            "headers": [
+                *(one for one in head.headers if one[0] not in _HOP_BY_HOP),
+                (b"content-length", b"%d" % len(body)),
+            ],
+            "client": (head.peer, 0) if head.peer else None,
+            "server": None,
+            "state": {},
+        }
+        sending = _Sending(served)
+        exchange = Exchange(scope, _Receiving(served, body).receive, sending.send)
+        exchange.is_forwarded = True
+        await self._answer(exchange)
+        sending.end()
+
+
+class _Receiving:
+    def __init__(self, served: Served, body: bytes) -> None:
+        self._served, self._body, self._is_told = served, body, False
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        if not self._is_told:
+            self._is_told = True
+            return {"type": "http.request", "body": self._body, "more_body": False}
+        await self._served.until_left()
+        return {"type": "http.disconnect"}
+
+
+class _Sending:
+    """The head waits until the first part of the body is there, or the loop's next turn: most answers are one frame."""
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+        self._head: Reply | None = None
+        self._timer: asyncio.Handle | None = None
+        self._is_over = False
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            headers = [(bytes(name).lower(), bytes(value)) for name, value in message.get("headers", ())]
+            self._head = Reply(message["status"], headers)
+            self._timer = asyncio.get_running_loop().call_soon(self._begin)
+            return
+        body, more = message.get("body", b""), message.get("more_body", False)
+        if self._head is not None and not more:
+            self._is_over = True
+            head, self._head = self._head, None
+            if len(body) <= PART:
+                self._served.reply_whole(head, body)
+                return
+            self._served.reply(head)
+        else:
+            self._begin()
+        if body:
+            await self._served.write(body)
+        if not more:
+            self._is_over = True
+            self._served.end()
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        if not self._is_over:
+            self._begin()
+            self._served.end()
+
+    def _begin(self) -> None:
+        if self._head is not None:
+            head, self._head = self._head, None
+            self._served.reply(head)

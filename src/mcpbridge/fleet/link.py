@@ -1,0 +1,407 @@
+"""Connections between the bridges of a fleet: one carries many requests, each way of one connection is one direction.
+
+`LinkServer` lets other members in and has their requests answered; `Links` has a connection to each member that was
+needed, and asks there. Both sides send a sign of life while requests are open; a connection that is silent for too long
+has ended for whoever waits on it.
+"""
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import cast
+
+from mcpbridge.base.background_tasks import OwnedTasks
+from mcpbridge.base.log import get_logger
+from mcpbridge.downstream.http.server import listen
+from mcpbridge.fleet.certificates import LinkContexts, host_name_of
+from mcpbridge.fleet.frames import (
+    PART,
+    WINDOW,
+    Ask,
+    BadFrame,
+    FrameReader,
+    Kind,
+    Reply,
+    frame,
+    read_ask,
+    read_reply,
+    with_body,
+)
+
+log = get_logger("mcpbridge.fleet")
+
+CONNECT_SECONDS = 1.0
+"""How long it may take to reach another bridge, with TLS."""
+_PULSE_SECONDS = 1.0
+"""Between two signs of life."""
+_SILENCE_SECONDS = 5.0
+"""Without a sign of life, after which the other side counts as gone."""
+
+
+class NotSent(Exception):
+    """The request did not leave this bridge: it is safe to repeat."""
+
+
+class OutcomeUnknown(Exception):
+    """The connection ended before the answer was whole."""
+
+
+class LinkConnection(asyncio.Protocol):
+    """One end of a connection."""
+
+    def __init__(self, take: Callable[[int, int, bytes], None], lost: Callable[[], None]) -> None:
+        """`take` gets each frame. `lost` is called when the connection has ended."""
+        self._take, self._lost = take, lost
+        self._reader = FrameReader()
+        self._loop = asyncio.get_running_loop()
+        self._heard = self._loop.time()
+        self._pulse: asyncio.TimerHandle | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self.transport: asyncio.Transport | None = None
+        self.is_needed: Callable[[], bool] = lambda: False
+        """Whether requests are open."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See `asyncio.Protocol`."""
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's own class, with TLS, is none by name
+        self._heard = self._loop.time()
+        self._look()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See `asyncio.Protocol`."""
+        if self._pulse is not None:
+            self._pulse.cancel()
+        self.transport = None
+        self._writable.set()
+        self._lost()
+
+    def data_received(self, data: bytes) -> None:
+        """See `asyncio.Protocol`."""
+        self._heard = self._loop.time()
+        try:
+            for kind, number, payload in self._reader.feed(data):
+                self._take(kind, number, payload)
+        except BadFrame as error:
+            log.warning("a connection between bridges is cut off", reason=str(error))
+            self.abort()
+
+    def pause_writing(self) -> None:
+        """See `asyncio.Protocol`."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """See `asyncio.Protocol`."""
+        self._writable.set()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something can be sent."""
+        return self.transport is not None and not self.transport.is_closing()
+
+    def send(self, kind: Kind, number: int, payload: bytes = b"") -> None:
+        """Send a frame; lost if the connection has ended."""
+        if self.transport is not None:
+            self.transport.write(frame(kind, number, payload))
+
+    async def drain(self) -> None:
+        """Wait until the other side takes more."""
+        await self._writable.wait()
+
+    def abort(self) -> None:
+        """End it at once."""
+        if self.transport is not None:
+            self.transport.abort()
+
+    def _look(self) -> None:
+        if self.is_needed():
+            if self._loop.time() - self._heard > _SILENCE_SECONDS:
+                log.warning("another bridge of the fleet gives no sign of life")
+                self.abort()
+                return
+            self.send(Kind.PULSE, 0)
+        else:
+            self._heard = self._loop.time()
+        self._pulse = self._loop.call_later(_PULSE_SECONDS, self._look)
+
+
+class Stream:
+    """The answer to a request that another bridge has."""
+
+    def __init__(self, link: "_Link", number: int) -> None:
+        self._link, self._number = link, number
+        self._frames = deque[tuple[int, bytes]]()
+        self._came = asyncio.Event()
+        self.is_over = False
+
+    def take(self, kind: int, payload: bytes) -> None:
+        """A frame has come."""
+        self._frames.append((kind, payload))
+        self._came.set()
+
+    async def next(self) -> tuple[int, bytes]:
+        """Kind and payload of the next frame.
+
+        Raises:
+            OutcomeUnknown: there will be none.
+        """
+        while not self._frames:
+            self._came.clear()
+            await self._came.wait()
+        kind, payload = self._frames.popleft()
+        if kind == Kind.BROKEN:
+            self.is_over = True
+            raise OutcomeUnknown
+        if kind in (Kind.REPLY_WHOLE, Kind.REPLY_END):
+            self.is_over = True
+        return kind, payload
+
+    async def head(self) -> tuple[Reply, bytes, bool]:
+        """The head of the answer, what came of its body, and whether that is all.
+
+        Raises:
+            OutcomeUnknown: the connection ended before.
+        """
+        kind, payload = await self.next()
+        reply, body = read_reply(payload)
+        return reply, body, kind == Kind.REPLY_WHOLE
+
+    def grant(self, size: int) -> None:
+        """So many bytes were handed on."""
+        self._link.connection.send(Kind.ROOM, self._number, size.to_bytes(4))
+
+    def close(self) -> None:
+        """Nobody reads the answer any more."""
+        if self._link.streams.pop(self._number, None) is not None and not self.is_over:
+            self._link.connection.send(Kind.LEFT, self._number)
+
+
+class _Link:
+    """The connection to one member."""
+
+    def __init__(self) -> None:
+        self.streams: dict[int, Stream] = {}
+        self._numbers = count(1)
+        self.connection = LinkConnection(self._take, self._lost)
+        self.connection.is_needed = lambda: bool(self.streams)
+
+    def ask(self, head: Ask, body: bytes) -> Stream:
+        number = next(self._numbers)
+        stream = self.streams[number] = Stream(self, number)
+        self.connection.send(Kind.ASK, number, with_body(head, body[:PART]))
+        for start in range(PART, len(body), PART):
+            self.connection.send(Kind.ASK_PART, number, body[start : start + PART])
+        return stream
+
+    def _take(self, kind: int, number: int, payload: bytes) -> None:
+        stream = self.streams.get(number)
+        if stream is None:
+            return
+        if kind in (Kind.REPLY_WHOLE, Kind.REPLY_END, Kind.BROKEN):
+            del self.streams[number]
+        stream.take(kind, payload)
+
+    def _lost(self) -> None:
+        streams, self.streams = list(self.streams.values()), {}
+        for stream in streams:
+            stream.take(Kind.BROKEN, b"")
+
+
+class Links:
+    """Connections to other members, each made when it is needed."""
+
+    def __init__(self, contexts: LinkContexts) -> None:
+        self._contexts = contexts
+        self._links: dict[str, _Link] = {}
+        self._locks = defaultdict[str, asyncio.Lock](asyncio.Lock)
+
+    async def ask(self, member: str, address: str, head: Ask, body: bytes) -> Stream:
+        """Send a request to a member. `address`: `HOST:PORT`.
+
+        Raises:
+            NotSent: the member cannot be reached.
+        """
+        link = self._links.get(member)
+        if link is None or not link.connection.is_open:
+            link = await self._connected(member, address)
+        await link.connection.drain()
+        if not link.connection.is_open:
+            raise NotSent("the connection has just ended")
+        return link.ask(head, body)
+
+    async def _connected(self, member: str, address: str) -> _Link:
+        async with self._locks[member]:
+            link = self._links.get(member)
+            if link is not None and link.connection.is_open:
+                return link
+            try:
+                return await self._connect(member, address)
+            except (OSError, TimeoutError) as error:  # of TLS as well
+                raise NotSent(str(error) or "it does not answer") from error
+
+    async def _connect(self, member: str, address: str) -> _Link:
+        link = _Link()
+        host, _, port = address.rpartition(":")
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await asyncio.get_running_loop().create_connection(
+                lambda: link.connection,
+                host.strip("[]"),
+                int(port),
+                ssl=self._contexts.connecting,
+                server_hostname=host_name_of(member),
+            )
+        self._links[member] = link
+        return link
+
+    def forget(self, member: str) -> None:
+        """The member is gone for good."""
+        self._locks.pop(member, None)
+        if (link := self._links.pop(member, None)) is not None:
+            link.connection.abort()
+
+    def close(self) -> None:
+        """End all connections."""
+        for member in list(self._links):
+            self.forget(member)
+
+
+class Served:
+    """One request of another member."""
+
+    def __init__(self, connection: LinkConnection, number: int, head: Ask, body: bytes) -> None:
+        self.head, self._body, self._size = head, [body], len(body)
+        self._connection, self._number = connection, number
+        self._room = WINDOW
+        self._changed = asyncio.Event()
+        self.has_left = False
+
+    def take_part(self, part: bytes) -> None:
+        """More of its body."""
+        self._body.append(part)
+        self._size += len(part)
+        self._changed.set()
+
+    def grant(self, size: int) -> None:
+        """Its reader takes more."""
+        self._room += size
+        self._changed.set()
+
+    def leave(self) -> None:
+        """Its client has left, or the member that asks."""
+        self.has_left = True
+        self._changed.set()
+
+    async def body(self) -> bytes | None:
+        """The whole body; None: the client left before."""
+        while self._size < self.head.size and not self.has_left:
+            await self._change()
+        body, self._body = b"".join(self._body), []
+        return None if self.has_left and len(body) < self.head.size else body
+
+    async def until_left(self) -> None:
+        """Return when its client has left."""
+        while not self.has_left:
+            await self._change()
+
+    async def _change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    def reply_whole(self, reply: Reply, body: bytes) -> None:
+        """Answer in one frame."""
+        self._connection.send(Kind.REPLY_WHOLE, self._number, with_body(reply, body))
+
+    def reply(self, reply: Reply) -> None:
+        """Begin the answer."""
+        self._connection.send(Kind.REPLY, self._number, with_body(reply, b""))
+
+    async def write(self, data: bytes) -> None:
+        """A part of the answer; waits while its reader takes no more."""
+        for start in range(0, len(data), PART):
+            part = data[start : start + PART]
+            while self._room <= 0 and not self.has_left:
+                await self._change()
+            if self.has_left:
+                return
+            self._room -= len(part)
+            self._connection.send(Kind.REPLY_PART, self._number, part)
+            await self._connection.drain()
+
+    def end(self) -> None:
+        """The answer is whole."""
+        self._connection.send(Kind.REPLY_END, self._number)
+
+    def fail(self) -> None:
+        """There is no answer."""
+        self._connection.send(Kind.BROKEN, self._number)
+
+
+class LinkServer:
+    """Where other members come in. `answer` serves each request of theirs, in a task."""
+
+    def __init__(self, contexts: LinkContexts, answer: Callable[[Served], Awaitable[None]]) -> None:
+        self._contexts, self._answer = contexts, answer
+        self._open = set[LinkConnection]()
+        self._tasks = OwnedTasks()
+
+    @asynccontextmanager
+    async def running(self, host: str, port: int) -> AsyncGenerator[int]:
+        """Listen; gives the port. Leaving ends all connections.
+
+        Raises:
+            ConfigError: the address cannot be had.
+        """
+        with listen(host, port) as listener:
+            async with self._tasks.running():
+                server = await asyncio.get_running_loop().create_server(
+                    self._connect, sock=listener, ssl=self._contexts.listening
+                )
+                try:
+                    yield listener.getsockname()[1]
+                finally:
+                    server.close()
+                    for connection in list(self._open):
+                        connection.abort()
+
+    def _connect(self) -> LinkConnection:
+        served: dict[int, Served] = {}
+
+        def take(kind: int, number: int, payload: bytes) -> None:
+            self._take(connection, served, kind, number, payload)
+
+        def lost() -> None:
+            self._open.discard(connection)
+            for one in served.values():
+                one.leave()
+
+        connection = LinkConnection(take, lost)
+        connection.is_needed = lambda: bool(served)
+        self._open.add(connection)
+        return connection
+
+    def _take(
+        self, connection: LinkConnection, served: dict[int, Served], kind: int, number: int, payload: bytes
+    ) -> None:
+        if kind == Kind.ASK:
+            one = served[number] = Served(connection, number, *read_ask(payload))
+            self._tasks.spawn(self._serve(one, served, number))
+            return
+        if (known := served.get(number)) is None:
+            return
+        if kind == Kind.ASK_PART:
+            known.take_part(payload)
+        elif kind == Kind.ROOM:
+            known.grant(int.from_bytes(payload))
+        elif kind == Kind.LEFT:
+            known.leave()
+
+    async def _serve(self, one: Served, served: dict[int, Served], number: int) -> None:
+        try:
+            await self._answer(one)
+        except BaseException:
+            one.fail()
+            raise
+        finally:
+            served.pop(number, None)

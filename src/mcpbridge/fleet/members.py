@@ -1,0 +1,106 @@
+"""Who belongs to the fleet, as this bridge knows it: it renews its own lease every second, and learns of the others.
+
+While the server of the store cannot be reached, those that were there last count as there.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping
+from time import monotonic
+
+from mcpbridge.base.errors import StoreFailed
+from mcpbridge.base.log import get_logger
+from mcpbridge.fleet.records import FleetRecords, Member
+
+log = get_logger("mcpbridge.fleet")
+
+LEASE_SECONDS = 3.0
+"""After which a member that does not renew its lease is none any more."""
+BEAT_SECONDS = 1.0
+"""Between two renewals."""
+ID_LENGTH = 10
+"""Letters of a member's id; ids of sessions end with them."""
+
+
+def new_member_id() -> str:
+    """A random id."""
+    return secrets.token_hex(ID_LENGTH // 2)
+
+
+class Members:
+    """The members of the fleet, this bridge among them."""
+
+    def __init__(self, records: FleetRecords, me: Member) -> None:
+        self.me = me
+        self.problem = ""
+        """Why the lease could not be renewed the last time; empty: it could."""
+        self.on_gone: Callable[[str], None] = lambda _: None
+        """Called with each member that is none any more."""
+        self.on_lapsed: Callable[[], None] = lambda: None
+        """Called when this bridge finds that it was none for a while: others may have its sessions."""
+        self._records = records
+        self._known: Mapping[str, Member] = {me.id: me}
+        self._has_joined = False
+        self._renewed = monotonic()
+
+    def find(self, id_: str) -> Member | None:
+        """A member by its id."""
+        return self._known.get(id_)
+
+    def all(self) -> list[Member]:
+        """All of them, the oldest first."""
+        return sorted(self._known.values(), key=lambda member: (member.since, member.id))
+
+    @property
+    def has_lease(self) -> bool:
+        """Whether this bridge surely is a member now."""
+        return monotonic() - self._renewed < LEASE_SECONDS
+
+    async def look(self) -> None:
+        """Renew the lease, and learn who else has one."""
+        began = monotonic()
+        try:
+            held, known = await self._records.beat(self.me, LEASE_SECONDS)
+        except StoreFailed as error:
+            if not self.problem:
+                log.warning("the fleet's records cannot be reached", reason=str(error))
+            self.problem = str(error)
+            return
+        if self.problem:
+            log.info("the fleet's records can be reached again")
+        self.problem = ""
+        lapsed, self._renewed = self._has_joined and not held, began
+        self._has_joined = True
+        former, self._known = self._known, known
+        for id_ in former.keys() - known.keys():
+            log.info("a bridge has left the fleet", member=id_, name=former[id_].name)
+            self.on_gone(id_)
+        for id_ in known.keys() - former.keys():
+            other = known[id_]
+            log.info("a bridge has joined the fleet", member=id_, name=other.name, address=other.address)
+            if other.settings != self.me.settings:
+                log.warning("bridges of the fleet have different configurations", member=id_, name=other.name)
+        if lapsed:
+            log.warning("this bridge was no member of its fleet for a while")
+            self.on_lapsed()
+
+    async def keep_lease(self) -> None:
+        """Renew it until cancelled."""
+        while True:
+            await asyncio.sleep(BEAT_SECONDS)
+            await self.look()
+
+    async def drain(self) -> None:
+        """Say to all that this bridge takes nothing new."""
+        self.me = Member(
+            **{name: getattr(self.me, name) for name in self.me.__struct_fields__ if name != "is_draining"},
+            is_draining=True,
+        )
+        await self.look()
+
+    async def leave(self) -> None:
+        """Be none any more."""
+        try:
+            await self._records.leave(self.me.id)
+        except StoreFailed as error:
+            log.warning("this bridge could not leave its fleet; its lease ends by itself", reason=str(error))

@@ -1,0 +1,194 @@
+"""What the bridges of a fleet share on the server of the store: who is a member, and who has which session.
+
+Each change is one script, and times are the server's. A member is one for as long as its lease lasts; whoever does not
+renew it in time is no member any more, and its sessions are for whoever asks first. Layout, with one hash tag, so that
+a script can look at a session and at its owner's lease at once:
+
+    PREFIX:{v1/#fleet}:leases       members by when their leases end
+    PREFIX:{v1/#fleet}:members      a hash: what is known of each member
+    PREFIX:{v1/#fleet}:s:DIGEST     a hash: one session: `owner`, `who` may use it, what it was opened with (`record`)
+
+Ids of sessions are kept as digests: whoever can read the server does not learn them.
+"""
+
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+
+import msgspec
+from msgspec import Struct
+
+from mcpbridge.storage.redis.connections import Connections, script
+from mcpbridge.storage.settings import RedisAddress
+
+FORMAT = 1
+"""Of what is kept; bridges that write another one do not share a fleet."""
+
+
+class Member(Struct, frozen=True):
+    """A bridge of the fleet."""
+
+    id: str
+    """Random; another one after each start."""
+    address: str
+    """`HOST:PORT` of its link."""
+    name: str
+    version: str
+    settings: str
+    """A digest of its configuration: those of a fleet are the same."""
+    since: float
+    """When it started, in seconds since 1970."""
+    is_draining: bool = False
+    """It takes nothing new."""
+    format: int = FORMAT
+
+
+class Claim(Struct, frozen=True):
+    """Who has a session after somebody asked for it."""
+
+    owner: str
+    record: bytes = b""
+    """For its new owner: what the session was opened with."""
+
+
+_NOW = """
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+"""
+_BEAT = script(
+    _NOW
+    + """
+local ends = redis.call('ZSCORE', KEYS[1], ARGV[1])
+local held = (ends and tonumber(ends) >= now) and 1 or 0
+redis.call('ZADD', KEYS[1], now + tonumber(ARGV[2]), ARGV[1])
+redis.call('HSET', KEYS[2], ARGV[1], ARGV[3])
+for _, gone in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', '(' .. now)) do
+  redis.call('ZREM', KEYS[1], gone)
+  redis.call('HDEL', KEYS[2], gone)
+end
+return {held, redis.call('HVALS', KEYS[2])}
+"""
+)
+_LEAVE = script("redis.call('ZREM', KEYS[1], ARGV[1]) return redis.call('HDEL', KEYS[2], ARGV[1])")
+_MEMBERS = script(
+    _NOW
+    + """
+local found = {}
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], now, '+inf')) do
+  found[#found + 1] = redis.call('HGET', KEYS[2], id)
+end
+return found
+"""
+)
+_WRITE = script(
+    """
+local owner = redis.call('HGET', KEYS[1], 'owner')
+if (ARGV[5] == 'new') == (owner ~= false) then return 0 end
+if owner and owner ~= ARGV[1] then return 0 end
+redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'who', ARGV[2], 'record', ARGV[3])
+redis.call('PEXPIRE', KEYS[1], ARGV[4])
+return 1
+"""
+)
+_CLAIM = script(
+    _NOW
+    + """
+local owner = redis.call('HGET', KEYS[2], 'owner')
+if not owner or redis.call('HGET', KEYS[2], 'who') ~= ARGV[2] then return false end
+if owner ~= '' and owner ~= ARGV[1] then
+  local ends = redis.call('ZSCORE', KEYS[1], owner)
+  if ends and tonumber(ends) >= now then return {owner} end
+end
+redis.call('HSET', KEYS[2], 'owner', ARGV[1])
+return {ARGV[1], redis.call('HGET', KEYS[2], 'record')}
+"""
+)
+_END = script("if redis.call('HGET', KEYS[1], 'owner') == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0")
+_GIVE_UP = script(
+    """
+if redis.call('HGET', KEYS[1], 'owner') ~= ARGV[1] then return 0 end
+return redis.call('HSET', KEYS[1], 'owner', '') + 1
+"""
+)
+_KEEP = script(
+    """
+local lost = {}
+for i, key in ipairs(KEYS) do
+  if redis.call('HGET', key, 'owner') == ARGV[1] then redis.call('PEXPIRE', key, ARGV[2]) else lost[#lost + 1] = i end
+end
+return lost
+"""
+)
+_members = msgspec.json.Decoder(Member)
+
+
+class FleetRecords:
+    """The shared records. Every method raises `StoreFailed` where the server does not answer."""
+
+    def __init__(self, address: RedisAddress, prefix: str) -> None:
+        self._server = Connections(address)
+        begin = f"{prefix}:{{v1/#fleet}}:"
+        self._members = [f"{begin}leases", f"{begin}members"]
+        self._begin = f"{begin}s:"
+
+    def _session(self, id_: bytes) -> str:
+        return self._begin + sha256(id_).hexdigest()
+
+    async def beat(self, member: Member, seconds: float) -> tuple[bool, Mapping[str, Member]]:
+        """Renew a member's lease. Whether it still had one; and all members."""
+        held, found = await self._server.run(
+            _BEAT, self._members, member.id, int(seconds * 1000), msgspec.json.encode(member)
+        )
+        return bool(held), _read(found)
+
+    async def leave(self, member: str) -> None:
+        """The lease ends now."""
+        await self._server.run(_LEAVE, self._members, member)
+
+    async def members(self) -> Mapping[str, Member]:
+        """Whoever has a lease."""
+        return _read(await self._server.run(_MEMBERS, self._members))
+
+    async def write(self, id_: bytes, owner: str, who: bytes, record: bytes, seconds: float, *, is_new: bool) -> bool:
+        """Write down a session for so long. False: somebody else has it, or, unless it is new, there is none any more.
+
+        `who`: what only requests of its user have, for `claim`.
+        """
+        mode = "new" if is_new else "known"
+        arguments = (owner, who, record, int(seconds * 1000), mode)
+        return bool(await self._server.run(_WRITE, [self._session(id_)], *arguments))
+
+    async def claim(self, id_: bytes, member: str, who: bytes) -> Claim | None:
+        """Take a session over whose owner has no lease. None: there is none for this user."""
+        found = await self._server.run(_CLAIM, [self._members[0], self._session(id_)], member, who)
+        return None if not found else Claim(found[0].decode(), *found[1:])
+
+    async def end(self, id_: bytes, owner: str) -> None:
+        """The session is over, unless somebody else has it."""
+        await self._server.run(_END, [self._session(id_)], owner)
+
+    async def give_up(self, id_: bytes, owner: str) -> None:
+        """The session is for whoever asks first, unless somebody else has it."""
+        await self._server.run(_GIVE_UP, [self._session(id_)], owner)
+
+    async def keep(self, ids: Iterable[bytes], owner: str, seconds: float) -> list[bytes]:
+        """Keep sessions for so long from now. Those that this owner does not have any more."""
+        kept = list(ids)
+        lost = await self._server.run(_KEEP, [self._session(id_) for id_ in kept], owner, int(seconds * 1000))
+        return [kept[number - 1] for number in lost]
+
+    async def close(self) -> None:
+        """End the connections."""
+        await self._server.close()
+
+
+def _read(entries: Iterable[bytes]) -> Mapping[str, Member]:
+    """Members of formats that this version does not know are none for it."""
+    members: dict[str, Member] = {}
+    for encoded in entries:
+        try:
+            member = _members.decode(encoded)
+        except msgspec.MsgspecError:
+            continue
+        if member.format == FORMAT:
+            members[member.id] = member
+    return members

@@ -1,0 +1,301 @@
+"""Sessions that belong to the fleet: any bridge takes any request, and the one that has the session answers it.
+
+The id of a session ends with the id of the bridge that opened it, so that nobody is asked where it is. Only when that
+bridge is gone the shared record says who has it, or whoever gets a request takes it over: the record has the messages
+that made the session what it is, and they are taken again in its new place. Streams of the former bridge are lost.
+
+A request that may have reached a bridge that is lost is not made again: its client learns that the outcome is unknown.
+"""
+
+import asyncio
+import secrets
+from collections import OrderedDict
+from collections.abc import Awaitable
+from hashlib import sha256
+
+import msgspec
+from msgspec import Raw, Struct
+
+from mcpbridge.base.background_tasks import OwnedTasks
+from mcpbridge.base.errors import StoreFailed
+from mcpbridge.base.log import get_logger
+from mcpbridge.core.identity import application_of
+from mcpbridge.downstream.http.body_deadline import BODY_SECONDS, Deadline
+from mcpbridge.downstream.http.exchange import Exchange, Refused
+from mcpbridge.downstream.http.legacy import LegacyFront
+from mcpbridge.downstream.http.sessions import Session
+from mcpbridge.downstream.sessions import BRIDGE_STOPPED
+from mcpbridge.fleet.forwarding import MOVED, Forwarding
+from mcpbridge.fleet.link import NotSent, OutcomeUnknown
+from mcpbridge.fleet.members import ID_LENGTH, Members
+from mcpbridge.fleet.records import FleetRecords, Member
+from mcpbridge.protocol.jsonrpc import Frame, decode_frame, encode
+
+log = get_logger("mcpbridge.fleet")
+
+_RECORD_FORMAT = 1
+_KEEP_EVERY = 60.0
+"""Seconds between two times that the records of sessions are kept for longer."""
+_TRIES = 3
+"""Times that a session is looked for while it moves."""
+_KNOWN_MOVES = 10_000
+"""Sessions whose new owner is remembered."""
+_LOOK_AGAIN = 0.05
+"""Seconds between two looks at calls under way, while this bridge drains."""
+
+
+class _Record(Struct, frozen=True):
+    """What a session was opened with, and what its client asked for since."""
+
+    messages: dict[str, Raw]
+    format: int = _RECORD_FORMAT
+
+
+_records = msgspec.json.Decoder(_Record)
+
+
+class FleetSessions:
+    """The sessions of all bridges, as this one sees them. See `Elsewhere`."""
+
+    def __init__(
+        self, records: FleetRecords, members: Members, forwarding: Forwarding, *, idle: float, max_body: int
+    ) -> None:
+        """`idle`: seconds after which an unused session ends. `max_body`: bytes of a request."""
+        self._records, self._members, self._forwarding = records, members, forwarding
+        self._idle, self._max_body = idle, max_body
+        self._deadline = Deadline(BODY_SECONDS)
+        self._messages: dict[bytes, dict[str, Raw]] = {}
+        self._moved = OrderedDict[bytes, str]()
+        self._taking: dict[bytes, asyncio.Lock] = {}
+        self._front: LegacyFront | None = None
+        self.is_draining = False
+        self.tasks = OwnedTasks()
+        members.on_gone = self._gone
+        members.on_lapsed = self._lapsed
+
+    def serve_by(self, front: LegacyFront) -> None:
+        """Where this bridge's own sessions are."""
+        self._front = front
+
+    # -- see `Elsewhere`
+
+    def new_id(self) -> bytes:
+        """128 random bits, and this bridge's id."""
+        return f"{secrets.token_hex(16)}-{self._members.me.id}".encode()
+
+    async def serve(self, exchange: Exchange) -> bool:
+        """Have it answered by the bridge that has its session, or take the session over."""
+        id_ = exchange.headers[b"mcp-session-id"].strip()
+        for _ in range(_TRIES):
+            owner = await self._owner(id_, exchange)
+            if owner is None:
+                return False
+            if exchange.method == "POST" and exchange.early_body is None:
+                exchange.early_body = await exchange.body(self._max_body, self._deadline)
+            try:
+                if await self._forwarding.ask(owner, exchange, exchange.early_body or b"") is not MOVED:
+                    return True
+            except NotSent as error:
+                await self._members.look()  # perhaps it has just left
+                if self._members.find(owner.id) is None:
+                    continue
+                raise _not_sent(owner, str(error)) from error
+            except OutcomeUnknown as error:
+                raise _unknown(owner) from error
+            self._moved[id_] = ""  # its owner gave it up: ask the record
+        raise Refused(503, "not sent: this session is on its way from one bridge to another", headers=_SOON)
+
+    async def opened(self, session: Session, frame: Frame) -> None:
+        """Write it down, before its client knows it."""
+        self._messages[session.id] = {"initialize": _raw(frame)}
+        await self._write(session, is_new=True)
+
+    async def heard(self, session: Session, frame: Frame) -> None:
+        """Write down what changed."""
+        messages = self._messages.get(session.id)
+        if messages is None:
+            return
+        if frame.method == "resources/unsubscribe":
+            messages.pop(f"resources/subscribe {bytes(frame.params).decode()}", None)
+        elif frame.method == "resources/subscribe":
+            messages[f"resources/subscribe {bytes(frame.params).decode()}"] = _raw(frame)
+        else:
+            messages[frame.method] = _raw(frame)
+        await self._write(session, is_new=False)
+
+    def ended(self, session: Session) -> None:
+        """Forget it, or leave it to the others where this bridge stops."""
+        if self._messages.pop(session.id, None) is None:
+            return
+        work = self._records.give_up if session.why == BRIDGE_STOPPED else self._records.end
+        self.tasks.spawn(self._quietly(work(session.id, self._members.me.id)))
+
+    async def drain(self, seconds: float) -> None:
+        """Let calls under way end, then hand on all sessions."""
+        self.is_draining = True
+        await self._members.drain()
+        front = self._front
+        end = asyncio.get_running_loop().time() + seconds
+        while front is not None and asyncio.get_running_loop().time() < end:
+            for session in front.sessions.all():
+                session.streams.channel.finish()
+            if not any(session.busy for session in front.sessions.all()):
+                break
+            await asyncio.sleep(_LOOK_AGAIN)
+        for session in [] if front is None else front.sessions.all():
+            await self._quietly(self._records.give_up(session.id, self._members.me.id))
+            self._messages.pop(session.id, None)
+
+    # -- requests of other members
+
+    def gives_up(self, id_: bytes) -> bool:
+        """Whether a request of this session is for another bridge now: this one drains, and has no call of it."""
+        if not self.is_draining or self._front is None:
+            return False
+        session = next((one for one in self._front.sessions.all() if one.id == id_), None)
+        return session is None or not session.busy
+
+    async def hand_on(self, id_: bytes) -> None:
+        """The session is for whoever asks first."""
+        await self._quietly(self._records.give_up(id_, self._members.me.id))
+        if self._front is not None:
+            for session in self._front.sessions.all():
+                if session.id == id_:
+                    self._messages.pop(id_, None)
+                    self._front.sessions.end(session, "another bridge has it now")
+
+    # -- owners
+
+    async def _owner(self, id_: bytes, exchange: Exchange) -> Member | None:
+        """Who has the session. None: this bridge has it (now), or there is no such session."""
+        me = self._members.me.id
+        named = self._moved.get(id_)
+        if named is None:
+            named = id_.rpartition(b"-")[2].decode("latin-1")
+            if len(named) != ID_LENGTH:
+                return None
+        if named and named != me and (member := self._members.find(named)) is not None:
+            return member
+        if self._front is None or self.is_draining:
+            raise Refused(503, "not sent: this bridge is about to stop", headers=_SOON)
+        lock = self._taking.setdefault(id_, asyncio.Lock())
+        try:
+            async with lock:
+                return await self._claim(id_, exchange, self._front)
+        finally:
+            if not lock.locked():
+                self._taking.pop(id_, None)
+
+    async def _claim(self, id_: bytes, exchange: Exchange, front: LegacyFront) -> Member | None:
+        if id_ in front.sessions:
+            return None
+        me = self._members.me.id
+        try:
+            claim = await self._records.claim(id_, me, _who(exchange.principal, exchange))
+        except StoreFailed as error:
+            text = "not sent: the bridge that had this session is gone, and the fleet's records cannot be reached"
+            raise Refused(503, text, headers=_SOON) from error
+        if claim is None:
+            return None
+        if claim.owner != me:
+            self._remember(id_, claim.owner)
+            member = self._members.find(claim.owner)
+            if member is None:
+                await self._members.look()  # it has just joined
+                member = self._members.find(claim.owner)
+            if member is None:
+                raise Refused(503, "not sent: the bridge that has this session is not known yet", headers=_SOON)
+            return member
+        try:
+            record = _records.decode(claim.record)
+        except msgspec.MsgspecError:
+            log.warning("a session of another version of the bridge cannot be taken over")
+            return None
+        if not await front.take_over(exchange, id_, [decode_frame(bytes(one)) for one in record.messages.values()]):
+            await self._quietly(self._records.give_up(id_, me))
+            raise Refused(503, "not sent: all sessions of this bridge are busy (`http.max_sessions`)", headers=_SOON)
+        self._messages[id_] = dict(record.messages)
+        self._moved.pop(id_, None)
+        log.info("a session was taken over from a bridge that is gone")
+        return None
+
+    def _remember(self, id_: bytes, owner: str) -> None:
+        self._moved[id_] = owner
+        while len(self._moved) > _KNOWN_MOVES:
+            self._moved.popitem(last=False)
+
+    def _gone(self, member: str) -> None:
+        self._forwarding.forget(member)
+        for id_, owner in list(self._moved.items()):
+            if owner == member:
+                self._moved[id_] = ""
+
+    # -- records
+
+    async def _write(self, session: Session, *, is_new: bool) -> None:
+        record = msgspec.json.encode(_Record(self._messages[session.id]))
+        who = _who(session.client.principal, session)
+        me = self._members.me.id
+        try:
+            is_ours = await self._records.write(session.id, me, who, record, self._idle + _KEEP_EVERY, is_new=is_new)
+        except StoreFailed as error:
+            log.warning("a session is not written down: it ends with this bridge", reason=str(error))
+            return
+        if not is_ours:
+            log.warning("a session of this bridge is another's by now")
+
+    async def keep(self) -> None:
+        """Keep the records of sessions until cancelled, as long as these live."""
+        while True:
+            await asyncio.sleep(_KEEP_EVERY)
+            await self._keep_once()
+
+    async def _keep_once(self) -> None:
+        if not self._messages:
+            return
+        try:
+            lost = await self._records.keep(list(self._messages), self._members.me.id, self._idle + _KEEP_EVERY)
+        except StoreFailed:
+            return
+        for session in [] if self._front is None else self._front.sessions.all():
+            if session.id in lost:
+                self._messages.pop(session.id, None)
+                assert self._front is not None
+                self._front.sessions.end(session, "another bridge has it now")
+
+    def _lapsed(self) -> None:
+        self.tasks.spawn(self._keep_once())
+
+    async def _quietly(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except StoreFailed as error:
+            log.warning("the fleet's record of a session was not changed", reason=str(error))
+
+
+_SOON = ((b"retry-after", b"1"),)
+
+
+def _not_sent(owner: Member, why: str) -> Refused:
+    text = f"not sent: the bridge {owner.name!r} that has this session cannot be reached ({why}); it is safe to repeat"
+    return Refused(503, text, headers=_SOON)
+
+
+def _unknown(owner: Member) -> Refused:
+    text = (
+        f"outcome unknown: the bridge {owner.name!r} was lost before it answered; "
+        "check whether the action took effect before you repeat it"
+    )
+    return Refused(502, text)
+
+
+def _who(principal: str, by: Exchange | Session) -> bytes:
+    """What only requests of the same user, by way of the same client, to the same endpoint have."""
+    application = by.application if isinstance(by, Session) else application_of(by.identity)
+    return sha256(encode([principal, application, *by.endpoint])).digest()
+
+
+def _raw(frame: Frame) -> Raw:
+    """The message as it is kept."""
+    members = {"jsonrpc": "2.0", "id": frame.id or None, "method": frame.method, "params": frame.params or None}
+    return Raw(encode({name: value for name, value in members.items() if value is not None}))

@@ -1,0 +1,255 @@
+"""Bridges behind a balancer act as one: any request to any of them (issue 24)."""
+
+import asyncio
+import json
+import ssl
+import sys
+from collections.abc import Generator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from mcp.client.session import ClientSession
+from mcp.client.streamable_http import streamable_http_client
+from mcp.types import ElicitResult
+
+from mcpbridge.fleet.certificates import link_contexts
+from mcpbridge.fleet.frames import Ask, Kind, frame, with_body
+from support.real_sign_in import local_server
+from support.redis_server import Server
+from support.replicas import KEY, OTHER_TOKEN, TOKEN, Fleet, Replica, fleet, needs_fleet, until
+
+pytestmark = needs_fleet
+
+HEADERS = {
+    "authorization": f"Bearer {TOKEN}",
+    "accept": "application/json, text/event-stream",
+    "content-type": "application/json",
+}
+
+
+@pytest.fixture
+def http() -> Generator[httpx2.Client]:
+    with httpx2.Client(trust_env=False, timeout=60) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Generator[Fleet]:
+    directory = tmp_path_factory.mktemp("fleet")
+    redis = Server(directory / "redis").start()
+    try:
+        with fleet(directory, redis, servers=SERVERS) as found:
+            yield found
+    finally:
+        redis.kill()
+
+
+def message(method: str, id_: int | None = 1, **params: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+    if id_ is not None:
+        found["id"] = id_
+    if params:
+        found["params"] = params
+    return found
+
+
+def read(answer: httpx2.Response) -> dict[str, Any]:
+    """The last message of an answer, whether it is JSON or a stream."""
+    if answer.headers.get("content-type", "").startswith("text/event-stream"):
+        return json.loads(
+            [line[5:] for line in answer.text.splitlines() if line.startswith("data:") and line[5:].strip()][-1]
+        )
+    return answer.json()
+
+
+ASKING = Path(__file__).parents[1] / "servers" / "asking.py"
+SERVERS = f'{local_server("rich")}[servers.asking]\ncommand = "{sys.executable}"\nargs = ["{ASKING}", "legacy"]\n'
+INITIALIZE = message(
+    "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={"name": "raw", "version": "1"}
+)
+
+
+class Client:
+    """A client of one session, which sends each request where the test says."""
+
+    def __init__(self, http: httpx2.Client) -> None:
+        self.http, self.session = http, ""
+
+    def post(self, replica: Replica, body: dict[str, Any], **headers: str) -> httpx2.Response:
+        session = {"mcp-session-id": self.session} if self.session else {}
+        return self.http.post(replica.url, json=body, headers={**HEADERS, **session, **headers})
+
+    def begin(self, replica: Replica) -> "Client":
+        answer = self.post(replica, INITIALIZE)
+        assert answer.status_code == 200, answer.text
+        self.session = answer.headers["mcp-session-id"]
+        assert self.post(replica, message("notifications/initialized", None)).status_code == 202
+        return self
+
+
+def test_a_session_is_served_by_every_bridge(three: Fleet, http: httpx2.Client) -> None:
+    client = Client(http).begin(three.replicas[0])
+    for number, replica in enumerate(three.replicas * 2):
+        answer = client.post(replica, message("tools/list", number + 2))
+        assert answer.status_code == 200, answer.text
+        assert [tool["name"] for tool in read(answer)["result"]["tools"]]
+    assert client.http.delete(three.replicas[1].url, headers={**HEADERS, "mcp-session-id": client.session}).is_success
+    assert client.post(three.replicas[2], message("tools/list")).status_code == 404
+    assert client.post(three.replicas[0], message("tools/list")).status_code == 404
+
+
+async def test_clients_work_behind_a_balancer_that_sends_each_request_elsewhere(three: Fleet) -> None:
+    """Issue 24: 15 of 15 clients initialize, list, call and delete cleanly."""
+    clean = 0
+
+    async def one() -> None:
+        nonlocal clean
+        async with (
+            httpx2.AsyncClient(headers={"authorization": f"Bearer {TOKEN}"}, trust_env=False, timeout=60) as http,
+            streamable_http_client(three.url, http_client=http) as (reading, writing, *_),
+            ClientSession(reading, writing) as session,
+        ):
+            await session.initialize()
+            listed = await session.list_tools()
+            echo = next(tool.name for tool in listed.tools if tool.name.endswith("echo"))
+            result = await session.call_tool(echo, {"text": "x"})
+            assert not result.is_error
+        clean += 1
+
+    with anyio.fail_after(120):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(15):
+                tasks.start_soon(one)
+    assert clean == 15
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Generator[Fleet]:
+    """Two bridges that a test may kill, with servers that ask and that count."""
+    redis = Server(tmp_path / "redis").start()
+    try:
+        with fleet(tmp_path, redis, size=2) as found:
+            yield found
+    finally:
+        redis.kill()
+
+
+def names(answer: httpx2.Response) -> list[str]:
+    assert answer.status_code == 200, answer.text
+    return [tool["name"] for tool in read(answer)["result"]["tools"]]
+
+
+def test_the_sessions_of_a_bridge_that_was_killed_live_on(pair: Fleet, http: httpx2.Client) -> None:
+    """Issue 24: kill one, nothing is lost: whoever gets a request takes the session over."""
+    first, second = pair.replicas
+    client = Client(http).begin(first)
+    level = client.post(first, message("logging/setLevel", 7, level="error"))
+    assert level.status_code == 200, level.text
+    listed = names(client.post(second, message("tools/list", 8)))
+    first.kill()
+    # While the lease of the first one lives, a request says that it was not sent; then the second one has the session.
+    refused = client.post(second, message("tools/list", 9))
+    assert refused.status_code in (200, 503), refused.text
+    if refused.status_code == 503:
+        assert "not sent" in refused.text
+        assert refused.headers["retry-after"]
+    until(lambda: client.post(second, message("tools/list", 10)).status_code == 200, "the session was taken over")
+    assert names(client.post(second, message("tools/list", 11))) == listed
+    echo = next(name for name in listed if name.endswith("echo"))
+    called = client.post(second, message("tools/call", 12, name=echo, arguments={"text": "still here"}))
+    assert "still here" in called.text
+    stream = {**HEADERS, "mcp-session-id": client.session, "last-event-id": "an-event-of-the-former-one"}
+    with http.stream("GET", second.url, headers=stream) as events:
+        assert events.status_code == 200, "the stream begins anew"
+
+
+def test_a_session_moves_on_when_its_bridge_stops(pair: Fleet, http: httpx2.Client) -> None:
+    """A rolling restart: no client sees an error, and a new bridge with the same address is another one."""
+    first, second = pair.replicas
+    client = Client(http).begin(first)
+    listed = names(client.post(second, message("tools/list", 2)))
+    first.stop()
+    assert names(client.post(second, message("tools/list", 3))) == listed
+    first.start()
+    second.stop()
+    assert names(client.post(first, message("tools/list", 4))) == listed
+
+
+def test_nobody_else_gets_a_session(pair: Fleet, http: httpx2.Client) -> None:
+    """To whoever did not open it a session does not exist, whether its bridge lives or is gone."""
+    first, second = pair.replicas
+    client = Client(http).begin(first)
+    other = {"authorization": f"Bearer {OTHER_TOKEN}"}
+    assert client.post(second, message("tools/list"), **other).status_code == 404
+    first.kill()
+    assert client.post(second, message("tools/list"), **other).status_code in (404, 503)
+    until(lambda: client.post(second, message("tools/list"), **other).status_code == 404, "it does not exist")
+    until(lambda: client.post(second, message("tools/list", 3)).status_code == 200, "its own client has it")
+    assert client.post(second, message("tools/list"), **other).status_code == 404
+    made_up = Client(http)
+    for session in (f"{'0' * 32}-{'f' * 10}", client.session[:-10] + "f" * 10, "x", "-" * 12):
+        made_up.session = session
+        assert made_up.post(second, message("tools/list")).status_code == 404
+
+
+async def test_a_question_finds_its_client_and_the_answer_its_call(three: Fleet) -> None:
+    """The question leaves by the bridge that the call came to; the answer comes to another one."""
+    asked = 0
+
+    async def answer(*_: Any) -> ElicitResult:
+        nonlocal asked
+        asked += 1
+        return ElicitResult(action="accept", content={"name": f"Ann {asked}"})
+
+    form = {"type": "object", "properties": {"name": {"type": "string"}}}
+    question = {"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": form}}
+    with anyio.fail_after(120):
+        async with (
+            httpx2.AsyncClient(headers={"authorization": f"Bearer {TOKEN}"}, trust_env=False, timeout=60) as http,
+            streamable_http_client(three.url, http_client=http) as (reading, writing, *_),
+            ClientSession(reading, writing, elicitation_callback=answer) as session,
+        ):
+            await session.initialize()
+            listed = await session.list_tools()
+            play = next(tool.name for tool in listed.tools if tool.name.endswith("play"))
+            for number in range(1, 5):
+                steps = [{"send": {"jsonrpc": "2.0", "id": f"q{number}", **question}}, {"await": [f"q{number}"]}]
+                result = await session.call_tool(play, {"steps": steps})
+                assert not result.is_error, result
+                assert f"Ann {number}" in str(result)
+
+
+def test_without_the_shared_records_sessions_of_bridges_that_live_go_on(pair: Fleet, http: httpx2.Client) -> None:
+    """Issue 24: Valkey gone: calls that need nothing shared go on, others say so clearly, everything heals."""
+    first, second = pair.replicas
+    client = Client(http).begin(first)
+    pair.redis.kill()
+    assert names(client.post(first, message("tools/list", 2)))
+    assert names(client.post(second, message("tools/list", 3)))
+    first.kill()
+    gone = client.post(second, message("tools/list", 4))
+    assert gone.status_code == 503
+    assert "not sent" in gone.text
+    pair.redis.start()
+    until(lambda: client.post(second, message("tools/list", 5)).status_code in (200, 404), "it heals")
+    assert names(Client(http).begin(second).post(second, message("tools/list", 6)))
+
+
+async def test_only_bridges_with_the_key_of_the_fleet_get_in(three: Fleet) -> None:
+    """Whoever has no certificate of the fleet's is shut out before a request of theirs is read."""
+    for key, gets_in in ((KEY, True), ("another key than the one of the fleet", False)):
+        context = link_contexts(key, "0123456789").connecting
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        with anyio.fail_after(60):
+            reading, writing = await asyncio.open_connection("127.0.0.1", three.replicas[0].link, ssl=context)
+            headers = [(b"mcp-session-id", b"x")]
+            writing.write(frame(Kind.ASK, 1, with_body(Ask("POST", "/mcp", b"", headers, "", 0), b"")))
+            answer = b""
+            with suppress(ssl.SSLError, ConnectionError):
+                answer = await reading.read(1000)
+            writing.close()
+        assert (b"401" in answer or b"token" in answer) is gets_in
