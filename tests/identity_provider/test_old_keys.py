@@ -13,7 +13,7 @@ import pytest
 from msgspec import Struct
 
 import support
-from support.real_sign_in import Bridge, Provider, free_port, needs_provider, until
+from support.real_sign_in import EVERYBODY, Bridge, Provider, free_port, needs_provider, until
 
 pytestmark = needs_provider
 
@@ -39,7 +39,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     file.write_text("0", "utf-8")
     resource = f"http://127.0.0.1:{port}/mcp"
     provider = Provider([resource], ttl=6 * 3600)
-    auth = f'[auth]\nresource = "{resource}"\n[auth.issuers.real]\nissuer = "{provider.url}"\n'
+    auth = f'{EVERYBODY}[auth]\nresource = "{resource}"\n[auth.issuers.real]\nissuer = "{provider.url}"\n'
     with ExitStack() as stack:
         provider.start()
         stack.callback(provider.kill)
