@@ -36,9 +36,12 @@ types: .venv/.ready
 types-beside: .venv/.ready
 	nice -n 19 $(BIN)/pyright --pythonpath $(BIN)/python
 
-# Every process that runs tests reads all of them; compiled beforehand, that takes each a third of the time.
-compiled: .venv/.ready
+# Every process that runs tests reads all of them; compiled beforehand, that takes each a third of the time. What is changed
+# later each process compiles anew.
+compiled: .cache/compiled
+.cache/compiled: | .venv/.ready
 	-@$(BIN)/pytest --collect-only --quiet --quiet > /dev/null  # what it fails of, `unit` shows
+	@mkdir -p $(@D) && touch $@
 
 # Tests wait for processes, files and sockets a fifth of their time: one more at a time than there are processors.
 WORKERS := $(shell $(PYTHON) -c "import os; print(min(4, (os.cpu_count() or 1) + 1))")
@@ -136,7 +139,7 @@ format: .venv/.ready ## put the code into its form
 	$(BIN)/ruff check --quiet --fix .
 
 clean: ## remove everything that make has set up
-	rm -rf .venv .venv-servers .venv-clients .venv-site .venv-release dist site .venv-sql .bench examples/node_modules tests/clients/node/node_modules tests/conformance/node/node_modules tests/identity_provider/node/node_modules
+	rm -rf .cache/compiled .venv .venv-servers .venv-clients .venv-site .venv-release dist site .venv-sql .bench examples/node_modules tests/clients/node/node_modules tests/conformance/node/node_modules tests/identity_provider/node/node_modules
 
 # An environment is made anew when what it is made from changes. The stamp comes last, so that an interrupted
 # installation does not count.
