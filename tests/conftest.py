@@ -18,12 +18,15 @@ from mcpbridge.base.log import Logger
 from support.harness import Place
 from support.programs import preloaded_bridge
 from support.run_summary import WORDS
+from support.shared_certificates import share_certificates
 
 pytest_plugins = ["support.flaky_tests", "support.run_order"]
 
 # How long an example takes is the machine's affair; other tests run beside it.
 settings.register_profile("any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+share_certificates()
 
 # Whoever started the tests may ignore these (`nohup`, a shell's `&`), and what tests start would, too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
