@@ -43,3 +43,23 @@ async def test_the_port_is_open_for_as_long_as_a_page_is(tmp_path: Path, monkeyp
             with pytest.raises(httpx2.ConnectError):
                 await client.get(f"{start}/enter")
             assert (await port.link()).startswith("http://127.0.0.1:"), "it is opened again"
+
+
+async def test_who_came_by_a_token_is_not_signed_in_at_the_next_daemon(tmp_path: Path) -> None:
+    """Issue 23: a token that was taken out of the configuration meanwhile opens no console."""
+    file = tmp_path / "console.json"
+    async with visiting({}, tmp_path) as one:
+        holder = one.console.sign_ins.open("admin", "alice")
+        port = ConsolePort(one.console, "console", file)
+        async with port.running(), httpx2.AsyncClient(timeout=60) as client:
+            link = await port.link()
+            entered = await client.get(link)
+            [local] = client.cookies.values()
+            assert entered.status_code == 303
+            await port.link()  # writes down who is signed in
+            kept = file.read_text()
+    async with visiting({}, tmp_path) as later:
+        file.write_text(kept)
+        async with ConsolePort(later.console, "console", file).running():
+            assert later.console.sign_ins.visit(local) is not None
+            assert later.console.sign_ins.visit(holder) is None

@@ -162,7 +162,9 @@ class ConsolePort:
     # -- what the next daemon goes on with
 
     def _keep(self) -> None:
-        kept = _Kept(self._port, time.time(), self._console.sign_ins.visits())
+        # Whoever came by a token shows it anew: it may be none any more in the configuration that is read then.
+        visits = [visit for visit in self._console.sign_ins.visits() if visit.is_local]
+        kept = _Kept(self._port, time.time(), visits)
         with suppress(OSError):
             new = self._file.with_name(f"{self._file.name}.new")
             descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
