@@ -34,7 +34,7 @@ MOST_ENTRIES = {
     "call log": 57,
     "history": 48,
     "no history": 34,
-    "rule on arguments": 53,
+    "rule on arguments": 44,
     "rate limit": 42,
     "call budget": 40,
     "concurrency limit": 45,

@@ -5,7 +5,6 @@ the error that makes it.
 """
 
 from collections.abc import Iterable
-from difflib import SequenceMatcher, get_close_matches
 
 
 def nearest(name: str, known: Iterable[str], *, limit: int = 3) -> list[str]:
@@ -13,13 +12,13 @@ def nearest(name: str, known: Iterable[str], *, limit: int = 3) -> list[str]:
 
     Case decides only between names that are equally near without it.
     """
+    from difflib import SequenceMatcher, get_close_matches  # a bridge in which all is well needs none
+
     forms: dict[str, list[str]] = {}
     for one in dict.fromkeys(known):
         forms.setdefault(one.casefold(), []).append(one)
     close = get_close_matches(name.casefold(), forms, n=limit, cutoff=0.6)
-    found = [one for form in close for one in sorted(forms[form], key=lambda one: -_likeness(name, one))]
+    found = [
+        one for form in close for one in sorted(forms[form], key=lambda one: -SequenceMatcher(None, one, name).ratio())
+    ]
     return found[:limit]
-
-
-def _likeness(name: str, other: str) -> float:
-    return SequenceMatcher(None, other, name).ratio()

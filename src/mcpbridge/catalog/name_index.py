@@ -6,7 +6,6 @@ For a name that means nothing there are suggestions. Comparing two names well co
 not hold up the calls of all others: so only the names that share most pairs of letters with it are compared.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from copy import copy
 from types import MappingProxyType
@@ -39,6 +38,8 @@ def likely_meant(name: str, known: Iterable[str]) -> list[str]:
 _Ref = TypeVar("_Ref")
 
 _CANDIDATES = 8
+_Wires = dict[str, tuple[str, ...]]
+"""What a name may mean, in the order in which it came."""
 
 
 class Listed(NamedTuple, Generic[_Ref]):
@@ -59,13 +60,16 @@ class NameIndex(Generic[_Ref]):
         """`kind` is the word for error messages. Wire names are unique; the rest may be ambiguous."""
         self._kind = kind
         wires: dict[str, _Ref] = {}
-        ids, dotted, bare = (defaultdict[str, list[str]](list) for _ in range(3))
+        ids, dotted, bare = _Wires(), _Wires(), _Wires()
         for wire, server, name, ref, bare_names in listed:
             wires[wire] = ref
-            ids[f"{server}/{name}"].append(wire)
-            dotted[f"{server}.{name}"].append(wire)
-            for bare_name in (name,) if bare_names is None else bare_names:
-                bare[bare_name].append(wire)
+            one = (wire,)  # nearly every name means one thing, and thousands of lists of one take a megabyte
+            for alias, names in (
+                (f"{server}/{name}", ids),
+                (f"{server}.{name}", dotted),
+                *[(bare_name, bare) for bare_name in ((name,) if bare_names is None else bare_names)],
+            ):
+                names[alias] = names[alias] + one if alias in names else one
         self.by_wire: Mapping[str, _Ref] = wires
         """What has a wire name, hidden or not. Not to be changed."""
         self._aliases = (ids, dotted, bare)
@@ -90,11 +94,10 @@ class NameIndex(Generic[_Ref]):
         other = copy(self)
         other.by_wire = {wire: ref for wire, ref in self.by_wire.items() if wire not in wires}
         kept = [
-            {name: [one for one in of if one not in wires] for name, of in names.items()} for names in self._aliases
+            {name: tuple(one for one in of if one not in wires) for name, of in names.items()}
+            for names in self._aliases
         ]
-        ids, dotted, bare = (
-            defaultdict[str, list[str]](list, {name: of for name, of in names.items() if of}) for names in kept
-        )
+        ids, dotted, bare = ({name: of for name, of in names.items() if of} for names in kept)
         other._aliases = ids, dotted, bare  # noqa: SLF001 - it is one of us
         return other
 
@@ -121,7 +124,7 @@ class NameIndex(Generic[_Ref]):
         _, _, bare = self._aliases
         known = {**self.by_wire, **bare}
         if self._hidden:
-            shown = {name: [wire for wire in wires if wire not in self._hidden] for name, wires in bare.items()}
+            shown = {name: tuple(wire for wire in wires if wire not in self._hidden) for name, wires in bare.items()}
             bare = {name: wires for name, wires in shown.items() if wires}
             known = {**self.wires, **bare}
         guesses: dict[str, None] = {}

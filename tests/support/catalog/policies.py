@@ -9,8 +9,7 @@ from mcpbridge.core.call_settings import CallDefaults
 from mcpbridge.engine.wiring.pipeline import ToolOptions
 from mcpbridge.pipeline.permissions.policy import Decision, Policy
 from mcpbridge.pipeline.permissions.settings import PermissionRule
-from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.jsonrpc import encode
+from mcpbridge.protocol.jsonrpc import Fields, decode_fields, encode
 from mcpbridge.upstream.settings import ServerSettings
 
 
@@ -40,7 +39,7 @@ class Asking:
     """One call, as conditions see it."""
 
     client: Mapping[str, object]
-    arguments: Body
+    arguments: Fields
     context: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
@@ -68,7 +67,7 @@ def decide(
     **context: Any,
 ) -> Decision:
     """What becomes of a call, whichever stage decides it."""
-    asking = Asking({"name": client, "principal": principal}, Body(encode(dict(arguments or {}))), context)
+    asking = Asking({"name": client, "principal": principal}, decode_fields(encode(dict(arguments or {}))), context)
     return policy.of(tool).decide(policy.audience(client, principal), asking)
 
 

@@ -22,7 +22,7 @@ JOBS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "down": ("daemon.control", "Stop the daemon."),
         "restart": ("daemon.control", "Start the daemon again; clients stay connected."),
         "service": ("daemon.service", "Make the system start the daemon."),
-        "daemon": ("daemon.run", "Run the daemon in the foreground."),
+        "daemon": ("daemon.run_command", "Run the daemon in the foreground."),
         "ui": ("daemon.ui", "Open the console in a browser."),
         "top": ("daemon.top", "Watch servers, calls and approvals in the terminal."),
     },

@@ -24,7 +24,7 @@ from mcpbridge.core.model import ApproveBy, Caller, Tool
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.pipeline.permissions.conditions import Condition, Undecidable, condition_of
 from mcpbridge.pipeline.permissions.settings import PermissionRule, ToolGlobs, globs
-from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import Fields
 
 if TYPE_CHECKING:  # few bridges have roles
     from mcpbridge.pipeline.roles.access import ToolAccess
@@ -132,8 +132,8 @@ class Asked(Protocol):
         ...
 
     @property
-    def arguments(self) -> Body:
-        """As the tool gets them."""
+    def arguments(self) -> Fields:
+        """As the tool gets them, by name, unparsed. Raises msgspec.DecodeError: they cannot be read."""
         ...
 
     @property
@@ -207,7 +207,7 @@ class ToolPolicy:
         """Whether every call of this audience is denied, whatever its arguments are."""
         if self.is_hidden is not None:
             return self.is_hidden
-        return self.is_unknown(audience) or self._denies(audience)
+        return (self.access is not None and self.access.forbids(audience)) or self._denies(audience)
 
     def is_unknown(self, audience: Audience) -> bool:
         """Whether the tool does not exist for this audience: none of its roles opens it, or one denies it."""
@@ -232,7 +232,7 @@ class ToolPolicy:
                         continue
             if access is not None and outcome.permission == "allow" and access.asks_for(audience):
                 return Decision("require_approval", "the role asks for it", outcome.rule, by_role=True)
-            reason = _reason(outcome, problem)
+            reason = _reason(outcome, problem) if problem else outcome.reason
             return Decision(outcome.permission, reason, outcome.rule, approve_by=outcome.approve_by)
         raise AssertionError("the last outcome is final")
 
@@ -252,9 +252,12 @@ class ToolPolicy:
         values: dict[str, object] = {}
         if "args" in reads:
             try:
-                fields = asked.arguments.fields
+                fields = asked.arguments
                 names = fields.keys() if condition.arguments is None else condition.arguments & fields.keys()
-                values["args"] = {name: msgspec.json.decode(fields[name]) for name in names}
+                parsed: dict[str, object] = {}
+                for name in names:  # every call would enter a comprehension
+                    parsed[name] = msgspec.json.decode(fields[name])
+                values["args"] = parsed
             except (msgspec.DecodeError, RecursionError) as error:
                 raise Undecidable("the arguments cannot be read") from error
         if "tool" in reads:
@@ -455,6 +458,7 @@ def _outcome(rule: Rule, about: Mapping[str, object]) -> Outcome | None:
 
 
 def _reason(outcome: Outcome, problem: str) -> str:
+    """What a person reads of it. `problem`: why its condition cannot be evaluated."""
     if not problem:
         return outcome.reason
     number = (outcome.rule or 0) + 1

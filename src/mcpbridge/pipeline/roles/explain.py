@@ -9,8 +9,7 @@ from mcpbridge.pipeline.permissions.conditions import Undecidable
 from mcpbridge.pipeline.permissions.policy import Policy
 from mcpbridge.pipeline.roles.access import KEPT
 from mcpbridge.pipeline.roles.claims import Unreadable, for_conditions
-from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.jsonrpc import encode
+from mcpbridge.protocol.jsonrpc import decode_fields, encode
 
 
 def identity_from(user: str, claims: Mapping[str, Any]) -> Identity:
@@ -78,7 +77,7 @@ class _Asked:
 
     def __init__(self, client: str, principal: str, identity: Identity | None, arguments: Mapping[str, Any]) -> None:
         self.client: Mapping[str, object] = {"name": client, "principal": principal}
-        self.arguments = Body(encode(dict(arguments)))
+        self.arguments = decode_fields(encode(dict(arguments)))
         self.context: Mapping[str, object] = {
             "run": "",
             "session": "",

@@ -13,10 +13,11 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.model import Asks, Call, Caller, CallHandler, Tool
 from mcpbridge.pipeline.permissions.conditions import Undecidable
-from mcpbridge.pipeline.permissions.policy import Decision, Policy, ToolPolicy
+from mcpbridge.pipeline.permissions.policy import ANYBODY, Decision, Policy, ToolPolicy
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.pipeline.validation.json_text import refuse_doubles
 from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import OBJECT_START, Fields, decode_fields, first_byte
 
 log = get_logger("mcpbridge.policy")
 
@@ -126,7 +127,9 @@ class _Decided:
 
     def _decision(self, call: Call) -> Decision:
         if self._judges_arguments:
-            refuse_doubles(self._tool.id, call.params.get("arguments"))
+            refuse_doubles(self._tool.id, call.params.fields.get("arguments"))
+        if not self._all.names_callers:
+            return self._policy.decide(ANYBODY, _Asked(call))
         caller = call.caller
         return self._policy.decide(self._all.audience(caller.name, caller.principal, caller.identity), _Asked(call))
 
@@ -199,8 +202,9 @@ class _Asked:
             raise Undecidable(str(error)) from error
 
     @property
-    def arguments(self) -> Body:
-        return self._call.params.inner("arguments") or Body()
+    def arguments(self) -> Fields:
+        raw = self._call.params.fields.get("arguments")
+        return decode_fields(raw) if raw is not None and first_byte(raw) == OBJECT_START else {}
 
     @property
     def context(self) -> Mapping[str, object]:

@@ -30,7 +30,7 @@ def refuse_doubles(tool: str, arguments: bytes | Raw | None) -> None:
         return
     data = bytes(arguments)
     if len(data) <= _SHORT and b"\\" not in data:
-        names = [name for name, is_name in _STRINGS.findall(data) if is_name]
+        names: list[bytes] = [*filter(None, _NAMES.findall(data))]
         if len({*names}) == len(names) and data.isascii():
             return  # no two names are the same, at whatever depth: mostly that is all there is to see
     try:
@@ -59,8 +59,8 @@ _look = json.JSONDecoder(object_pairs_hook=_members, parse_int=str, parse_float=
 
 _SHORT = 500
 """Bytes of arguments that cannot be nested too deeply."""
-_STRINGS = re.compile(rb'"([^"]*)"([ \t\r\n]*:)?')
-"""All strings of JSON without a backslash, one after the other, and whether each is the name of a member."""
+_NAMES = re.compile(rb'("[^"]*")[ \t\r\n]*:|"[^"]*"')
+"""All strings of JSON without a backslash, one after the other; those that are names of members as its group."""
 
 
 class Edit(Struct, frozen=True):

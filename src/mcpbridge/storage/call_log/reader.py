@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.core.recording import UID_BITS, uid_text
 from mcpbridge.storage.call_log.format import CALL_COLUMNS, Outcome
-from mcpbridge.storage.call_log.journal import left_behind
 from mcpbridge.storage.call_log.running import live_owners
 from mcpbridge.storage.call_log.schema import SCHEMA
 from mcpbridge.storage.sqlite.database import BUSY_SECONDS
@@ -186,6 +185,8 @@ _MOST_SENT = 500
 
 def _with_sent(connection: "Connection", path: Path) -> tuple[str, dict[str, object]]:
     """What has a query see the calls in journals of killed processes among the others of `running`; and its values."""
+    from mcpbridge.storage.call_log.journal import left_behind  # few bridges have one
+
     rows, _ = left_behind(connection, path)
     if not rows:
         return "", {}

@@ -7,7 +7,6 @@ import asyncio
 import os
 import secrets
 import sys
-import webbrowser
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from urllib.parse import urlsplit
@@ -37,6 +36,8 @@ async def open_page(url: str) -> bool:
     """Show the page. False when there is no browser to show it in."""
     if urlsplit(url).scheme not in ("http", "https") or not has_browser(os.environ):
         return False
+    import webbrowser  # few servers need that
+
     with anyio.move_on_after(_SECONDS):
         # On a thread: some browsers are waited for until they are closed.
         return await anyio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True)

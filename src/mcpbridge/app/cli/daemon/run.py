@@ -16,7 +16,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
 from msgspec.structs import replace
 
 from mcpbridge.app.cli.access.http_address import (
@@ -299,10 +298,3 @@ def _bury_children() -> None:
             ended, _ = os.waitpid(-1, os.WNOHANG)
             if not ended:
                 time.sleep(0.01)
-
-
-@click.command("daemon", add_help_option=False, context_settings={"ignore_unknown_options": True})
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def daemon_command(*, arguments: Sequence[str]) -> int:
-    """Be the daemon, in the foreground."""
-    return daemon(arguments)
