@@ -14,7 +14,7 @@ _MOST = 1000
 
 
 class RoleGrant(Struct, frozen=True):
-    """A role that somebody has grant."""
+    """A role that somebody has taken."""
 
     principal: str
     role: str
@@ -34,7 +34,7 @@ class BreakGlass:
         """By principal and role; those that are over may still be in it."""
 
     def take(self, grant: RoleGrant, now: float) -> None:
-        """From now on. RoleGrant again, it lasts as the newer one says.
+        """From now on. Taken again, it lasts as the newer grant says.
 
         Raises:
             ValueError: there are as many as may be.
@@ -49,7 +49,7 @@ class BreakGlass:
         return self.grants.pop((principal, role), None) is not None
 
     def active_roles(self, principal: str, now: float) -> frozenset[str]:
-        """The names of the roles that this principal has grant."""
+        """The names of the roles that this principal has taken."""
         return frozenset(one.role for one in self.grants.values() if one.principal == principal and one.until > now)
 
     def now(self, now: float) -> Sequence[RoleGrant]:
