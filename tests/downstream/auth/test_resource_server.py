@@ -349,6 +349,32 @@ async def outcome(tokens: AccessTokens, token: str) -> str:
         return "down"
 
 
+@pytest.mark.parametrize(
+    ("claim", "seconds", "expected"),
+    [
+        ("exp", -30, "ann"),
+        ("exp", -90, "expired"),
+        ("nbf", 30, "ann"),
+        ("nbf", 90, "not valid yet"),
+        ("iat", 30, "ann"),
+        ("iat", 90, "not valid yet"),
+    ],
+)
+async def test_clocks_may_differ_by_the_leeway(claim: str, seconds: int, expected: str) -> None:
+    """The clock of the provider and ours differ; a minute is allowed to both sides, and no more."""
+    async with issuing() as issuer:
+        clock = Clock()
+        tokens = tokens_of(issuer, clock)
+        now = int(clock.now())
+        token = issuer.token(**{claim: now + seconds})
+        assert await outcome(tokens, token) == expected
+        assert await outcome(tokens, token) == expected, "known by now"
+        clock.seconds = 31
+        late = {("exp", -30): "expired", ("nbf", 90): "ann", ("iat", 90): "ann"}
+        assert await outcome(tokens, token) == late.get((claim, seconds), expected)
+        await tokens.close()
+
+
 async def test_known_keys_go_on_for_an_hour_without_their_provider() -> None:
     """Issue 23: afterwards nobody is let in by them, until the provider is back."""
     async with issuing() as issuer:
