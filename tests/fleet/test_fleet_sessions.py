@@ -132,7 +132,7 @@ def pair(tmp_path: Path) -> Generator[Fleet]:
     """Two bridges that a test may kill, with servers that ask and that count."""
     redis = Server(tmp_path / "redis").start()
     try:
-        with fleet(tmp_path, redis, size=2) as found:
+        with fleet(tmp_path, redis, size=2, servers=SERVERS) as found:
             yield found
     finally:
         redis.kill()
@@ -165,6 +165,31 @@ def test_the_sessions_of_a_bridge_that_was_killed_live_on(pair: Fleet, http: htt
     stream = {**HEADERS, "mcp-session-id": client.session, "last-event-id": "an-event-of-the-former-one"}
     with http.stream("GET", second.url, headers=stream) as events:
         assert events.status_code == 200, "the stream begins anew"
+
+
+def test_a_call_whose_bridge_dies_has_an_unknown_outcome(pair: Fleet, http: httpx2.Client) -> None:
+    """Issue 24: what may have reached a lost bridge is not made again; its client learns that nobody knows."""
+    first, second = pair.replicas
+    client = Client(http).begin(first)
+    play = next(name for name in names(client.post(second, message("tools/list", 2))) if name.endswith("play"))
+    progress = {
+        "jsonrpc": "2.0",
+        "method": "notifications/progress",
+        "params": {"progressToken": "$token", "progress": 1},
+    }
+    steps = [{"send": progress}, {"await": ["never"]}]
+    call = message("tools/call", 7, name=play, arguments={"steps": steps}, _meta={"progressToken": "mine"})
+    headers = {**HEADERS, "mcp-session-id": client.session}
+    with http.stream("POST", second.url, json=call, headers=headers) as answer:
+        assert answer.status_code == 200
+        messages = (
+            json.loads(line[5:]) for line in answer.iter_lines() if line.startswith("data:") and line[5:].strip()
+        )
+        assert next(messages)["params"]["progressToken"] == "mine"
+        first.kill()
+        last = next(messages)
+    assert last["id"] == 7
+    assert last["error"]["message"].startswith("outcome unknown")
 
 
 def test_a_session_moves_on_when_its_bridge_stops(pair: Fleet, http: httpx2.Client) -> None:

@@ -13,6 +13,9 @@ from mcpbridge.downstream.http.exchange import Exchange
 from mcpbridge.fleet.frames import PART, Ask, Kind, Reply
 from mcpbridge.fleet.link import Links, OutcomeUnknown, Served, Stream
 from mcpbridge.fleet.records import Member
+from mcpbridge.protocol.error_codes import INTERNAL_ERROR
+from mcpbridge.protocol.jsonrpc import Frame, encode_error
+from mcpbridge.protocol.reading.client_messages import read_client_message
 
 _MOVED_STATUS = 421
 """What a bridge answers, to others of the fleet alone, for a session that it does not have any more."""
@@ -23,6 +26,11 @@ class _Moved(Enum):
     MOVED = 0
 
 
+LOST = (
+    "outcome unknown: the bridge that has this session was lost before it answered; "
+    "check whether the action took effect before you repeat it"
+)
+_EVENTS = (b"content-type", b"text/event-stream")
 MOVED: Final = _Moved.MOVED
 """The bridge does not have the session any more; it did nothing."""
 
@@ -50,7 +58,7 @@ class Forwarding:
         stream = await self._links.ask(member.id, member.address, head, body)
         watch = asyncio.create_task(_until_left(exchange, stream))
         try:
-            return await _pass_on(exchange, stream)
+            return await _pass_on(exchange, stream, body)
         finally:
             watch.cancel()
             stream.close()
@@ -61,22 +69,24 @@ async def _until_left(exchange: Exchange, stream: Stream) -> None:
     stream.close()
 
 
-async def _pass_on(exchange: Exchange, stream: Stream) -> _Moved | None:
-    reply, body, is_whole = await stream.head()
+async def _pass_on(exchange: Exchange, stream: Stream, body: bytes) -> _Moved | None:
+    reply, answer, is_whole = await stream.head()
     if reply.status == _MOVED_STATUS:
         return MOVED
     headers = tuple((name, value) for name, value in reply.headers if name not in _HOP_BY_HOP)
     if is_whole:
-        length = () if reply.status == 204 else ((b"content-length", b"%d" % len(body)),)
+        length = () if reply.status == 204 else ((b"content-length", b"%d" % len(answer)),)
         await exchange.start(reply.status, (*headers, *length, *exchange.extra))
-        await exchange.finish(body)
+        await exchange.finish(answer)
         return None
     await exchange.start(reply.status, (*headers, *exchange.extra))
     while True:
         try:
             kind, part = await stream.next()
         except OutcomeUnknown:
-            break  # the head is sent: the end of the stream is all that can be said, and a client may resume it
+            if _EVENTS in headers and not stream.is_closed:
+                await exchange.write(_last_words(body))
+            break
         if kind == Kind.REPLY_PART:
             await exchange.write(part)
             stream.grant(len(part))
@@ -84,6 +94,13 @@ async def _pass_on(exchange: Exchange, stream: Stream) -> _Moved | None:
             break
     await exchange.finish()
     return None
+
+
+def _last_words(body: bytes) -> bytes:
+    """An event for each request of the body: its answer is lost."""
+    found = read_client_message(body)
+    ids = [bytes(one.id) for one in found if isinstance(one, Frame) and one.method and one.id]
+    return b"".join(b"event: message\ndata: %b\n\n" % encode_error(id_, INTERNAL_ERROR, LOST) for id_ in ids)
 
 
 class Answering:

@@ -135,6 +135,9 @@ class Stream:
         self._frames = deque[tuple[int, bytes]]()
         self._came = asyncio.Event()
         self.is_over = False
+        """All of the answer has come, or no more will."""
+        self.is_closed = False
+        """Nobody reads it any more."""
 
     def take(self, kind: int, payload: bytes) -> None:
         """A frame has come."""
@@ -173,9 +176,11 @@ class Stream:
         self._link.connection.send(Kind.ROOM, self._number, size.to_bytes(4))
 
     def close(self) -> None:
-        """Nobody reads the answer any more."""
+        """Nobody reads the answer any more; whoever waits for it stops waiting."""
+        self.is_closed = True
         if self._link.streams.pop(self._number, None) is not None and not self.is_over:
             self._link.connection.send(Kind.LEFT, self._number)
+            self.take(Kind.BROKEN, b"")
 
 
 class _Link:

@@ -25,7 +25,7 @@ from mcpbridge.downstream.http.exchange import Exchange, Refused
 from mcpbridge.downstream.http.legacy import LegacyFront
 from mcpbridge.downstream.http.sessions import Session
 from mcpbridge.downstream.sessions import BRIDGE_STOPPED
-from mcpbridge.fleet.forwarding import MOVED, Forwarding
+from mcpbridge.fleet.forwarding import LOST, MOVED, Forwarding
 from mcpbridge.fleet.link import NotSent, OutcomeUnknown
 from mcpbridge.fleet.members import ID_LENGTH, Members
 from mcpbridge.fleet.records import FleetRecords, Member
@@ -101,7 +101,7 @@ class FleetSessions:
                     continue
                 raise _not_sent(owner, str(error)) from error
             except OutcomeUnknown as error:
-                raise _unknown(owner) from error
+                raise Refused(502, LOST) from error
             self._moved[id_] = ""  # its owner gave it up: ask the record
         raise Refused(503, "not sent: this session is on its way from one bridge to another", headers=_SOON)
 
@@ -279,14 +279,6 @@ _SOON = ((b"retry-after", b"1"),)
 def _not_sent(owner: Member, why: str) -> Refused:
     text = f"not sent: the bridge {owner.name!r} that has this session cannot be reached ({why}); it is safe to repeat"
     return Refused(503, text, headers=_SOON)
-
-
-def _unknown(owner: Member) -> Refused:
-    text = (
-        f"outcome unknown: the bridge {owner.name!r} was lost before it answered; "
-        "check whether the action took effect before you repeat it"
-    )
-    return Refused(502, text)
 
 
 def _who(principal: str, by: Exchange | Session) -> bytes:

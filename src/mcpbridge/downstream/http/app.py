@@ -256,7 +256,9 @@ class HttpFront:
     async def stop(self, seconds: float) -> None:
         """Take no new requests, let open ones finish for that long, then end them and all sessions."""
         if self._elsewhere is not None:
+            end = monotonic() + seconds
             await self._elsewhere.drain(seconds)
+            seconds = max(0.0, end - monotonic())
         self._is_stopping = True
         self._upgrades.refuse_more()
         self._legacy.express.continue_all()

@@ -1,0 +1,161 @@
+"""The link between bridges: many requests on one connection, none of which holds up another (issue 24)."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from mcpbridge.fleet.certificates import link_contexts
+from mcpbridge.fleet.frames import WINDOW, Ask, Kind, Reply
+from mcpbridge.fleet.link import Links, LinkServer, NotSent, OutcomeUnknown, Served, Stream
+from support.real_sign_in import free_port
+
+KEY = "the key of the fleet of these tests"
+ME, OTHER = "aaaaaaaaaa", "bbbbbbbbbb"
+
+
+@asynccontextmanager
+async def linked(answer: Callable[[Served], Awaitable[None]]) -> AsyncGenerator[tuple[Links, str]]:
+    """Connections of one member to another, which answers so."""
+    links = Links(link_contexts(KEY, ME))
+    with anyio.fail_after(60):
+        async with LinkServer(link_contexts(KEY, OTHER), answer).running("127.0.0.1", 0) as port:
+            try:
+                yield links, f"127.0.0.1:{port}"
+            finally:
+                links.close()
+
+
+async def ask(links: Links, address: str, body: bytes = b"", path: str = "/mcp") -> Stream:
+    return await links.ask(OTHER, address, Ask("POST", path, b"", [(b"host", b"x")], "10.0.0.1", len(body)), body)
+
+
+async def rest(stream: Stream) -> bytes:
+    """The body of an answer; each part is made room for once it is read."""
+    found = b""
+    while True:
+        kind, part = await stream.next()
+        if kind == Kind.REPLY_END:
+            return found
+        found += part
+        stream.grant(len(part))
+
+
+async def echo(served: Served) -> None:
+    body = await served.body()
+    assert body is not None
+    served.reply(Reply(200, [(b"x-path", served.head.path.encode())]))
+    await served.write(body)
+    served.end()
+
+
+@pytest.mark.parametrize("size", [0, 1, WINDOW - 1, WINDOW + 1, 5 * WINDOW])
+async def test_bodies_of_any_size_travel_both_ways(size: int) -> None:
+    body = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+    async with linked(echo) as (links, address):
+        stream = await ask(links, address, body)
+        reply, first, is_whole = await stream.head()
+        assert (reply, first, is_whole) == (Reply(200, [(b"x-path", b"/mcp")]), b"", False)
+        assert await rest(stream) == body
+
+
+async def test_many_requests_share_a_connection_and_get_their_own_answers() -> None:
+    async with linked(echo) as (links, address):
+        answers: dict[int, bytes] = {}
+
+        async def one(number: int) -> None:
+            stream = await ask(links, address, b"%d" % number * 1000, f"/{number}")
+            reply, *_ = await stream.head()
+            assert reply.headers == [(b"x-path", b"/%d" % number)]
+            answers[number] = await rest(stream)
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(100):
+                tasks.start_soon(one, number)
+        assert answers == {number: b"%d" % number * 1000 for number in range(100)}
+
+
+async def test_a_client_that_reads_nothing_holds_up_nobody_else() -> None:
+    """An answer that nobody reads stops at its window; others pass it."""
+    written = 0
+
+    async def answer(served: Served) -> None:
+        nonlocal written
+        if served.head.path != "/slow":
+            await echo(served)
+            return
+        served.reply(Reply(200, []))
+        while not served.has_left:
+            await served.write(b"x" * 65536)
+            written += 65536
+
+    async with linked(answer) as (links, address):
+        slow = await ask(links, address, path="/slow")
+        await slow.head()
+        for _ in range(20):
+            stream = await ask(links, address, b"y" * (WINDOW // 2))
+            await stream.head()
+            assert len(await rest(stream)) == WINDOW // 2
+        assert written <= 2 * WINDOW
+        slow.close()
+
+
+async def test_who_leaves_is_missed_on_the_other_side_and_waits_no_more() -> None:
+    left, began = asyncio.Event(), asyncio.Event()
+
+    async def answer(served: Served) -> None:
+        began.set()
+        await served.until_left()
+        left.set()
+
+    async with linked(answer) as (links, address):
+        stream = await ask(links, address)
+        await began.wait()
+        async with anyio.create_task_group() as tasks:
+
+            async def wait() -> None:
+                with pytest.raises(OutcomeUnknown):
+                    await stream.head()
+
+            tasks.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+            stream.close()
+        await left.wait()
+
+
+async def test_a_lost_member_leaves_the_outcome_unknown_and_the_next_request_not_sent() -> None:
+    began = asyncio.Event()
+
+    async def answer(served: Served) -> None:
+        began.set()
+        await served.until_left()
+
+    async with linked(answer) as (links, address):
+        stream = await ask(links, address)
+        await began.wait()
+    with anyio.fail_after(60):
+        with pytest.raises(OutcomeUnknown):
+            await stream.head()
+        with pytest.raises(NotSent):
+            await ask(links, address)
+
+
+async def test_a_failure_of_the_other_side_is_no_answer() -> None:
+    async def answer(served: Served) -> None:
+        raise ZeroDivisionError
+
+    async with linked(answer) as (links, address):
+        with pytest.raises(OutcomeUnknown):
+            await (await ask(links, address)).head()
+
+
+async def test_another_member_at_the_address_is_not_asked() -> None:
+    """An address that another bridge has by now: its certificate names it, so nothing is sent there."""
+    async with linked(echo) as (links, address):
+        head = Ask("POST", "/mcp", b"", [], "", 0)
+        with pytest.raises(NotSent, match=r"(?i)mismatch|certificate"):
+            await links.ask("cccccccccc", address, head, b"")
+        with pytest.raises(NotSent):
+            await links.ask(OTHER, f"127.0.0.1:{free_port()}", head, b"")
