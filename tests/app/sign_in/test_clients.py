@@ -127,10 +127,6 @@ async def test_a_document_on_this_machine_is_not_fetched() -> None:
         ({"redirect_uris": ["relative"]}, "invalid_redirect_uri"),
         ({"redirect_uris": "https://a.example/"}, "invalid_client_metadata"),
         ({"grant_types": ["client_credentials"]}, "invalid_client_metadata"),
-        (
-            {"grant_types": ["authorization_code", "urn:ietf:params:oauth:grant-type:jwt-bearer"]},
-            "invalid_client_metadata",
-        ),
         ({"response_types": ["token"]}, "invalid_client_metadata"),
         ({"token_endpoint_auth_method": "private_key_jwt"}, "invalid_client_metadata"),
         ({"client_name": "x" * 20_000}, "invalid_client_metadata"),
@@ -312,6 +308,100 @@ def test_any_text_is_an_address_to_send_people_to_or_not(text: str) -> None:
         assert text.isascii()
         assert "#" not in text
         assert is_registered(text, text)
+
+
+NATIVE = {"token_endpoint_auth_method": "none", "response_types": ["code"]}
+DOCUMENTS = {
+    # anthropics/claude-code#37767
+    "https://claude.ai/oauth/claude-code-client-metadata": {
+        "client_name": "Claude Code",
+        "redirect_uris": ["http://localhost/callback", "http://127.0.0.1/callback"],
+        "grant_types": ["authorization_code", "refresh_token"],
+        **NATIVE,
+    },
+    # anomalyco/opencode#47737
+    "https://opencode.ai/oauth/opencode/client.json": {
+        "client_name": "opencode",
+        "application_type": "native",
+        "redirect_uris": ["http://127.0.0.1/callback", "http://localhost/callback"],
+        "token_endpoint_auth_methods_supported": ["none"],
+        **NATIVE,
+    },
+    # microsoft/vscode, src/vs/base/common/oauth.ts
+    "https://vscode.dev/oauth/client-metadata.json": {
+        "client_name": "Visual Studio Code",
+        "redirect_uris": ["http://127.0.0.1:33418/", "http://127.0.0.1/", "https://vscode.dev/redirect"],
+        "grant_types": ["authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"],
+        **NATIVE,
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("url", "comes_back_to"),
+    [
+        ("https://claude.ai/oauth/claude-code-client-metadata", "http://localhost:58135/callback"),
+        ("https://claude.ai/oauth/claude-code-client-metadata", "http://127.0.0.1:52163/callback"),
+        ("https://opencode.ai/oauth/opencode/client.json", "http://127.0.0.1:19876/callback"),
+        ("https://vscode.dev/oauth/client-metadata.json", "http://127.0.0.1:40000/"),
+        ("https://vscode.dev/oauth/client-metadata.json", "https://vscode.dev/redirect"),
+    ],
+)
+async def test_clients_in_use_come_back_by_what_their_documents_name(url: str, comes_back_to: str) -> None:
+    """Issue 23: works out of the box with Claude Code, Codex, Cursor, VS Code as they do it."""
+    client = await clients(Fetches(body=json.dumps({"client_id": url, **DOCUMENTS[url]}).encode())).find(url)
+    assert client is not None
+    assert client.redirect_uri(comes_back_to) == comes_back_to
+    for elsewhere in (
+        f"{comes_back_to}x",
+        comes_back_to.replace("://", "://evil."),
+        "https://vscode.dev:8443/redirect",
+    ):
+        with pytest.raises(OAuthRefused):
+            client.redirect_uri(elsewhere)
+
+
+async def test_more_grants_than_there_are_can_be_asked_for_and_are_not_given() -> None:
+    """RFC 7591, 3.2.1: the answer says what was registered. VS Code asks for device codes as well."""
+    known = clients()
+    wanted = {
+        "client_name": "Visual Studio Code",
+        "redirect_uris": ["http://127.0.0.1:33418/", "http://127.0.0.1/", "https://vscode.dev/redirect"],
+        "grant_types": [
+            "authorization_code",
+            "refresh_token",
+            "urn:ietf:params:oauth:grant-type:device_code",
+            "urn:ietf:params:oauth:grant-type:jwt-bearer",
+        ],
+        "application_type": "native",
+        **NATIVE,
+    }
+    answer = await known.register(json.dumps(wanted).encode())
+    assert answer["grant_types"] == ["authorization_code", "refresh_token"]
+    client = await known.find(answer["client_id"])
+    assert client is not None
+    assert client.redirect_uri("http://127.0.0.1:51000/") == "http://127.0.0.1:51000/"
+    assert not client.may_assert
+
+
+@pytest.mark.parametrize(
+    ("given", "registered", "is_so"),
+    [
+        ("http://localhost:58135/callback", "http://localhost/callback", True),
+        ("http://localhost/callback", "http://localhost:1/callback", True),
+        ("http://[::1]:7777/back", "http://[::1]/back", True),
+        ("http://localhost:58135/callback", "http://127.0.0.1/callback", False),
+        ("http://localhost:58135/callback/", "http://localhost/callback", False),
+        ("http://localhost:58135@evil.example/callback", "http://localhost/callback", False),
+        ("http://localhost.evil.example:1/callback", "http://localhost/callback", False),
+        ("https://a.example:8443/back", "https://a.example/back", False),
+        ("http://LOCALHOST:1/callback", "http://localhost/callback", False),
+        ("http://localhost:1/callback?x=1", "http://localhost/callback", False),
+    ],
+)
+def test_an_address_without_a_port_stands_for_any_on_this_machine(given: str, registered: str, *, is_so: bool) -> None:
+    """RFC 8252, 7.3."""
+    assert is_registered(given, registered) is is_so
 
 
 @given(port=st.integers(1, 65535), other=st.integers(1, 65535), path=st.from_regex(r"\A/[a-z/]{0,10}\Z"))

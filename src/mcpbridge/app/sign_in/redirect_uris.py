@@ -1,7 +1,8 @@
 """Where people may be sent back to after they signed in. Pure.
 
 An address is compared character by character with those that the client has named; only the port of a loopback address
-may differ, since programs take any that is free (RFC 8252, 7.3; RFC 9700, 2.1).
+may differ, or be left out, since programs take any that is free (RFC 8252, 7.3; RFC 9700, 2.1). Documents of clients in
+use name theirs without one.
 """
 
 import re
@@ -28,6 +29,7 @@ _FORBIDDEN = frozenset(
     }
 )
 """Schemes that lead to no program which waits for an answer, or that run something."""
+_PORT = re.compile(r":[0-9]+\Z")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 
 
@@ -66,18 +68,17 @@ def is_registered(uri: str, registered: str) -> bool:
         return True
     try:
         given, known = urlsplit(uri), urlsplit(registered)
-        ports = given.port, known.port
+        _ = given.port, known.port
     except ValueError:
         return False
-    if known.scheme != "http" or not is_loopback(known) or None in ports:
+    if known.scheme != "http" or not is_loopback(known):
         return False
     return _without_port(given) == _without_port(known)
 
 
 def _without_port(parts: SplitResult) -> str:
     """The URL, spelled without its port; another spelling of the rest is another URL."""
-    host = parts.netloc.rpartition(":")[0]
-    return parts._replace(netloc=host).geturl()
+    return parts._replace(netloc=_PORT.sub("", parts.netloc)).geturl()
 
 
 def target_name(uri: str) -> str:
