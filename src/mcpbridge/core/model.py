@@ -137,6 +137,8 @@ class ApproveBy(Struct, frozen=True):
     """Never whoever makes the call."""
     operator: bool = False
     """Also whoever operates the bridge: the commands, the console of this machine, the program that it runs in."""
+    seconds: float | None = None
+    """How long they have to answer; None: as long as anybody else."""
 
 
 class Call(Struct, eq=False):

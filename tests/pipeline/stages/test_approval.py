@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from mcpbridge.base.errors import ApprovalRefused, ApprovalUnavailable, Argument
 from mcpbridge.core.call_options import NO_HINTS, CallOptions
 from mcpbridge.core.context import Session
 from mcpbridge.core.identity import Identity
-from mcpbridge.core.model import Call
+from mcpbridge.core.model import ApproveBy, Call
 from mcpbridge.pipeline.approvals.grants import Grants
 from mcpbridge.pipeline.approvals.pending import AlreadyDecided, PendingApprovals, UnknownApproval, _Decided
 from mcpbridge.pipeline.approvals.request import (
@@ -207,6 +208,18 @@ async def test_silence_is_a_no_that_says_what_can_still_be_done() -> None:
     assert refused.value.full_message().endswith("Nothing was sent. Run this.")
     assert len(refused.value.facts["mcpbridge/approval"]) == 8  # type: ignore[arg-type]
     assert world.steps == ["asked", "expired"]
+    assert world.sent == []
+
+
+async def test_a_rule_that_names_approvers_may_give_them_a_time_of_their_own() -> None:
+    """Issue 23: rules name who may approve, where, and until when."""
+    never = Never()
+    never.may_decide = lambda request: True
+    world = World(never, seconds=3600)
+    with pytest.raises(ApprovalRefused, match="Nobody answered within 10ms"):
+        await world.calls(approve_by=ApproveBy(roles=("leads",), seconds=0.01))
+    [asked] = never.asked
+    assert asked.expires < time.time() + 60
     assert world.sent == []
 
 

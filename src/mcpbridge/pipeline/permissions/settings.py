@@ -12,6 +12,7 @@ from typing import Any, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from mcpbridge.base.units import Seconds
 from mcpbridge.core.call_settings import Permission, Risk
 from mcpbridge.core.model import ApproveBy, Tool
 from mcpbridge.pipeline.permissions.conditions import LONGEST, Faulty, condition_of
@@ -55,6 +56,9 @@ class ApproveBySettings(BaseModel):
     """Whether the operator of the bridge may approve, too: with `mcpbridge approve` or `mcpbridge ui` on its machine,
     or as the program that it runs in."""
 
+    timeout: Seconds | None = Field(default=None, gt=0)
+    """Seconds that they have to answer; no answer means no. Default: `approval.timeout`."""
+
     @model_validator(mode="before")
     @classmethod
     def _from_one(cls, value: object) -> object:
@@ -70,7 +74,7 @@ class ApproveBySettings(BaseModel):
     @property
     def value(self) -> ApproveBy:
         """The same, for a call."""
-        return ApproveBy(tuple(self.roles), tuple(self.principals), self.four_eyes, self.operator)
+        return ApproveBy(tuple(self.roles), tuple(self.principals), self.four_eyes, self.operator, self.timeout)
 
 
 class PermissionRule(BaseModel):

@@ -115,7 +115,7 @@ class Approval:
             call,
             self._policy(),
             now=time.time(),
-            seconds=self._seconds,
+            seconds=self._seconds_of(call.approve_by or self._approve_by),
             once_seconds=self._grants.once_seconds,
             keeps_content=self._keeps_content(call, asked),
             hides_content=asked is False,
@@ -174,7 +174,7 @@ class Approval:
 
     async def _ask(self, request: ApprovalRequest, call: Call) -> Verdict:
         try:
-            async with asyncio.timeout(self._seconds):
+            async with asyncio.timeout(self._seconds_of(request.approve_by)):
                 for approver in self._approvers:
                     if not approver.reaches(call) or not approver.may_decide(request):
                         continue
@@ -189,10 +189,14 @@ class Approval:
         why = f" ({request.reason})" if request.reason else ""
         raise ApprovalUnavailable(f"A person has to approve calls of {request.tool}{why}, and nobody can be asked")
 
+    def _seconds_of(self, approve_by: ApproveBy | None) -> float:
+        """How long people have to answer."""
+        return self._seconds if approve_by is None or approve_by.seconds is None else approve_by.seconds
+
     async def _nobody_answered(self, request: ApprovalRequest, call: Call) -> ApprovalRefused:
         self._audit(ApprovalEvent("expired", request))
         call.note("approval", "nobody answered")
-        span = show_seconds(self._seconds)
+        span = show_seconds(self._seconds_of(request.approve_by))
         return await self._keep_request(
             request, ApprovalRefused(f"Nobody answered within {span} whether {request.tool} may be called")
         )
