@@ -3,16 +3,21 @@
 Issue 23: a user's results, handles and cache entries; what a role forbids is hidden and unknown.
 """
 
+import asyncio
 import json
 import re
 from typing import Any
 
 import pytest
 
+from mcpbridge.config.schema import Settings
+from mcpbridge.core.identity import Identity
+from mcpbridge.downstream.revisions.request_meta import modern_client
 from mcpbridge.results.kept_results import KeptResults
-from support.in_process_bridge import BridgeToScripts, Ear, bridged
+from support.answering_clients import ALL, FORM
+from support.in_process_bridge import BridgeToScripts, Ear, bridged, envelope, frame_of
 from support.people import ISSUER, ear_of, introduce, office, person
-from support.upstreams.scripted_upstream import ScriptedTransport
+from support.upstreams.scripted_upstream import SILENCE, ScriptedTransport
 
 pytestmark = pytest.mark.anyio
 
@@ -128,3 +133,50 @@ async def test_a_result_that_says_nothing_of_its_origin_is_not_for_who_is_kept_t
         await bridge.store.put("result", rows("hr").encode(), principal=ann, expires_in=60, handle="b" * 26)
         ear = await ear_of(bridge.server, person("ann", groups=["eng"]))
         assert SECRET not in json.dumps(await call(ear, await recall_name(ear), handle="b" * 26))
+
+
+async def modern_call(bridge: BridgeToScripts, who: Identity, server: str, **more: Any) -> dict[str, Any]:
+    """The answer that a modern client of somebody gets to a call, which may be a question."""
+    meta = envelope(**{"io.modelcontextprotocol/clientCapabilities": ALL})
+    frame = frame_of("tools/call", {"name": f"{server}__get_rows", "arguments": {}, "_meta": meta, **more})
+    client = modern_client(frame)
+    introduce(client, who)
+    return json.loads((await bridge.server.answer(client, frame, lambda _: None)).data)
+
+
+async def parked(bridge: BridgeToScripts, who: Identity, server: str) -> str:
+    """Have a call of somebody wait for the answer to a question; returns its state."""
+    transport = bridge.transports[server]
+
+    def asks(params: dict[str, Any]) -> str:
+        line = next(line for line in transport.lines if line.heard and line.heard[-1].get("params") == params)
+        line.gives({"jsonrpc": "2.0", "id": f"question of {server}", **FORM})
+        return SILENCE
+
+    transport.script["tools/call"] = asks
+    answer = await modern_call(bridge, who, server)
+    assert answer["result"]["resultType"] == "input_required", answer
+    return answer["result"]["requestState"]
+
+
+async def test_calls_that_wait_for_an_answer_end_with_the_role_that_they_need() -> None:
+    """Issue 23: parked calls of what is not theirs any more end."""
+    ann = person("ann", groups=["eng"])
+    async with place() as bridge:
+        lost, kept = [await parked(bridge, ann, name) for name in ("hr", "mail")]
+        fewer = Settings.model_validate({"roles": ROLES[1:]}).roles
+        await bridge.reload(bridge.settings.model_copy(update={"roles": fewer}))
+        answer = await bridge.transports["hr"].answer("question of hr")
+        assert answer["result"] == {"action": "cancel"}
+        await bridge.transports["hr"].hears("notifications/cancelled")
+        assert not bridge.transports["mail"].asked("notifications/cancelled")
+        accepted = {"q1": {"action": "accept", "content": {"name": "Ada"}}}
+        gone = await modern_call(bridge, ann, "hr", requestState=lost, inputResponses=accepted)
+        assert "error" in gone, gone
+        async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+            resumed = tasks.create_task(modern_call(bridge, ann, "mail", requestState=kept, inputResponses=accepted))
+            answer = await bridge.transports["mail"].answer("question of mail")
+            assert answer["result"] == accepted["q1"]
+            line = next(line for line in bridge.transports["mail"].lines if line.asked("tools/call"))
+            line.gives({"jsonrpc": "2.0", "id": line.asked("tools/call")[0]["id"], "result": {"content": []}})
+        assert "result" in resumed.result(), resumed.result()

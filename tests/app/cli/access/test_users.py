@@ -1,6 +1,7 @@
 """`mcpbridge users` and `connections`: accounts of users are listed, taken away and encrypted anew (issue 23)."""
 
 import json
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -8,8 +9,9 @@ from mcpbridge.core.identity import Identity
 from mcpbridge.downstream.auth.revocations import Revocations
 from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.storage.settings import StoreSettings
+from support.answering_clients import ALL, FORM, ask
 from support.harness import Place, eventually, python_server
-from support.rpc import HttpClient
+from support.rpc import HttpClient, envelope
 from support.token_issuer import EVERYBODY, issuing
 
 CANARY = "canary-77d1c0aa"
@@ -129,6 +131,35 @@ async def test_who_called_is_listed_with_what_lets_them_in_and_is_put_out_by_the
         assert gone.code == 0, "what the list shows is taken"
         unknown = await place.run("users", "revoke", "nobody", *options)
         assert unknown.code == 2
+
+
+async def test_calls_of_whoever_is_put_out_wait_for_no_answer_any_more(place: Place) -> None:
+    """Issue 23: what somebody was asked, the server hears no answer to, and those of others wait on."""
+    meta = envelope(**{"io.modelcontextprotocol/clientCapabilities": ALL})
+    journal = place.folder / "up.journal"
+    up = python_server("asking", "legacy", f"journal={journal}")
+
+    async def sent() -> list[dict[str, Any]]:
+        return [message for _, message in map(json.loads, journal.read_text("utf-8").splitlines())]
+
+    async with (
+        issuing() as issuer,
+        place.http_bridge({"up": up}, auth=issuer.settings(), roles=EVERYBODY) as client,
+    ):
+        questions: dict[str, Any] = {}
+        for name in ("ann", "bob"):
+            client.http.headers["authorization"] = f"Bearer {issuer.token(sub=name)}"
+            [question, _] = steps = ask(FORM)
+            params = {"name": "up__play", "arguments": {"steps": steps}, "_meta": meta}
+            begin = partial(client.request, "tools/call", params, within=30)
+            await eventually(begin, lambda answer: answer.message.get("result", {}).get("inputRequests"))
+            questions[name] = question["send"]["id"]
+        ann = f"{issuer.url}#ann"
+        revoked = await place.run("users", "revoke", ann, "--config", str(place.folder / "servers.toml"), "--json")
+        assert json.loads(revoked.out)["calls"] == 1, revoked.err
+        heard = await eventually(sent, lambda found: found[-1].get("method") == "notifications/cancelled")
+        answers = {message["id"]: message["result"] for message in heard if "result" in message}
+        assert answers == {questions["ann"]: {"action": "cancel"}}
 
 
 async def test_who_has_used_a_quota_is_listed_without_a_call_log(place: Place) -> None:
