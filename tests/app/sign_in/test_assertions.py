@@ -149,6 +149,19 @@ async def test_an_assertion_for_another_resource_is_refused(place: Place, resour
     assert answer.json()["error"] == "invalid_target"
 
 
+async def test_a_request_names_the_resource_of_its_assertion_or_none(place: Place) -> None:
+    assertion = place.assertion(resource=f"{ORIGIN}/servers/files/mcp")
+    for other in (f"{ORIGIN}/mcp", "https://other.example/mcp", ""):
+        answer = await place.exchange(assertion, resource=other)
+        assert (answer.status_code, answer.json()["error"]) == (400, "invalid_target"), answer.text
+    same = f"{ORIGIN.replace('bridge', 'BRIDGE')}:443/servers/files/mcp"
+    answer = await place.exchange(assertion, resource=same)
+    assert answer.status_code == 200, "and the refused requests did not use it up"
+    found = await place.server.grants.access(answer.json()["access_token"])
+    assert found is not None
+    assert found.grant.resource == f"{ORIGIN}/servers/files/mcp"
+
+
 async def test_an_assertion_counts_once(place: Place) -> None:
     assertion = place.assertion()
     assert (await place.exchange(assertion)).status_code == 200

@@ -3,8 +3,10 @@
 import json
 import re
 import socket
+import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from html import unescape
 from typing import Any
 
@@ -12,6 +14,7 @@ import httpx2
 import pytest
 from mcp import Client as SdkClient
 from mcp.client.auth import OAuthClientProvider
+from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from mcp.shared.exceptions import MCPError
@@ -19,7 +22,7 @@ from pydantic import AnyUrl
 
 from support.harness import Place, python_server
 from support.identity_providers import MockProvider, answer_in, mock_provider
-from support.token_issuer import EVERYBODY
+from support.token_issuer import EVERYBODY, issuing
 
 BACK = "http://127.0.0.1:1/callback"
 META = {
@@ -144,6 +147,39 @@ async def test_the_sdk_signs_a_person_in_and_calls_a_tool(place: Place, provider
     assert line["principal"] == f"{provider.issuer}#alice"
     assert line["client"] == "SDK"
     assert line["address"] == "127.0.0.1"
+
+
+async def test_the_sdk_comes_in_by_an_identity_assertion_without_a_page(place: Place, provider: MockProvider) -> None:
+    secret = "s" * 40
+    clients = {"desktop": {"sha256": sha256(secret.encode()).hexdigest(), "assertions": True}}
+    sign_in = {"issuer": provider.issuer, "client_id": "bridge", "client_secret": "s3cret", "clients": clients}
+    async with (
+        issuing() as issuer,
+        bridge(place, provider, sign_in=sign_in, issuers={"acme": {"issuer": issuer.url}}) as origin,
+    ):
+        asked: list[tuple[str, str]] = []
+
+        async def vouch(audience: str, resource: str) -> str:
+            asked.append((audience, resource))
+            own = {"client_id": "desktop", "jti": f"id-{len(asked)}", "exp": int(time.time()) + 300}
+            return issuer.token(header={"typ": "oauth-id-jag+jwt"}, aud=audience, resource=resource, **own)
+
+        storage = Storage()
+        for method in ("client_secret_basic", "client_secret_post"):
+            auth = IdentityAssertionOAuthProvider(
+                f"{origin}/mcp", storage, "desktop", secret, origin, vouch, token_endpoint_auth_method=method
+            )
+            async with (
+                httpx2.AsyncClient(auth=auth, timeout=60) as http,
+                SdkClient(streamable_http_client(f"{origin}/mcp", http_client=http)) as client,
+            ):
+                assert (await client.call_tool("up__journal", {})).content
+            assert storage.tokens is not None
+            assert storage.tokens.access_token.startswith("mcpb_at_")
+            storage.tokens = None
+        assert asked == [(origin, f"{origin}/mcp")] * 2
+        listed = await place.run("users", "list", "--config", str(place.folder / "servers.toml"), "--json")
+        assert [one["user"] for one in json.loads(listed.out)["users"]] == [f"{issuer.url}#ann"]
 
 
 async def test_who_is_signed_in_is_listed_and_can_be_put_out(place: Place, provider: MockProvider) -> None:

@@ -54,9 +54,9 @@ class Assertions:
         self._keys: dict[str, ProviderKeys] = {}
 
     async def grant(
-        self, client: OAuthClient, assertion: str, scopes: tuple[str, ...], is_ours: Callable[[str], bool]
+        self, client: OAuthClient, assertion: str, scopes: tuple[str, ...], fits: Callable[[str], bool]
     ) -> Grant:
-        """What an assertion is good for, once.
+        """What an assertion is good for, once. `fits`: whether the resource that it names is the right one.
 
         Raises:
             OAuthRefused: it is not.
@@ -70,7 +70,7 @@ class Assertions:
             log.warning("an identity assertion could not be checked", reason=down.reason)
             raise OAuthRefused("temporarily_unavailable", "the provider cannot be asked at the moment", 503) from None
         resource, issuer, subject = claims.get("resource"), claims["iss"], claims["sub"]
-        if not isinstance(resource, str) or not is_ours(resource):
+        if not isinstance(resource, str) or not fits(resource):
             raise OAuthRefused("invalid_target", "the assertion is for another resource")
         allowed = claims.get("scope")
         if isinstance(allowed, str):

@@ -15,6 +15,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import unquote, urlencode, urlsplit
 
@@ -252,7 +253,8 @@ class AuthorizationServer:
                 tokens = await self._for_refresh_token(client, given, parameters.get("resource", ()))
             case "urn:ietf:params:oauth:grant-type:jwt-bearer" if client.may_assert:
                 scopes = self._scopes(given.get("scope"))
-                grant = await self._assertions.grant(client, given.get("assertion", ""), scopes, self._is_ours)
+                fits = partial(self._is_wanted, parameters.get("resource", ()))
+                grant = await self._assertions.grant(client, given.get("assertion", ""), scopes, fits)
                 tokens = await self.grants.grant_without_renewal(grant)
                 self._note_sign_in(grant.person, client, address, "by an identity assertion")
             case "urn:ietf:params:oauth:grant-type:jwt-bearer":
@@ -405,6 +407,10 @@ class AuthorizationServer:
             return True
         base = self._resources.base.rstrip("/")
         return address.startswith(f"{base}/") and self._resources.is_endpoint(urlsplit(address[len(base) :]).path)
+
+    def _is_wanted(self, named: Sequence[str], resource: str) -> bool:
+        """Whether `resource` is of this bridge, and what the request asks for, if it names one (RFC 8707)."""
+        return self._is_ours(resource) and all(canonical(one) == canonical(resource) for one in named)
 
     def _resource(self, named: Sequence[str]) -> str:
         """The resource that tokens are asked for (RFC 8707); clients of old revisions name none."""
