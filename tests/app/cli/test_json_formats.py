@@ -228,7 +228,7 @@ async def test_a_stored_secret(place: Place, here: Run, monkeypatch: pytest.Monk
 
 async def test_a_role_that_is_taken(place: Place) -> None:
     role = {"name": "oncall", "principals": "ci", "tools": "*", "break_glass": True}
-    config = str(place.config({"one": python_server("plain")}, roles=[role]))
+    config = str(place.config({"one": python_server("plain")}, roles=[role], audit={"enabled": True}))
     words = ("auth", "break-glass", "oncall", "--user", "ci", "--reason", "it is down", "--config", config)
     refused = await place.run(*words)
     assert refused.code == 4, "a bridge that ends with the command gives nothing"
@@ -244,6 +244,10 @@ async def test_a_role_that_is_taken(place: Place) -> None:
         assert grant["since"] < grant["until"]
         text = (await place.run("status")).out
         assert f"emergency: ci has the role oncall until {grant['until']}: it is down" in text
+    audited = await place.run("audit", "show", "--json", "--kind", "role.*", "--config", config)
+    [row] = [json.loads(line) for line in audited.out.splitlines()]
+    assert (row["kind"], row["principal"], row["role"]) == ("role.taken", "ci", "oncall")
+    assert row["facts"] == {"reason": "it is down", "seconds": 900, "by": "cli"}
 
 
 async def printed(place: Place, name: str, *words: str) -> dict[str, Any]:
