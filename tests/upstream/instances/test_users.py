@@ -85,6 +85,33 @@ async def test_the_idle_instance_of_another_user_makes_room() -> None:
             assert [one.home for one in pool.everyone()] == [None, ("bob", "")]
 
 
+async def test_what_runs_for_a_user_stops_when_it_is_idle_and_not_before() -> None:
+    """What one user has running says nothing of the others'."""
+    with anyio.fail_after(30):
+        transport = silent()
+        pool = pool_for_users(transport, instance_idle=0.02)
+        async with pool.running():
+            alice, bob = begin(pool, "alice"), begin(pool, "bob")
+            await asked(transport, 2)
+            instances = {one.home: one for one in pool.everyone() if one.home is not None}
+            assert set(instances) == {("alice", ""), ("bob", "")}
+            line = next(line for line in transport.lines if line.asked("tools/call"))
+            line.gives({"jsonrpc": "2.0", "id": line.asked("tools/call")[0]["id"], "result": {"content": []}})
+            await asyncio.wait([alice, bob], return_when=asyncio.FIRST_COMPLETED)
+            idle, busy = ("alice", "bob") if alice.done() else ("bob", "alice")
+            while instances[idle, ""].status.state != "stopped":
+                await anyio.sleep(0.01)
+            assert not line.is_open
+            assert [one.home for one in pool.everyone()] == [None, (busy, "")], "who is busy keeps theirs"
+            assert instances[busy, ""].status.state == "ready"
+            transport.script["tools/call"] = {"content": []}
+            await begin(pool, idle)
+            answered(transport)
+            await asyncio.gather(alice, bob)
+            while pool.instances("up") > 1:
+                await anyio.sleep(0.01)
+
+
 async def test_a_further_user_waits_while_all_are_busy() -> None:
     with anyio.fail_after(30):
         transport = silent()
