@@ -63,6 +63,33 @@ async def test_values_of_users_are_kept_listed_encrypted_anew_and_taken_away_wit
         assert CANARY not in finished.out + finished.err
 
 
+async def test_the_key_of_accounts_comes_from_a_command(place: Place) -> None:
+    """A key management service prints it (docs/how-to/accounts-per-user.md). Without it nothing is kept or opened."""
+    script = place.folder / "kms.sh"
+    servers = {"me": {**python_server("whoami"), "auth": {"as": "user", "variables": ["USER_TOKEN"]}}}
+    config = str(place.config(servers, accounts={"key": f"${{cmd:sh {script}}}"}))
+    options = ("--config", config)
+    keep = ("connections", "set", "me", "USER_TOKEN", "--user", *("alice", *options))
+    key = "0123456789abcdef" * 4
+    script.write_text(f"echo {key}", "utf-8")
+    kept = await place.run(*keep, stdin=f"{CANARY}\n")
+    assert kept.code == 0, kept.err
+    vault = b"".join(path.read_bytes() for path in place.folder.rglob("*") if path.is_file() and path != script)
+    assert CANARY.encode() not in vault
+    assert key.encode() not in vault
+    script.write_text("echo the service is locked >&2; exit 3", "utf-8")
+    for finished in (await place.run("check", *options), await place.run(*keep, stdin=f"{CANARY}\n")):
+        assert finished.code == 2
+        assert "accounts.key: cannot read ${cmd:" in finished.err
+        assert "`sh` ended with exit code 3: the service is locked" in finished.err
+        assert "docs/reference/configuration.md#accounts" in finished.err
+        assert CANARY not in finished.out + finished.err
+    for printed, encrypted in (("another key" * 4, 0), (key, 1)):
+        script.write_text(f"echo {printed}", "utf-8")
+        rotated = json.loads((await place.run("connections", "rotate", *options, "--json")).out)
+        assert rotated == {"format": "connections-rotate/1", "encrypted": encrypted, "lost": 1 - encrypted}
+
+
 async def test_a_link_needs_a_bridge_that_browsers_reach(place: Place) -> None:
     finished = await place.run("connections", "link", "--user", "alice")
     assert finished.code == 4
