@@ -8,6 +8,7 @@ const { port, keys, resources, ttl, opaque, bridges = {}, assertions = {} } = JS
 const EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange";
 const ID_JAG = "urn:ietf:params:oauth:token-type:id-jag";
 const ID_TOKEN = "urn:ietf:params:oauth:token-type:id_token";
+const ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token";
 const issuer = `http://127.0.0.1:${port}`;
 const people = { ann: "ann@example.com", bob: "bob@example.com", eve: "eve@elsewhere.example" };
 
@@ -48,10 +49,12 @@ const provider = new Provider(issuer, {
   },
 });
 
-// It knows no identity assertions (ID-JAG): this is the grant, as the draft has it. What is spoiled is spoiled by the
-// entry of the audience: `aud`, `ttl` and `jti` replace what would be right.
+// It knows no token exchange (RFC 8693), neither for an access token of a server nor for an identity assertion (ID-JAG):
+// this is the grant, as the RFC and the draft have it. What is spoiled of assertions is spoiled by the entry of the
+// audience: `aud`, `ttl` and `jti` replace what would be right.
 async function exchange(ctx) {
   const { client, params } = ctx.oidc;
+  if (params.subject_token_type === ACCESS_TOKEN) return exchangeAccessToken(ctx);
   if (params.requested_token_type !== ID_JAG || params.subject_token_type !== ID_TOKEN) throw new errors.InvalidRequest("ID-JAG alone");
   let subject;
   try {
@@ -75,6 +78,26 @@ async function exchange(ctx) {
       .sign(await importJWK(key)),
     token_type: "N_A",
     expires_in: entry.ttl ?? 60,
+  };
+}
+// Whose subject token came from a refresh token is in the group `renewed`, so that a server behind can see it.
+async function exchangeAccessToken(ctx) {
+  const { client, params } = ctx.oidc;
+  const subject = await provider.AccessToken.find(params.subject_token);
+  if (subject === undefined || subject.clientId !== client.clientId) throw new errors.InvalidGrant("the subject token is not valid");
+  if (!resources.includes(params.resource)) throw new errors.InvalidTarget("unknown resource");
+  const now = Math.floor(Date.now() / 1000);
+  const groups = [`${subject.accountId}s`, ...(subject.gty.includes("refresh_token") ? ["renewed"] : [])];
+  const [key] = keys;
+  ctx.body = {
+    issued_token_type: ACCESS_TOKEN,
+    access_token: await new SignJWT({ client_id: client.clientId, groups })
+      .setProtectedHeader({ alg: key.alg, kid: key.kid, typ: "at+jwt" })
+      .setIssuer(issuer).setSubject(subject.accountId).setAudience(params.resource)
+      .setJti(crypto.randomUUID()).setIssuedAt(now).setExpirationTime(now + 600)
+      .sign(await importJWK(key)),
+    token_type: "Bearer",
+    expires_in: 600,
   };
 }
 provider.registerGrantType(EXCHANGE, exchange, ["audience", "resource", "scope", "requested_token_type", "subject_token", "subject_token_type"]);
