@@ -1,4 +1,4 @@
-"""People sign in at the bridge, and a server behind gets a token of its own for each (issue 23, `auth.as = "exchange"`).
+"""People sign in at the bridge, and a server behind gets a token of its own for each (issue 23, `as = "exchange"`).
 
 The provider is the certified `oidc-provider`, to which `node/provider.mjs` adds the grant that it lacks (RFC 8693). The
 server is behind a bridge of its own, which checks the tokens that come to it as a resource server does.
@@ -7,7 +7,6 @@ server is behind a bridge of its own, which checks the tokens that come to it as
 import asyncio
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 from msgspec import Struct
