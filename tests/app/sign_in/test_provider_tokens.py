@@ -91,6 +91,15 @@ async def test_a_token_that_ends_soon_is_renewed_before_it_is_exchanged(place: P
     assert place.issuer.forms[1]["refresh_token"] == ["refresh-1"]
 
 
+async def test_a_token_that_has_ended_is_not_exchanged_where_the_provider_gives_no_other(place: Place) -> None:
+    await place.signs_in(refresh="")
+    assert (await place.store.subject_token(place.ann)).access == "access-0"
+    place.ahead = 601
+    with pytest.raises(ProviderRefused, match="has ended"):
+        await place.store.subject_token(place.ann)
+    assert place.issuer.forms == []
+
+
 async def test_a_token_that_does_not_end_is_taken_as_it_is(place: Place) -> None:
     await place.signs_in(until=None)
     place.ahead = 86_400

@@ -63,7 +63,8 @@ class ProviderTokenStore:
         """The provider's tokens for this person, still valid: what a token exchange starts from (RFC 8693).
 
         Raises:
-            ProviderRefused, ProviderDown: as `renewed`.
+            ProviderRefused: there are none any more; they have to sign in again.
+            ProviderDown: it cannot be asked for others.
         """
         principal = person.principal
         async with self._secrets.lock(_key(principal), _LOCK_SECONDS):
@@ -74,6 +75,8 @@ class ProviderTokenStore:
                 signed_in = await self._provider.renew(person, tokens)
                 await self.keep(signed_in)
                 tokens = signed_in.tokens
+        if tokens.until is not None and tokens.until <= self._now():
+            raise ProviderRefused("the provider's token has ended, and the provider gives no other: sign in again")
         return tokens
 
     async def id_token(self, person: Person) -> str:
