@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
 from mcpbridge.app.doctor.finding import Finding
@@ -33,6 +34,8 @@ class Suspicious(Struct, frozen=True):
     where: str
     text: str
     verdict: Verdict
+    unapproved: bool = False
+    """Nobody agreed to it yet, so that an older definition is listed, or none."""
 
 
 def suspicious_texts(
@@ -75,7 +78,34 @@ def suspicious_texts(
 def texts_of(bridge: Bridge, server: str = "") -> list[Suspicious]:
     """All of it in a running bridge, or of this server alone. What was scanned before is not scanned again."""
     said = {name: one.instructions for name, one in bridge.pool.upstreams.items()}
-    return list(suspicious_texts(bridge.catalog.snapshot, bridge.settings.servers, said, server))
+    listed = list(suspicious_texts(bridge.catalog.snapshot, bridge.settings.servers, said, server))
+    return [*listed, *_unapproved(bridge, server)]
+
+
+_KINDS = {"tools": ("tool", "name"), "prompts": ("prompt", "name"), "resources": ("resource", "uri")}
+"""By list: what its entries are called here, and where they have their names."""
+
+
+def _unapproved(bridge: Bridge, server: str) -> Iterator[Suspicious]:
+    """What is found in definitions that are not listed, since nobody agreed to them: whoever is to, reads it first."""
+    others = names_of_others(
+        {
+            name: {ref.name for ref in bridge.catalog.snapshot.tools.values() if ref.server == name}
+            for name in bridge.settings.servers
+        }
+    )
+    for owner, settings in bridge.settings.servers.items():
+        if server and owner != server:
+            continue
+        for kind, definitions in bridge.pins.replaced(owner).items():
+            word, key = _KINDS.get(kind, ("", ""))
+            for definition in definitions if word else ():
+                name = str(msgspec.json.decode(definition).get(key, ""))
+                findings = scan(definition, others.get(owner, ()))
+                open_ones = not_accepted(name, findings, settings.accept_findings)
+                for one in findings:
+                    verdict = _verdict(settings) if one in open_ones else "accepted"
+                    yield Suspicious(owner, word, name, one.rule, one.where, one.text, verdict, unapproved=True)
 
 
 def what_rule_finds(rule: str) -> str:

@@ -8,7 +8,7 @@ start a digest of them; what changed is reviewed by `catalog/pins/review.py`, wh
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -137,6 +137,17 @@ class PinEnforcement:
         """What is not listed of what it offered last."""
         state = self._servers.get(server)
         return state.withheld if state is not None else ()
+
+    def replaced(self, server: str) -> Mapping[str, Sequence[bytes]]:
+        """The definitions that it shows and of which an older one is listed, or none, by list."""
+        state = self._servers.get(server)
+        if state is None or state.lists is None or state.listing is state.lists:
+            return {}
+        listed = {kind: set(definitions) for kind, definitions in state.listing.items()}
+        return {
+            kind: [one for one in definitions if one not in listed.get(kind, ())]
+            for kind, definitions in state.lists.items()
+        }
 
     def introduced(self, upstream: Upstream) -> tuple[str, str]:
         """The instructions and the title of a server that clients get."""

@@ -130,6 +130,8 @@ class ScanFinding(TypedDict):
     """The words, shortened; for what is held: how to accept it."""
     verdict: str
     """`ignore`, `warn`, `hold` or `accepted`."""
+    unapproved: bool
+    """Nobody agreed to it yet, so that an older definition is listed, or none."""
 
 
 class Scan(TypedDict):

@@ -1,5 +1,8 @@
 """`mcpbridge scan`: texts of servers that try to steer a model."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import click
 
 from mcpbridge.app.cli.options import as_json_option, config_option, header_option, standalone_option
@@ -31,13 +34,15 @@ def scan_command(*, server: str | None, config: str | None, as_json: bool, stand
         if as_json:
             print_json("scan/1", {"findings": found})
         elif found:
-            rows = [
-                [one["verdict"], f"{one['server']}/{one['name']}", one["rule"], one["where"], one["text"]]
-                for one in found
-            ]
+            rows = [[one["verdict"], _named(one), one["rule"], one["where"], one["text"]] for one in found]
             print_table(["Verdict", "Of", "Rule", "Where", "Text"], rows)
         else:
             print("nothing suspicious")
         return TOOL_ERROR if any(one["verdict"] in ("warn", "hold") for one in found) else OK
 
     return run(scanning, config, standalone=standalone, as_json=as_json, servers=[server] if server else None)
+
+
+def _named(finding: Mapping[str, Any]) -> str:
+    name = f"{finding['server']}/{finding['name']}"
+    return f"{name} (not agreed to)" if finding.get("unapproved") else name
