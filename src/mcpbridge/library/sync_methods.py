@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from mcpbridge.library.llm_formats.tool_definitions import Offered, Strictness
     from mcpbridge.pipeline.approvals.pending import Pending
     from mcpbridge.pipeline.approvals.request import Scope
+    from mcpbridge.pipeline.roles.break_glass import RoleGrant
+    from mcpbridge.storage.quotas import Used
 
 
 class SyncMethods:
@@ -247,6 +249,14 @@ class SyncMethods:
     def status(self) -> dict[str, Any]:
         """The state of everything, as JSON values."""
         return self._thread.do(self._thread.held.status)
+
+    def used_quotas(self, now: float) -> "Sequence[Used]":
+        """What is used of the quotas of roles; nothing where no role has one. Cancelling is safe."""
+        return self._thread.wait(self._thread.held.used_quotas(now))
+
+    def break_glass_grants(self) -> "Sequence[RoleGrant]":
+        """The roles that people have taken for a time and have still, the oldest first."""
+        return self._thread.do(self._thread.held.break_glass_grants)
 
     def reload(self, settings: Settings) -> Reloaded:
         """Continue with these settings: what they change is changed, and nothing else is disturbed."""
