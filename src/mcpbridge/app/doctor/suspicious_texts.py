@@ -1,6 +1,6 @@
 """What the scanner finds in the definitions of a running catalog: for `mcpbridge scan`, the doctor and the console."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Literal
 
 import msgspec
@@ -55,12 +55,7 @@ def suspicious_texts(
     for kind, owner, name, definition in refs:
         if owner in OWN or (server and owner != server):
             continue
-        settings = servers.get(owner)
-        findings = scan(definition, others[owner])
-        open_ones = not_accepted(name, findings, settings.accept_findings if settings is not None else ())
-        for one in findings:
-            verdict = _verdict(settings) if one in open_ones else "accepted"
-            yield Suspicious(owner, kind, name, one.rule, one.where, one.text, verdict)
+        yield from _of_definition(servers.get(owner), owner, kind, name, definition, others[owner])
     for owner, text in instructions.items():
         if not server or owner == server:
             settings = servers.get(owner)
@@ -101,11 +96,25 @@ def _unapproved(bridge: Bridge, server: str) -> Iterator[Suspicious]:
             word, key = _KINDS.get(kind, ("", ""))
             for definition in definitions if word else ():
                 name = str(msgspec.json.decode(definition).get(key, ""))
-                findings = scan(definition, others.get(owner, ()))
-                open_ones = not_accepted(name, findings, settings.accept_findings)
-                for one in findings:
-                    verdict = _verdict(settings) if one in open_ones else "accepted"
-                    yield Suspicious(owner, word, name, one.rule, one.where, one.text, verdict, unapproved=True)
+                of_others = others.get(owner, ())
+                yield from _of_definition(settings, owner, word, name, definition, of_others, unapproved=True)
+
+
+def _of_definition(
+    settings: OfferSettings | None,
+    server: str,
+    kind: str,
+    name: str,
+    definition: bytes,
+    others: Collection[str],
+    *,
+    unapproved: bool = False,
+) -> Iterator[Suspicious]:
+    findings = scan(definition, others)
+    open_ones = not_accepted(name, findings, settings.accept_findings if settings is not None else ())
+    for one in findings:
+        verdict = _verdict(settings) if one in open_ones else "accepted"
+        yield Suspicious(server, kind, name, one.rule, one.where, one.text, verdict, unapproved)
 
 
 def what_rule_finds(rule: str) -> str:
