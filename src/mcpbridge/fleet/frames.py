@@ -6,10 +6,12 @@ reads an answer grants room for more of it, so that one slow client holds up nob
 
 from enum import IntEnum
 from struct import Struct as Layout
+from typing import TypeVar
 
 import msgspec
 
 Headers = list[tuple[bytes, bytes]]
+_Head = TypeVar("_Head")
 
 PART = 1 << 18
 """Bytes of a body in one frame."""
@@ -89,25 +91,20 @@ def read_ask(payload: bytes) -> tuple[Ask, bytes]:
     Raises:
         BadFrame: it is none.
     """
-    head, body = _split(payload)
-    try:
-        return _asks.decode(head), body
-    except msgspec.MsgspecError as error:
-        raise BadFrame(f"no head of a request: {error}") from error
+    return _read(_asks, payload, "a request")
 
 
 def read_reply(payload: bytes) -> tuple[Reply, bytes]:
     """The same of an answer."""
-    head, body = _split(payload)
-    try:
-        return _replies.decode(head), body
-    except msgspec.MsgspecError as error:
-        raise BadFrame(f"no head of an answer: {error}") from error
+    return _read(_replies, payload, "an answer")
 
 
-def _split(payload: bytes) -> tuple[bytes, bytes]:
+def _read(decoder: msgspec.msgpack.Decoder[_Head], payload: bytes, of: str) -> tuple[_Head, bytes]:
     end = 4 + int.from_bytes(payload[:4])
-    return payload[4:end], payload[end:]
+    try:
+        return decoder.decode(payload[4:end]), payload[end:]
+    except msgspec.MsgspecError as error:
+        raise BadFrame(f"no head of {of}: {error}") from error
 
 
 class FrameReader:

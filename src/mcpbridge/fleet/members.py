@@ -8,6 +8,8 @@ import secrets
 from collections.abc import Callable, Mapping
 from time import monotonic
 
+from msgspec.structs import replace
+
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.log import get_logger
 from mcpbridge.fleet.records import FleetRecords, Member
@@ -92,10 +94,7 @@ class Members:
 
     async def drain(self) -> None:
         """Say to all that this bridge takes nothing new."""
-        self.me = Member(
-            **{name: getattr(self.me, name) for name in self.me.__struct_fields__ if name != "is_draining"},
-            is_draining=True,
-        )
+        self.me = replace(self.me, is_draining=True)
         await self.look()
 
     async def leave(self) -> None:

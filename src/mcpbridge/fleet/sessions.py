@@ -70,7 +70,7 @@ class FleetSessions:
         self._front: LegacyFront | None = None
         self.is_draining = False
         self.tasks = OwnedTasks()
-        members.on_gone = self._gone
+        members.on_gone = self._forget_member
         members.on_lapsed = self._lapsed
 
     def serve_by(self, front: LegacyFront) -> None:
@@ -102,7 +102,7 @@ class FleetSessions:
                 raise _not_sent(owner, str(error)) from error
             except OutcomeUnknown as error:
                 raise Refused(502, LOST) from error
-            self._moved[id_] = ""  # its owner gave it up: ask the record
+            self._remember(id_, "")  # its owner gave it up: ask the record
         raise Refused(503, "not sent: this session is on its way from one bridge to another", headers=_SOON)
 
     async def opened(self, session: Session, frame: Frame) -> None:
@@ -152,17 +152,13 @@ class FleetSessions:
         """Whether a request of this session is for another bridge now: this one drains, and has no call of it."""
         if not self.is_draining or self._front is None:
             return False
-        session = next((one for one in self._front.sessions.all() if one.id == id_), None)
+        session = self._front.sessions.get(id_)
         return session is None or not session.busy
 
     async def hand_on(self, id_: bytes) -> None:
         """The session is for whoever asks first."""
         await self._quietly(self._records.give_up(id_, self._members.me.id))
-        if self._front is not None:
-            for session in self._front.sessions.all():
-                if session.id == id_:
-                    self._messages.pop(id_, None)
-                    self._front.sessions.end(session, "another bridge has it now")
+        self._let_go(id_)
 
     # -- owners
 
@@ -224,7 +220,7 @@ class FleetSessions:
         while len(self._moved) > _KNOWN_MOVES:
             self._moved.popitem(last=False)
 
-    def _gone(self, member: str) -> None:
+    def _forget_member(self, member: str) -> None:
         self._forwarding.forget(member)
         for id_, owner in list(self._moved.items()):
             if owner == member:
@@ -257,11 +253,14 @@ class FleetSessions:
             lost = await self._records.keep(list(self._messages), self._members.me.id, self._idle + _KEEP_EVERY)
         except StoreFailed:
             return
-        for session in [] if self._front is None else self._front.sessions.all():
-            if session.id in lost:
-                self._messages.pop(session.id, None)
-                assert self._front is not None
-                self._front.sessions.end(session, "another bridge has it now")
+        for id_ in lost:
+            self._let_go(id_)
+
+    def _let_go(self, id_: bytes) -> None:
+        """End a session here, and leave its record to whoever has it."""
+        self._messages.pop(id_, None)
+        if self._front is not None and (session := self._front.sessions.get(id_)) is not None:
+            self._front.sessions.end(session, "another bridge has it now")
 
     def _lapsed(self) -> None:
         self.tasks.spawn(self._keep_once())

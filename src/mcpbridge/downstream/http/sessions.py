@@ -97,6 +97,10 @@ class Sessions:
     def __contains__(self, id_: bytes) -> bool:
         return id_ in self._by_id
 
+    def get(self, id_: bytes) -> Session | None:
+        """The session of this id, whoever asks; see `find` for requests."""
+        return self._by_id.get(id_)
+
     def all(self) -> list[Session]:
         """Those of now."""
         return list(self._by_id.values())
