@@ -5,6 +5,7 @@ server is behind a bridge of its own, which checks the tokens that come to it as
 """
 
 import asyncio
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -83,5 +84,5 @@ async def test_the_provider_s_token_is_renewed_and_exchanged_for_whoever_calls(w
         assert (await asyncio.to_thread(world.guarded.ask, token)).status_code == 401, "ours is no token of the server"
     for bridge in (world.front, world.guarded):
         log = bridge.log.read_text("utf-8")
-        assert "eyJ" not in log
+        assert re.search(r"eyJ[\w-]{10,}\.", log) is None
         assert not any(token in log for token in tokens.values())

@@ -158,6 +158,11 @@ class EngineAccounts:
             self.all.arrived(principal)
             self._poke(servers)
 
+    async def left(self, principal: str) -> None:
+        """Somebody is signed in at the bridge with no program any more: what was got for that sign-in ends."""
+        if self.are_open:
+            await self.all.sign_out(principal)
+
     def _poke(self, servers: Iterable[str]) -> None:
         pool = self._pool()
         for name in servers:

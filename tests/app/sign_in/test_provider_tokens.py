@@ -27,8 +27,13 @@ class Provider(Issuer):
         """What was posted to its token endpoint."""
         self.ended = False
         """It lets nobody renew any more."""
+        self.revoked: list[dict[str, list[str]]] = []
+        """What was posted to its revocation endpoint."""
 
     def document(self, path: str, body: bytes) -> object:
+        if path == "/revoke":
+            self.revoked.append(parse_qs(body.decode()))
+            return {}
         if path != "/token":
             return super().document(path, body)
         self.forms.append(form := parse_qs(body.decode()))
@@ -51,7 +56,10 @@ class Place:
 
     def __init__(self, issuer: Provider) -> None:
         self.issuer, self.ahead = issuer, 0.0
-        issuer.metadata = {"token_endpoint": f"{issuer.url}/token"}
+        issuer.metadata = {
+            "token_endpoint": f"{issuer.url}/token",
+            "revocation_endpoint": f"{issuer.url}/revoke",
+        }
         settings = SignInSettings(issuer=issuer.url, client_id="bridge", client_secret="s3cret")
         self.provider = IdentityProvider(settings, "https://bridge.example.com/oauth/callback", now=self.now)
         self.store = ProviderTokenStore(MemorySecrets(), self.provider, self.now)
@@ -115,3 +123,65 @@ async def test_who_may_sign_in_no_more_has_nothing_to_exchange(place: Place) -> 
     await place.issuer.stop()
     with pytest.raises(ProviderDown):
         await place.store.subject_token(place.ann)
+
+
+async def test_what_is_forgotten_is_revoked_with_what_an_earlier_sign_in_brought(place: Place) -> None:
+    """RFC 7009: nobody uses it any more, so nobody is to be able to."""
+    await place.signs_in(refresh="refresh-old")
+    await place.signs_in()
+    assert place.issuer.revoked == [], "the provider may take one away with the other"
+    assert await place.store.people() == [place.ann.principal]
+    assert await place.store.forget(place.ann.principal)
+    assert [one["token"] for one in place.issuer.revoked] == [["refresh-0"], ["refresh-old"]]
+    assert place.issuer.revoked[0]["token_type_hint"] == ["refresh_token"]
+    assert await place.store.people() == []
+    with pytest.raises(ProviderRefused, match="nothing of the provider's is kept"):
+        await place.store.subject_token(place.ann)
+    await place.store.forget(place.ann.principal)
+    assert len(place.issuer.revoked) == 2, "once"
+
+
+async def test_what_was_renewed_is_revoked_by_the_refresh_token_that_came_last(place: Place) -> None:
+    await place.signs_in()
+    place.ahead = 570
+    await place.store.subject_token(place.ann)
+    await place.store.forget(place.ann.principal)
+    assert [one["token"] for one in place.issuer.revoked] == [["refresh-1"]]
+
+
+async def test_an_access_token_is_revoked_where_the_provider_gave_nothing_else(place: Place) -> None:
+    await place.signs_in(refresh="")
+    await place.store.forget(place.ann.principal)
+    assert place.issuer.revoked == [{"token": ["access-0"], "token_type_hint": ["access_token"]}]
+
+
+async def test_what_is_needed_after_all_stays(place: Place) -> None:
+    async def is_needed(_: str) -> bool:
+        return True
+
+    await place.signs_in()
+    assert not await place.store.forget(place.ann.principal, unless=is_needed)
+    assert place.issuer.revoked == []
+    assert (await place.store.subject_token(place.ann)).access == "access-0"
+
+
+@pytest.mark.parametrize("wrong", ["is down", "refuses", "names none", "names an unsafe one"])
+async def test_what_cannot_be_revoked_is_forgotten_all_the_same(
+    place: Place, wrong: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await place.signs_in()
+    match wrong:
+        case "is down":
+            await place.issuer.stop()
+        case "refuses":
+            await place.store.renewed(place.ann, 0)  # it knows the metadata by now
+            place.issuer.status = 503
+        case "names none":
+            del place.issuer.metadata["revocation_endpoint"]
+        case _:
+            place.issuer.metadata["revocation_endpoint"] = "http://169.254.169.254/revoke"
+    assert await place.store.forget(place.ann.principal)
+    assert await place.store.people() == []
+    log = capsys.readouterr().out
+    assert "refresh-" not in log
+    assert ("did not revoke" in log) == (wrong != "names none")

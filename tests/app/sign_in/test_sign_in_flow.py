@@ -53,6 +53,7 @@ class Place:
             resource=f"{ORIGIN}/mcp", scopes=["tools"], scopes_supported=["tools", "mail:read"]
         )
         self.ended: list[str] = []
+        self.gone: list[str] = []
         self.noted: list[tuple[str, dict[str, object]]] = []
         """What goes into the audit log."""
         self.store = MemoryStore(clock=self.clock)
@@ -63,12 +64,16 @@ class Place:
             MemorySecrets(),
             path="/mcp",
             on_end=lambda principal, client_id: self.ended.append(principal),
+            on_gone=self.leave,
             note=lambda kind, facts: self.noted.append((kind, dict(facts))),
             now=self.clock,
         )
         app: Any = make_sign_in(self.server)
         self.browser = httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=ORIGIN)
         self.client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=ORIGIN)
+
+    async def leave(self, principal: str) -> None:
+        self.gone.append(principal)
 
     async def register(self, **metadata: Any) -> dict[str, Any]:
         wanted = {"redirect_uris": [BACK], "client_name": "Probe", "token_endpoint_auth_method": "none", **metadata}
@@ -624,3 +629,53 @@ async def test_who_sends_a_refresh_token_twice_in_time_gets_the_same_next_one(
     assert (await renew(first)).json()["error"] == "invalid_grant", "a use within it does not extend it"
     latest = both[0].json()["refresh_token"]
     assert (await renew(latest)).json()["error"] == "invalid_grant", "the whole grant has ended"
+
+
+@pytest.mark.parametrize("how", ["revoked", "replayed", "expired"])
+async def test_nothing_of_the_provider_s_is_kept_of_those_who_are_signed_in_no_more(place: Place, how: str) -> None:
+    """Of the last program: while another one is signed in, the tokens are needed."""
+    alice = f"{place.provider.issuer}#alice"
+    signed_in = [await place.signed_in() for _ in range(2)]
+    for left, (client_id, tokens) in reversed(list(enumerate(signed_in))):
+        assert await place.server.provider_tokens.people() == [alice]
+        if how == "revoked":
+            form = {"client_id": client_id, "token": tokens["refresh_token"]}
+            assert (await place.client.post("/oauth/revoke", data=form)).status_code == 200
+        elif how == "replayed":
+            await place.refresh(client_id, tokens["refresh_token"])
+            place.clock.ahead += grants_module.GRACE + 1
+            assert (await place.refresh(client_id, tokens["refresh_token"])).status_code == 400
+        else:
+            place.clock.ahead += 0 if left else 400 * 86_400
+            await place.server.forget_the_gone()
+        assert place.gone == ([] if left else [alice])
+    assert await place.server.provider_tokens.people() == []
+
+
+async def test_tokens_of_the_provider_are_needed_while_a_code_is_under_way(place: Place) -> None:
+    """One program ends its sign-in while another one has not exchanged its code yet."""
+    first, tokens = await place.signed_in()
+    second = (await place.register())["client_id"]
+    code = await place.code(second)
+    await place.client.post("/oauth/revoke", data={"client_id": first, "token": tokens["refresh_token"]})
+    assert place.gone == []
+    answer = await place.exchange(second, code)
+    refreshed = await place.refresh(second, answer.json()["refresh_token"])
+    assert refreshed.status_code == 200, refreshed.text
+
+
+async def test_a_code_that_nobody_exchanges_keeps_nothing_for_long(place: Place) -> None:
+    client_id = (await place.register())["client_id"]
+    await place.code(client_id)
+    await place.server.forget_the_gone()
+    assert place.gone == []
+    place.clock.ahead += grants_module.CODE_SECONDS + 1
+    await place.server.forget_the_gone()
+    assert place.gone == [f"{place.provider.issuer}#alice"]
+
+
+async def test_who_is_put_out_leaves_nothing_of_the_provider_s(place: Place) -> None:
+    await place.signed_in()
+    await place.code((await place.register())["client_id"])
+    assert await place.server.end_all(f"{place.provider.issuer}#alice") == 1
+    assert await place.server.provider_tokens.people() == []

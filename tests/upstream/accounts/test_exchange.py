@@ -36,6 +36,7 @@ class Provider:
     answer: Any = None
     """What it answers instead."""
     status: int = 200
+    revoked: list[tuple[dict[str, str], str]] = field(default_factory=list[tuple[dict[str, str], str]])
     gate: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def token(self, request: Request) -> JSONResponse:
@@ -51,7 +52,13 @@ class Provider:
         return JSONResponse(self.answer if self.answer is not None else given, self.status)
 
     async def metadata(self, _: Request) -> JSONResponse:
-        return JSONResponse({"issuer": self.issuer, "token_endpoint": f"{self.issuer}/token"})
+        endpoints = {"token_endpoint": f"{self.issuer}/token", "revocation_endpoint": f"{self.issuer}/revoke"}
+        return JSONResponse({"issuer": self.issuer, **endpoints})
+
+    async def revoke(self, request: Request) -> JSONResponse:
+        form = {key: one for key, [one] in parse_qs((await request.body()).decode()).items()}
+        self.revoked.append((form, request.headers.get("authorization", "")))
+        return JSONResponse({}, self.status)
 
 
 @asynccontextmanager
@@ -63,6 +70,7 @@ async def provider() -> AsyncGenerator[Provider]:
         one.issuer = origin
         routes = [
             Route("/token", one.token, methods=["POST"]),
+            Route("/revoke", one.revoke, methods=["POST"]),
             Route("/.well-known/oauth-authorization-server", one.metadata),
         ]
         return Starlette(routes=routes)
@@ -209,3 +217,24 @@ async def test_the_token_of_another_provider_is_not_given_away() -> None:
             with pytest.raises(SignInNeeded):
                 await token.token()
         assert one.asked == []
+
+
+async def test_a_token_that_was_exchanged_is_given_back() -> None:
+    """RFC 7009. What cannot be given back is forgotten all the same."""
+    async with provider() as one:
+        token = exchanged(one, of_alice(one))
+        assert not await token.revoke(), "there was none"
+        await token.token()
+        assert await token.revoke()
+        [(form, authorization)] = one.revoked
+        assert form == {"token": "for-subject-1", "token_type_hint": "access_token"}
+        assert base64.b64decode(authorization.removeprefix("Basic ")) == b"bridge%3A1:s%2B1"
+        assert token.ready is None
+        await token.token()
+        one.status = 503
+        assert (await token.revoke(), token.ready) == (False, None)
+        one.status = 200
+        alone = exchanged(one, of_alice(one), issuer=None, token_endpoint=f"{one.issuer}/token")
+        await alone.token()
+        assert (await alone.revoke(), alone.ready) == (False, None), "nobody says where"
+        assert len(one.revoked) == 2

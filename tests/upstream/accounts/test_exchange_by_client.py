@@ -26,11 +26,13 @@ class World:
 
     def __init__(self) -> None:
         self.exchanges: list[str] = []
+        self.revoked: list[str] = []
 
     def app(self, origin: str) -> Starlette:
         return Starlette(
             routes=[
                 Route("/token", self.token, methods=["POST"]),
+                Route("/revoke", self.revoke, methods=["POST"]),
                 Route("/mcp", self.mcp, methods=["POST"]),
             ]
         )
@@ -42,6 +44,10 @@ class World:
         token = f"up.{claims['client_id']}.{claims['scope'].replace(' ', '+')}"
         answer = {"access_token": token, "issued_token_type": ACCESS_TOKEN, "token_type": "Bearer", "expires_in": 3600}
         return JSONResponse(answer)
+
+    async def revoke(self, request: Request) -> Response:
+        self.revoked.append(parse_qs((await request.body()).decode())["token"][0])
+        return Response(status_code=200)
 
     async def mcp(self, request: Request) -> Response:
         asked = await request.json()
@@ -68,14 +74,15 @@ async def test_a_client_with_fewer_scopes_gets_nothing_for_the_token_of_another_
     world = World()
     async with asyncio.timeout(120), issuing() as issuer, served(world.app) as origin:
         issuer.resource = RESOURCE
+        issuer.metadata = {"token_endpoint": f"{origin}/token", "revocation_endpoint": f"{origin}/revoke"}
         auth = {"as": "exchange", "issuer": issuer.url, "token_endpoint": f"{origin}/token", "client_id": "bridge"}
         servers = {"up": {"url": f"{origin}/mcp", "auth": auth}}
         async with team(servers, "service", auth=issuer.settings(resource=RESOURCE), roles=EVERYBODY) as members:
             member = members["service"]
 
-            async def comes(client_id: str, scope: str) -> str:
+            async def comes(client_id: str, scope: str, **claims: str) -> str:
                 """What the server sees of a call with such a token."""
-                member.token = issuer.token(client_id=client_id, scope=scope)
+                member.token = issuer.token(client_id=client_id, scope=scope, **claims)
                 await member.ask("tools/list")  # the server lists with a token that somebody came with
                 await members.bridge.settled(30)
                 return json.dumps(await member.call("up__whoami"))
@@ -87,6 +94,10 @@ async def test_a_client_with_fewer_scopes_gets_nothing_for_the_token_of_another_
             assert world.exchanges.count("read") == 1
             alice = principal_of(issuer.url, "ann")
             accounts = members.bridge.user_accounts.all
+            await members.bridge.user_accounts.left(alice)
+            assert sorted(world.revoked) == ["up.narrow.read", "up.narrow.write", "up.wide.read+write"]
+            assert not accounts.presented.is_of(alice)
+            assert "up.narrow.read" in await comes("narrow", "read", jti="2"), "by a token that came after that"
             assert await accounts.revoke(alice) == ["up"]
             assert not accounts.presented.is_of(alice)
             assert members.bridge.pool.end_of_user(alice) == 0, "all of this user have ended"

@@ -9,15 +9,13 @@ again. So our own page asks each time, naming the client and where the person is
 involved; and whoever comes back must be the browser that agreed.
 """
 
-import base64
-import binascii
 import re
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
-from urllib.parse import unquote, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,9 +25,11 @@ from mcpbridge.app.sign_in.clients import Clients, OAuthClient
 from mcpbridge.app.sign_in.errors import OAuthRefused, ProviderRefused
 from mcpbridge.app.sign_in.grants import Grants, Person, Replayed, Request, Tokens, digest_of
 from mcpbridge.app.sign_in.identity_provider import IdentityProvider, challenge_of
+from mcpbridge.app.sign_in.parameters import basic_credentials, single_values
 from mcpbridge.app.sign_in.provider_tokens import ProviderTokenStore
 from mcpbridge.app.sign_in.rates import network_of
 from mcpbridge.app.sign_in.redirect_uris import is_loopback
+from mcpbridge.base.errors import BridgeError
 from mcpbridge.base.log import get_logger
 from mcpbridge.downstream.auth.provider_http import ProviderDown
 from mcpbridge.downstream.auth.resource_server import Caller
@@ -81,15 +81,17 @@ class AuthorizationServer:
         *,
         path: str,
         on_end: Callable[[str, str], object] = lambda principal, client_id: None,
+        on_gone: Callable[[str], Awaitable[object]] | None = None,
         note: Callable[[str, Mapping[str, object]], object] = lambda kind, facts: None,
         now: Callable[[], float] = time.time,
     ) -> None:
         """`path`: of the main endpoint. `on_end`: tokens of a principal work no more, those of this client or all.
 
-        `note` writes the audit trail.
+        `on_gone`: a principal is signed in with no program any more. `note` writes the audit trail.
         """
         assert settings.resource is not None
         self._settings, self._sign_in, self._on_end, self._note = settings, sign_in, on_end, note
+        self._on_gone = on_gone
         self._resources = Resources(settings.resource, path)
         self.issuer = self._resources.origin_and_prefix
         self.clients = Clients(sign_in, store)
@@ -150,7 +152,7 @@ class AuthorizationServer:
                 too many begin.
             SendBack: the client asked for what is not to be had.
         """
-        given = _single(parameters, repeated=("resource",))
+        given = single_values(parameters, repeated=("resource",))
         client = await self._client(given.get("client_id"), network)
         redirect_uri = client.redirect_uri(given.get("redirect_uri"))
         state = given.get("state")
@@ -211,7 +213,7 @@ class AuthorizationServer:
         Raises:
             OAuthRefused: this sign-in is not known, too old, or another browser's: nobody is sent anywhere.
         """
-        given = _single(parameters)
+        given = single_values(parameters)
         found = await self.grants.take_request(given.get("state", ""))
         request = await self._request_of(found, browser)
         if not request.nonce:
@@ -228,8 +230,8 @@ class AuthorizationServer:
             log.warning("the identity provider cannot be asked", reason=down.reason)
             why = "the identity provider cannot be asked at the moment"
             return self._back(request.redirect_uri, request.state, error="temporarily_unavailable", why=why)
+        made = await self.grants.make_code(request, signed_in.person)  # first: from now on the tokens are needed
         await self.provider_tokens.keep(signed_in)
-        made = await self.grants.make_code(request, signed_in.person)
         log.info("signed in", who=signed_in.person.name, client=request.client_id)
         return self._back(request.redirect_uri, request.state, code=made)
 
@@ -243,7 +245,7 @@ class AuthorizationServer:
         Raises:
             OAuthRefused: see RFC 6749, 5.2.
         """
-        given = _single(parameters, repeated=("resource",))
+        given = single_values(parameters, repeated=("resource",))
         client = await self._authenticated(given, authorization, network_of(address))
         match given.get("grant_type"):
             case "authorization_code":
@@ -277,12 +279,12 @@ class AuthorizationServer:
         Raises:
             OAuthRefused: the client is not who it says.
         """
-        given = _single(parameters)
+        given = single_values(parameters)
         client = await self._authenticated(given, authorization, network)
         ended = await self.grants.end_by_token(given.get("token", ""), client.id)
         if ended is not None:
             log.info("a client ended its sign-in", client=client.id)
-            self._ended(ended[1], client, "its program ended it")
+            await self._ended(ended[1], client, "its program ended it")
 
     def note_page_sign_in(self, caller: Caller, address: str) -> None:
         """Somebody signed in to pages of the bridge, in a browser at this address."""
@@ -299,6 +301,11 @@ class AuthorizationServer:
         await self.provider_tokens.forget(principal)
         self._on_end(principal, "")
         return ended
+
+    async def forget_the_gone(self) -> None:
+        """Keep no tokens of the provider's for those whose last sign-in has ended by itself."""
+        for principal in await self.provider_tokens.people():
+            await self._forget_if_gone(principal)
 
     async def assertion(self, principal: str, audience: str, resource: str, scope: str) -> str:
         """See `IdentityAssertions` (`upstream/accounts/identity_assertion.py`)."""
@@ -323,11 +330,21 @@ class AuthorizationServer:
         facts = {"principal": person.principal, "user": person.name, "client": client.name, "oauth_client": client.id}
         self._note(SIGNED_IN, {**facts, "address": address, "detail": how})
 
-    def _ended(self, principal: str, client: OAuthClient, why: str) -> None:
+    async def _forget_if_gone(self, principal: str) -> None:
+        try:
+            is_gone = await self.provider_tokens.forget(principal, unless=self.grants.is_signed_in)
+        except (BridgeError, OSError) as error:
+            log.warning("the provider's tokens of a person are not forgotten", reason=str(error))
+            return  # `forget_the_gone` tries again
+        if is_gone and self._on_gone is not None:
+            await self._on_gone(principal)
+
+    async def _ended(self, principal: str, client: OAuthClient, why: str) -> None:
         """A sign-in has ended before its time."""
         facts = {"principal": principal, "client": client.name, "oauth_client": client.id, "detail": why}
         self._note(SIGNED_OUT, facts)
         self._on_end(principal, client.id)
+        await self._forget_if_gone(principal)
 
     async def _for_code(
         self, client: OAuthClient, given: Mapping[str, str], resources: Sequence[str]
@@ -337,7 +354,7 @@ class AuthorizationServer:
             code = await self.grants.code(spelled)
         except Replayed as replayed:
             log.warning("a code came a second time; its sign-in was ended", client=client.id)
-            self._ended(replayed.principal, client, "its code came a second time")
+            await self._ended(replayed.principal, client, "its code came a second time")
             raise OAuthRefused("invalid_grant", _NO_GRANT) from None
         if code is None or code.request.client_id != client.id:
             raise OAuthRefused("invalid_grant", _NO_GRANT)
@@ -362,7 +379,7 @@ class AuthorizationServer:
             grant = await self.grants.refreshed(spelled, client.id)
         except Replayed as replayed:
             log.warning("a refresh token came a second time; its sign-in was ended", client=client.id)
-            self._ended(replayed.principal, client, "its refresh token came a second time")
+            await self._ended(replayed.principal, client, "its refresh token came a second time")
             raise OAuthRefused("invalid_grant", _NO_GRANT) from None
         if grant is None:
             raise OAuthRefused("invalid_grant", _NO_GRANT)
@@ -377,7 +394,7 @@ class AuthorizationServer:
         except ProviderRefused as refused:
             log.info("a sign-in was ended", who=grant.person.name, reason=refused.reason)
             await self.grants.end(grant.id, grant.person.principal)
-            self._ended(grant.person.principal, client, refused.reason)
+            await self._ended(grant.person.principal, client, refused.reason)
             raise OAuthRefused("invalid_grant", "sign in again: " + refused.reason) from None
         except ProviderDown as down:
             log.warning("the identity provider cannot be asked", reason=down.reason)
@@ -436,7 +453,7 @@ class AuthorizationServer:
         """The client of a request to the token endpoint, whose secret was checked (RFC 6749, 2.3)."""
         id_, secret = given.get("client_id"), given.get("client_secret")
         if authorization:
-            named, basic = _basic(authorization)
+            named, basic = basic_credentials(authorization)
             if secret is not None or id_ not in (None, named):
                 raise OAuthRefused("invalid_request", "the client is named in two ways")
             id_, secret = named, basic
@@ -460,25 +477,3 @@ class AuthorizationServer:
 
 _GONE = "this sign-in is not known here, is too old, or was begun in another browser; begin again in your program"
 _NO_GRANT = "the code or token is unknown, used, or too old"
-
-
-def _single(parameters: Mapping[str, Sequence[str]], repeated: Sequence[str] = ()) -> dict[str, str]:
-    """The value of each parameter; one that comes twice is refused (RFC 6749, 3.1)."""
-    for name, values in parameters.items():
-        if len(values) > 1 and name not in repeated:
-            raise OAuthRefused("invalid_request", "a parameter comes twice")
-    return {name: values[0] for name, values in parameters.items() if values and values[0]}
-
-
-def _basic(authorization: str) -> tuple[str, str]:
-    """Id and secret of a client (RFC 6749, 2.3.1)."""
-    scheme, _, encoded = authorization.strip().partition(" ")
-    try:
-        if scheme.lower() != "basic":
-            raise ValueError
-        id_, colon, secret = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
-        if not colon:
-            raise ValueError
-    except (ValueError, binascii.Error):
-        raise OAuthRefused("invalid_client", "the Authorization header is not understood", 401) from None
-    return unquote(id_), unquote(secret)

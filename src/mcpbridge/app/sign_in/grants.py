@@ -38,7 +38,7 @@ GRACE = 30.0
 _REQUEST, _CODE, _USED_CODE, _GRANT, _ACCESS, _REFRESH = (
     *("oauth-request", "oauth-code", "oauth-used-code", "oauth-grant", "oauth-access", "oauth-refresh"),
 )
-_ENDED, _PUT_OUT = "oauth-ended", "oauth-put-out"
+_ENDED, _PUT_OUT, _EXPECTED = "oauth-ended", "oauth-put-out", "oauth-expected"
 _MARKED = 3600.0
 """Seconds for which it is known that something was ended: longer than anything is under way."""
 _ROOM = 32 << 20
@@ -203,10 +203,9 @@ class Grants:
 
     async def make_code(self, request: Request, person: Person) -> str:
         """The code that its client exchanges."""
-        code = CODE + secrets.token_urlsafe(32)
-        await self._put(
-            _CODE, Code(request, person, new_grant_id(), self._now()), seconds=CODE_SECONDS, handle=digest_of(code)
-        )
+        code, grant = CODE + secrets.token_urlsafe(32), new_grant_id()
+        await self._store.put(_EXPECTED, b"1", principal=person.principal, expires_in=CODE_SECONDS, handle=grant)
+        await self._put(_CODE, Code(request, person, grant, self._now()), seconds=CODE_SECONDS, handle=digest_of(code))
         return code
 
     async def code(self, code: str) -> Code | None:
@@ -239,6 +238,7 @@ class Grants:
         request = found.request
         grant = Grant(found.grant, request.client_id, client_name, found.person, scopes, request.resource, self._now())
         await self._keep(grant)
+        await self._store.drop(_EXPECTED, grant.id, principal=grant.person.principal)
         return await self._new_tokens(grant, scopes, REFRESH + secrets.token_urlsafe(32))
 
     # -- tokens
@@ -305,6 +305,10 @@ class Grants:
         found = [await self.grant(entry.handle, principal) for entry in entries]
         return [one for one in found if one is not None]
 
+    async def is_signed_in(self, principal: str) -> bool:
+        """Whether this person has a grant, or a code that can become one."""
+        return bool(await self.grants_of(principal) or await self._store.entries(_EXPECTED, principal=principal))
+
     async def people(self) -> dict[str, int]:
         """Everybody who is signed in: grants by principal."""
         people: dict[str, int] = {}
@@ -324,6 +328,8 @@ class Grants:
         grants = await self.grants_of(principal)
         for grant in grants:
             await self.end(grant.id, principal)
+        for entry in await self._store.entries(_EXPECTED, principal=principal):
+            await self._store.drop(_EXPECTED, entry.handle, principal=principal)
         return len(grants)
 
     async def _put_out_at(self, principal: str) -> float:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 from urllib.parse import quote, urlencode, urlsplit
 
+import anyio
 from msgspec import Struct
 
 from mcpbridge.app.sign_in.errors import ProviderRefused
@@ -30,6 +31,7 @@ from mcpbridge.downstream.auth.signed_tokens import (
     strict_json,
 )
 from mcpbridge.downstream.settings import IssuerSettings
+from mcpbridge.sandbox.fetch.fetch import Fetched
 
 log = get_logger("mcpbridge.auth")
 
@@ -51,6 +53,7 @@ ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
 """The kind of an identity assertion, as RFC 8693 has it."""
 _ENDED = frozenset({"invalid_grant", "bad_refresh_token", "interaction_required", "login_required"})
 """What a provider says where a person has to sign in again."""
+_REVOKE_SECONDS = 5.0
 _LONGEST = 64 * 1024
 """Characters of a token of the provider's."""
 
@@ -64,6 +67,8 @@ class ProviderTokens(Struct, frozen=True):
     id_token: str = ""
     until: float | None = None
     """Of the access token, seconds since 1970; None: the provider does not say."""
+    replaced: tuple[str, ...] = ()
+    """Refresh tokens of earlier sign-ins of this person, which are of no use but may still work at the provider."""
 
 
 class SignedIn(Struct, frozen=True):
@@ -191,6 +196,29 @@ class IdentityProvider:
         if kind != ID_JAG or not isinstance(given, str) or not 0 < len(given) <= _LONGEST or given == id_token:
             raise ProviderRefused("the provider gives no identity assertions")
         return given
+
+    async def revoke(self, tokens: ProviderTokens) -> int:
+        """Have the provider end what it gave for a person (RFC 7009); returns how many of the tokens it took back.
+
+        It is asked once for each, all within `_REVOKE_SECONDS`. A provider that names no `revocation_endpoint`, as
+        GitHub, is not asked.
+        """
+        refresh = [(token, "refresh_token") for token in (tokens.refresh, *reversed(tokens.replaced)) if token]
+        taken = 0
+        try:
+            with anyio.fail_after(_REVOKE_SECONDS):
+                if self._is_github or (await self._discovered()).get("revocation_endpoint") is None:
+                    return 0
+                url = await self._endpoint("revocation_endpoint")
+                for token, hint in refresh or [(tokens.access, "access_token")]:
+                    status = (await self._post(url, {"token": token, "token_type_hint": hint})).status
+                    taken += status == 200
+                    if status != 200:
+                        log.warning("the provider did not revoke a token", provider=self.issuer, status=status)
+        except (ProviderDown, TimeoutError) as error:
+            reason = error.reason if isinstance(error, ProviderDown) else f"no answer in {_REVOKE_SECONDS:g} s"
+            log.warning("the provider did not revoke a token", provider=self.issuer, reason=reason)
+        return taken
 
     async def close(self) -> None:
         """Ask for nothing any more."""
@@ -377,18 +405,7 @@ class IdentityProvider:
         return url
 
     async def _token_request(self, form: dict[str, str]) -> dict[str, Any]:
-        url = await self._endpoint("token_endpoint")
-        headers = {"accept": "application/json", "content-type": "application/x-www-form-urlencoded"}
-        secret = self._settings.client_secret
-        methods: object = self._metadata.get("token_endpoint_auth_methods_supported")
-        takes_basic = not isinstance(methods, list) or "client_secret_basic" in methods
-        if secret and takes_basic and not self._is_github:
-            pair = f"{quote(self._settings.client_id, safe='')}:{quote(secret, safe='')}"
-            headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
-        else:
-            form = {**form, "client_id": self._settings.client_id, **({"client_secret": secret} if secret else {})}
-        content = urlencode(form).encode()
-        fetched = await fetch(url, is_trusted=True, method="POST", headers=headers, content=content)
+        fetched = await self._post(await self._endpoint("token_endpoint"), form)
         status = fetched.status
         found = _json(fetched.body) if status < 500 else None
         answer = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
@@ -402,6 +419,20 @@ class IdentityProvider:
             raise ProviderDown(f"it answers with status {status}")
         return answer
 
+    async def _post(self, url: str, form: dict[str, str]) -> Fetched:
+        """Send a form to the provider, as the client that the bridge is there."""
+        headers = {"accept": "application/json", "content-type": "application/x-www-form-urlencoded"}
+        secret = self._settings.client_secret
+        methods: object = self._metadata.get("token_endpoint_auth_methods_supported")
+        takes_basic = not isinstance(methods, list) or "client_secret_basic" in methods
+        if secret and takes_basic and not self._is_github:
+            pair = f"{quote(self._settings.client_id, safe='')}:{quote(secret, safe='')}"
+            headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        else:
+            form = {**form, "client_id": self._settings.client_id, **({"client_secret": secret} if secret else {})}
+        content = urlencode(form).encode()
+        return await fetch(url, is_trusted=True, method="POST", headers=headers, content=content)
+
     def _tokens_in(self, answer: Mapping[str, Any], before: ProviderTokens) -> ProviderTokens:
         access, refresh, id_token = (answer.get(name) for name in ("access_token", "refresh_token", "id_token"))
         if not isinstance(access, str) or not 0 < len(access) <= _LONGEST:
@@ -413,6 +444,7 @@ class IdentityProvider:
             refresh if isinstance(refresh, str) and refresh else before.refresh,
             id_token if isinstance(id_token, str) and len(id_token) <= _LONGEST else before.id_token,
             until,
+            before.replaced,
         )
 
 

@@ -4,15 +4,20 @@ A gateway that keeps only tokens of its own can exchange them for nothing: no ot
 the provider's are kept, one set for each person, and renewed by one request at a time.
 """
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Awaitable, Callable
 
 import msgspec
+from msgspec.structs import replace
 
 from mcpbridge.app.sign_in.errors import ProviderRefused
 from mcpbridge.app.sign_in.grants import Person
 from mcpbridge.app.sign_in.identity_provider import IdentityProvider, ProviderTokens, SignedIn
+from mcpbridge.base.log import get_logger
 from mcpbridge.downstream.auth.signed_tokens import InvalidToken, read_token
 from mcpbridge.upstream.auth.grant import SecretStore
+
+log = get_logger("mcpbridge.auth")
 
 _LOCK_SECONDS = 60.0
 _RECENTLY = 60.0
@@ -33,8 +38,21 @@ class ProviderTokenStore:
 
     async def keep(self, signed_in: SignedIn) -> None:
         """Keep what the provider gave for somebody who has just signed in."""
-        await self._secrets.save(_key(signed_in.person.principal), msgspec.json.encode(signed_in.tokens))
-        self._note(signed_in.person)
+        principal, tokens = signed_in.person.principal, signed_in.tokens
+        async with self._secrets.lock(_key(principal), _LOCK_SECONDS):
+            before = await self._load(principal)
+            if before is not None:
+                older = (*before.replaced, *([before.refresh] if before.refresh != tokens.refresh else []))
+                tokens = replace(tokens, replaced=tuple(token for token in older if token)[-_MOST_REPLACED:])
+            await self._save(replace(signed_in, tokens=tokens))
+            await self._list(principal, is_there=True)
+
+    async def people(self) -> list[str]:
+        """The principals of whom something is kept."""
+        found: list[str] = []
+        for digit in "0123456789abcdef":
+            found += await self._listed(f"{_PEOPLE}{digit}")
+        return found
 
     async def renewed(self, person: Person, until: float) -> Person:
         """The person as the provider knows them now.
@@ -56,7 +74,7 @@ class ProviderTokenStore:
             if not tokens.refresh and self._provider.needs_refresh_tokens and self._now() > until:
                 raise ProviderRefused("the sign-in is too old, and the provider gives no way to ask about it")
             signed_in = await self._provider.renew(person, tokens)
-            await self.keep(signed_in)
+            await self._save(signed_in)
             return signed_in.person
 
     async def subject_token(self, person: Person) -> ProviderTokens:
@@ -73,7 +91,7 @@ class ProviderTokenStore:
                 raise ProviderRefused("nothing of the provider's is kept for this person")
             if tokens.refresh and tokens.until is not None and tokens.until < self._now() + _EARLY:
                 signed_in = await self._provider.renew(person, tokens)
-                await self.keep(signed_in)
+                await self._save(signed_in)
                 tokens = signed_in.tokens
         if tokens.until is not None and tokens.until <= self._now():
             raise ProviderRefused("the provider's token has ended, and the provider gives no other: sign in again")
@@ -93,7 +111,7 @@ class ProviderTokenStore:
                 raise ProviderRefused("nothing of the provider's is kept for this person")
             if tokens.refresh and self._ends_soon(tokens.id_token):
                 signed_in = await self._provider.renew(person, tokens)
-                await self.keep(signed_in)
+                await self._save(signed_in)
                 tokens = signed_in.tokens
         if self._ends_soon(tokens.id_token, early=0.0):
             raise ProviderRefused("the ID token has ended, and the provider gives no other: sign in again")
@@ -107,11 +125,39 @@ class ProviderTokenStore:
             return True
         return not isinstance(until, int | float) or until < self._now() + early
 
-    async def forget(self, principal: str) -> None:
-        """Keep nothing of this person any more; a renewal that is under way ends first."""
+    async def forget(self, principal: str, unless: Callable[[str], Awaitable[bool]] | None = None) -> bool:
+        """Keep nothing of this person any more, and have the provider revoke it, if it can be asked.
+
+        A renewal that is under way ends first. `unless`: says then that the tokens are needed. False: nothing was done.
+        """
         async with self._secrets.lock(_key(principal), _LOCK_SECONDS):
+            if unless is not None and await unless(principal):
+                return False
             self._asked_at.pop(principal, None)
+            tokens = await self._load(principal)
             await self._secrets.drop(_key(principal))
+            await self._list(principal, is_there=False)
+        if tokens is not None:
+            taken = await self._provider.revoke(tokens)
+            log.info("the provider's tokens of a person are forgotten", revoked=taken)
+        return True
+
+    async def _save(self, signed_in: SignedIn) -> None:
+        await self._secrets.save(_key(signed_in.person.principal), msgspec.json.encode(signed_in.tokens))
+        self._note(signed_in.person)
+
+    async def _list(self, principal: str, *, is_there: bool) -> None:
+        """Note that something is kept of a person, or nothing any more: the names of secrets do not say whose."""
+        key = f"{_PEOPLE}{hashlib.sha256(principal.encode()).hexdigest()[0]}"
+        async with self._secrets.lock(key, _LOCK_SECONDS):
+            known = await self._listed(key)
+            if (principal in known) != is_there:
+                known = [*known, principal] if is_there else [one for one in known if one != principal]
+                await self._secrets.save(key, msgspec.json.encode(known))
+
+    async def _listed(self, key: str) -> list[str]:
+        body = await self._secrets.load(key)
+        return [] if body is None else msgspec.json.decode(body, type=list[str])
 
     async def _load(self, principal: str) -> ProviderTokens | None:
         body = await self._secrets.load(_key(principal))
@@ -124,6 +170,10 @@ class ProviderTokenStore:
 
 
 _MOST_NOTED = 10_000
+_MOST_REPLACED = 20
+"""Refresh tokens of earlier sign-ins that are kept to be revoked."""
+_PEOPLE = "identity-provider-people/"
+"""Under which it is kept who there is, in sixteen parts: a secret is no larger than a megabyte."""
 
 
 def _key(principal: str) -> str:

@@ -257,7 +257,7 @@ class UserAccounts:
             if settings.auth.account in WITHOUT_PAGE:
                 for key in [key for key in self._exchanged if (key[0], without_rights(key[1])) == (server, principal)]:
                     was_there, (_, token) = True, self._exchanged.pop(key)
-                    was_revoked |= isinstance(token, AssertedToken) and await token.revoke()
+                    was_revoked |= await token.revoke()
             elif principal:
                 account = self.at(server, settings, principal).account
                 try:
@@ -283,6 +283,13 @@ class UserAccounts:
         self.signed_in.pop(principal, None)
         self.sign_ins.end_of_user(principal)
         return found
+
+    async def sign_out(self, principal: str) -> None:
+        """Disconnect a user where the sign-in at the bridge was all that it took (`WITHOUT_PAGE`)."""
+        self.presented.forget(principal)
+        self.signed_in.pop(principal, None)
+        for name in sorted({name for name, user in self._exchanged if without_rights(user) == principal}):
+            await self.disconnect(name, principal)
 
     def users(self) -> dict[str, list[Row]]:
         """Everybody who has something in the vault, and what; by principal."""

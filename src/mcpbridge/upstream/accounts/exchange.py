@@ -21,9 +21,9 @@ from mcpbridge.base.errors import SignInNeeded, UpstreamUnavailable
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.identity import without_rights
 from mcpbridge.protocol.http.tls_and_proxy import Network
-from mcpbridge.upstream.accounts.user_token import NewToken, UserToken, error_in
+from mcpbridge.upstream.accounts.user_token import NewToken, UserToken, endpoint_in, error_in
 from mcpbridge.upstream.auth.challenge import Challenge
-from mcpbridge.upstream.auth.http import SignInRefused, open_oauth_http
+from mcpbridge.upstream.auth.http import OAuthHttp, SignInRefused, open_oauth_http
 from mcpbridge.upstream.auth.settings import AuthSettings
 
 log = get_logger("mcpbridge.auth")
@@ -114,6 +114,10 @@ class ExchangedToken(UserToken):
         """`learn`: gets secrets, to mask them."""
         super().__init__(name, url, principal, settings, network, learn)
         self._tokens = tokens
+
+    async def _revocation_endpoint(self, http: OAuthHttp) -> str:
+        issuer = self._settings.issuer  # without it the settings name an endpoint alone: nobody says where else
+        return endpoint_in(await self._metadata(http, issuer), "revocation_endpoint") if issuer else ""
 
     async def _request(self, asked: Challenge | None) -> NewToken:
         subject = self._tokens.of(self.principal)

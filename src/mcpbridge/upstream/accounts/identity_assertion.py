@@ -18,7 +18,7 @@ import httpx2
 from mcpbridge.base.errors import SignInNeeded, UpstreamUnavailable
 from mcpbridge.base.log import get_logger
 from mcpbridge.protocol.http.tls_and_proxy import Network
-from mcpbridge.upstream.accounts.user_token import NewToken, UserToken, error_in, object_in
+from mcpbridge.upstream.accounts.user_token import NewToken, UserToken, endpoint_in, error_in, object_in
 from mcpbridge.upstream.auth.challenge import Challenge
 from mcpbridge.upstream.auth.http import OAuthHttp, SignInRefused, open_oauth_http
 from mcpbridge.upstream.auth.settings import AuthSettings
@@ -78,20 +78,8 @@ class AssertedToken(UserToken):
         super().__init__(name, url, principal, settings, network, learn)
         self._assertions, self._server = assertions, server
 
-    async def revoke(self) -> bool:
-        """Have the authorization server take the token back (RFC 7009). False: there was none, or it did not."""
-        async with self._lock:
-            token, self._token = self._token, ""
-            endpoint: object = self._server.metadata.get("revocation_endpoint")
-            if not token or not isinstance(endpoint, str):
-                return False
-            try:
-                async with open_oauth_http(self.name, self._url, self._settings.issuer, self._network) as http:
-                    status, _ = await self._post(http, endpoint, {"token": token, "token_type_hint": "access_token"})
-            except UpstreamUnavailable as error:
-                log.warning("token not revoked", upstream=self.name, reason=str(error))
-                return False
-            return status == 200
+    async def _revocation_endpoint(self, http: OAuthHttp) -> str:
+        return endpoint_in(self._server.metadata, "revocation_endpoint")
 
     async def _request(self, asked: Challenge | None) -> NewToken | None:
         assertions = self._assertions()

@@ -7,7 +7,7 @@ import asyncio
 import base64
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -15,10 +15,13 @@ import httpx2
 import msgspec
 
 from mcpbridge.base.errors import UpstreamUnavailable
+from mcpbridge.base.log import get_logger
 from mcpbridge.protocol.http.tls_and_proxy import Network
 from mcpbridge.upstream.auth.challenge import Challenge, join_scopes
-from mcpbridge.upstream.auth.http import OAuthHttp, SignInRefused
+from mcpbridge.upstream.auth.http import OAuthHttp, SignInRefused, open_oauth_http
 from mcpbridge.upstream.auth.settings import RENEW_EARLY, AuthSettings
+
+log = get_logger("mcpbridge.auth")
 
 _UNKNOWN_LIFE = 300.0
 """Seconds for which a token is used whose end was not said."""
@@ -103,6 +106,26 @@ class UserToken(ABC):
             self.exchanges += 1
             return new.token
 
+    async def revoke(self) -> bool:
+        """Have the authorization server take the token back (RFC 7009). False: there was none, or it did not."""
+        async with self._lock:
+            token, self._token = self._token, ""
+            if not token:
+                return False
+            form = {"token": token, "token_type_hint": "access_token"}
+            try:
+                async with open_oauth_http(self.name, self._url, self._settings.issuer, self._network) as http:
+                    endpoint = await self._revocation_endpoint(http)
+                    status = (await self._post(http, endpoint, form))[0] if endpoint else 404
+            except (SignInRefused, UpstreamUnavailable) as error:
+                log.warning("token not revoked", upstream=self.name, reason=str(error))
+                return False
+            return status == 200
+
+    @abstractmethod
+    async def _revocation_endpoint(self, http: OAuthHttp) -> str:
+        """Where its authorization server takes tokens back; empty: nowhere, as far as it is known."""
+
     # -- what both ways need
 
     def _usable(self, answer: dict[str, Any], what: str) -> str:
@@ -167,3 +190,9 @@ def object_in(response: httpx2.Response) -> dict[str, Any] | None:
     except (msgspec.DecodeError, RecursionError):
         return None
     return found if isinstance(found, dict) else None  # pyright: ignore[reportUnknownVariableType] - JSON has text keys
+
+
+def endpoint_in(metadata: Mapping[str, Any], name: str) -> str:
+    """An endpoint of an authorization server; empty: its metadata names none."""
+    found: object = metadata.get(name)
+    return found if isinstance(found, str) else ""

@@ -28,6 +28,7 @@ from mcpbridge.base.directories import runtime_directory
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded
 from mcpbridge.config.schema import Settings
+from mcpbridge.downstream.auth.sign_in_settings import SignInSettings
 from mcpbridge.engine.user_accounts import EngineAccounts
 from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.storage.token_store import SealedFiles
@@ -190,6 +191,8 @@ async def _put_out(settings: Settings, user: str) -> tuple[int, bool]:
     """
     auth = settings.auth
     is_of_issuer = user.partition("#")[0] in {one.issuer for one in auth.issuers.values()} and "#" in user
+    if auth.sign_in is not None:
+        await _forget_provider_tokens(auth.sign_in, user)
     if settings.store.kind == "memory" or not (is_of_issuer or auth.sign_in is not None):
         return 0, False
     store = LazyStore(settings.store)
@@ -208,6 +211,17 @@ async def _put_out(settings: Settings, user: str) -> tuple[int, bool]:
         return ended, is_of_issuer
     finally:
         await store.close()
+
+
+async def _forget_provider_tokens(sign_in: SignInSettings, user: str) -> None:
+    from mcpbridge.app.sign_in.identity_provider import IdentityProvider
+    from mcpbridge.app.sign_in.provider_tokens import ProviderTokenStore
+
+    provider = IdentityProvider(sign_in, redirect_uri="")  # nobody is sent there
+    try:
+        await ProviderTokenStore(SealedFiles(), provider, time).forget(user)
+    finally:
+        await provider.close()
 
 
 @click.group("connections")
