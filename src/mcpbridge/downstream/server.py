@@ -24,7 +24,7 @@ from mcpbridge.core.identity import Identity as TokenIdentity
 from mcpbridge.core.model import OWN, Call
 from mcpbridge.downstream.client import Answer, Client, Notify, client_behind
 from mcpbridge.downstream.elicitation.parked_calls import Parking
-from mcpbridge.downstream.elicitation.request_state import Sealer
+from mcpbridge.downstream.elicitation.request_state import Sealer, SharedSeals
 from mcpbridge.downstream.errors import to_answer
 from mcpbridge.downstream.express_lane import ExpressCall, ExpressLane
 from mcpbridge.downstream.handler import EMPTY, Handler, NameLookup, Startup, text
@@ -103,8 +103,8 @@ class Server:
         self._catalog, self._pool, self._plan, self._around = catalog, pool, plan, around
         self._sealer = Sealer(service.asking.state_key or "")
         self._loop = asyncio.get_running_loop()
-        self.parking = Parking(plan, self._sealer, seconds=service.asking.timeout)
-        ids = TaskIds(self._sealer, catalog.sees_tool)
+        self.parking = Parking(plan, self._sealer, seconds=service.asking.timeout, runs_here=pool.runs_here)
+        ids = TaskIds(self._sealer, catalog.sees_tool, runs_here=pool.runs_here)
         self._session_tasks = LegacyTasks(catalog, pool, plan, ids)
         self._server_info = encode({"name": service.identity.name, "version": service.identity.version})
         self._running: dict[Client, dict[bytes, asyncio.Task[Any]]] = {}
@@ -144,6 +144,10 @@ class Server:
         with self._lists.switching():
             self._serve(service)
             yield
+
+    def join(self, seals: SharedSeals) -> None:
+        """See `Core`."""
+        self._sealer.shared = seals
 
     def servers_changed(self) -> None:
         """There are other servers: send them what is wanted of all."""

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from mcpbridge.core.identity import Identity
 from mcpbridge.downstream.client import Answer, Client, Notify
+from mcpbridge.downstream.elicitation.request_state import SharedSeals
 from mcpbridge.downstream.express_lane import ExpressCall, ExpressLane
 from mcpbridge.protocol.jsonrpc import Frame
 
@@ -34,6 +35,10 @@ class Core(Protocol):
     @property
     def express(self) -> ExpressLane | None:
         """Takes plain calls; None: there is no such lane."""
+        ...
+
+    def join(self, seals: SharedSeals) -> None:
+        """Be one of several bridges: calls that wait for their clients, and tasks, may be those of the others."""
         ...
 
     def open(self, client: Client) -> None:

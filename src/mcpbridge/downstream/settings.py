@@ -354,7 +354,8 @@ class AskingSettings(BaseModel):
 
     state_key: str | None = Field(default=None, min_length=16)
     """The secret that seals the `requestState` which modern clients hold while they answer. Bridges behind one load
-    balancer need the same secret. Default: each bridge makes one at its start."""
+    balancer need the same secret. Default: it follows from `fleet.key`; without a fleet each bridge makes one at its
+    start."""
 
 
 INSTRUCTIONS_BUDGET = 2000

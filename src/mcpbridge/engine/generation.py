@@ -25,6 +25,7 @@ from mcpbridge.downstream.requests.initialize import Identity
 from mcpbridge.downstream.requests.lists import Listing
 from mcpbridge.downstream.requests.result_resources import ResultResources
 from mcpbridge.downstream.server import Service
+from mcpbridge.downstream.settings import AskingSettings
 from mcpbridge.engine.health_checks import HealthChecks, PeriodicCheck
 from mcpbridge.engine.leases import Lease
 from mcpbridge.engine.wiring.builtin import BuiltinSet, BuiltinTools
@@ -255,7 +256,7 @@ def build(
         results,
         tool_search,
         CallPipeline(settings, inputs, context, shared.calls, lease),
-        Service(identity, settings.questions, listing),
+        Service(identity, _asking(settings), listing),
         UnmatchedNames(
             selectors_of(settings, context.functions) if shared.is_whole else (),
             {**settings.servers, **{name: OfferSettings() for name in (TOOLS, BUILTIN, *backends.sources)}},
@@ -266,6 +267,13 @@ def build(
         builtins,
         _builder_of(settings, identity, is_whole=shared.is_whole),
     )
+
+
+def _asking(settings: Settings) -> AskingSettings:
+    """Bridges of a fleet open each other's seals."""
+    key = settings.fleet.state_key
+    asking = settings.questions
+    return asking if key is None or asking.state_key else asking.model_copy(update={"state_key": key})
 
 
 def _call_log(settings: Settings, mode: RunMode) -> Path | None:

@@ -27,7 +27,7 @@ class _Moved(Enum):
 
 
 LOST = (
-    "outcome unknown: the bridge that has this session was lost before it answered; "
+    "outcome unknown: the bridge that had this was lost before it answered; "
     "check whether the action took effect before you repeat it"
 )
 _EVENTS = (b"content-type", b"text/event-stream")

@@ -7,6 +7,7 @@ a script can look at a session and at its owner's lease at once:
     PREFIX:{v1/#fleet}:leases       members by when their leases end
     PREFIX:{v1/#fleet}:members      a hash: what is known of each member
     PREFIX:{v1/#fleet}:s:DIGEST     a hash: one session: `owner`, `who` may use it, what it was opened with (`record`)
+    PREFIX:{v1/#fleet}:u:DIGEST     there while a seal that was used would still open
 
 Ids of sessions are kept as digests: whoever can read the server does not learn them.
 """
@@ -128,7 +129,7 @@ class FleetRecords:
         self._server = Connections(address)
         begin = f"{prefix}:{{v1/#fleet}}:"
         self._members = [f"{begin}leases", f"{begin}members"]
-        self._begin = f"{begin}s:"
+        self._begin, self._used = f"{begin}s:", f"{begin}u:"
 
     def _session(self, id_: bytes) -> str:
         return self._begin + sha256(id_).hexdigest()
@@ -175,6 +176,11 @@ class FleetRecords:
         kept = list(ids)
         lost = await self._server.run(_KEEP, [self._session(id_) for id_ in kept], owner, int(seconds * 1000))
         return [kept[number - 1] for number in lost]
+
+    async def is_first_use(self, seal: bytes, seconds: float) -> bool:
+        """Whether nobody has used this seal, which is good for so many seconds; from now on it is used."""
+        key = self._used + sha256(seal).hexdigest()
+        return await self._server.call("SET", key, "1", "NX", "PX", max(1, int(seconds * 1000))) is not None
 
     async def close(self) -> None:
         """End the connections."""

@@ -22,8 +22,7 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.core.identity import application_of
 from mcpbridge.downstream.http.body_deadline import BODY_SECONDS, Deadline
 from mcpbridge.downstream.http.exchange import Exchange, Refused
-from mcpbridge.downstream.http.legacy import LegacyFront
-from mcpbridge.downstream.http.sessions import Session
+from mcpbridge.downstream.http.sessions import Session, SessionFront
 from mcpbridge.downstream.sessions import BRIDGE_STOPPED
 from mcpbridge.fleet.forwarding import LOST, MOVED, Forwarding
 from mcpbridge.fleet.link import NotSent, OutcomeUnknown
@@ -67,25 +66,30 @@ class FleetSessions:
         self._messages: dict[bytes, dict[str, Raw]] = {}
         self._moved = OrderedDict[bytes, str]()
         self._taking: dict[bytes, asyncio.Lock] = {}
-        self._front: LegacyFront | None = None
+        self._front: SessionFront | None = None
         self.is_draining = False
         self.tasks = OwnedTasks()
         members.on_gone = self._forget_member
         members.on_lapsed = self._lapsed
 
-    def serve_by(self, front: LegacyFront) -> None:
+    def serve_by(self, front: SessionFront) -> None:
         """Where this bridge's own sessions are."""
         self._front = front
 
     # -- see `Elsewhere`
 
+    @property
+    def me(self) -> str:
+        """The id of this bridge."""
+        return self._members.me.id
+
     def new_id(self) -> bytes:
         """128 random bits, and this bridge's id."""
         return f"{secrets.token_hex(16)}-{self._members.me.id}".encode()
 
-    async def serve(self, exchange: Exchange) -> bool:
+    async def serve(self, exchange: Exchange, session: bytes) -> bool:
         """Have it answered by the bridge that has its session, or take the session over."""
-        id_ = exchange.headers[b"mcp-session-id"].strip()
+        id_ = session
         for _ in range(_TRIES):
             owner = await self._owner(id_, exchange)
             if owner is None:
@@ -104,6 +108,33 @@ class FleetSessions:
                 raise Refused(502, LOST) from error
             self._remember(id_, "")  # its owner gave it up: ask the record
         raise Refused(503, "not sent: this session is on its way from one bridge to another", headers=_SOON)
+
+    async def serve_at(self, bridge: str, exchange: Exchange) -> bool:
+        """Have it answered by the bridge with this id, if there is one."""
+        if bridge == self.me or len(bridge) != ID_LENGTH:
+            return False
+        if self._members.find(bridge) is None:
+            await self._members.look()  # it has just joined
+        member = self._members.find(bridge)
+        if member is None:
+            return False
+        try:
+            return await self._forwarding.ask(member, exchange, exchange.early_body or b"") is not MOVED
+        except NotSent as error:
+            await self._members.look()  # perhaps it has just left
+            if self._members.find(bridge) is None:
+                return False
+            raise _not_sent(member, str(error)) from error
+        except OutcomeUnknown as error:
+            raise Refused(502, LOST) from error
+
+    async def is_first_use(self, seal: bytes, seconds: float) -> bool:
+        """Whether no bridge has used it."""
+        try:
+            return await self._records.is_first_use(seal, seconds)
+        except StoreFailed as error:
+            what = "not sent: the fleet's records cannot be reached, so nobody knows whether this was answered before"
+            raise StoreFailed(what) from error
 
     async def opened(self, session: Session, frame: Frame) -> None:
         """Write it down, before its client knows it."""
@@ -150,7 +181,7 @@ class FleetSessions:
 
     def gives_up(self, id_: bytes) -> bool:
         """Whether a request of this session is for another bridge now: this one drains, and has no call of it."""
-        if not self.is_draining or self._front is None:
+        if not self.is_draining or self._front is None or not id_:
             return False
         session = self._front.sessions.get(id_)
         return session is None or not session.busy
@@ -182,7 +213,7 @@ class FleetSessions:
             if not lock.locked():
                 self._taking.pop(id_, None)
 
-    async def _claim(self, id_: bytes, exchange: Exchange, front: LegacyFront) -> Member | None:
+    async def _claim(self, id_: bytes, exchange: Exchange, front: SessionFront) -> Member | None:
         if id_ in front.sessions:
             return None
         me = self._members.me.id
@@ -276,7 +307,7 @@ _SOON = ((b"retry-after", b"1"),)
 
 
 def _not_sent(owner: Member, why: str) -> Refused:
-    text = f"not sent: the bridge {owner.name!r} that has this session cannot be reached ({why}); it is safe to repeat"
+    text = f"not sent: the bridge {owner.name!r} that has this cannot be reached ({why}); it is safe to repeat"
     return Refused(503, text, headers=_SOON)
 
 

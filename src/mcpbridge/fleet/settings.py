@@ -1,10 +1,12 @@
 """The `fleet` section of the configuration."""
 
+import hmac
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 _ADDRESS = r"^(\[[0-9A-Fa-f:.]+\]|[^\s\[\]:/]+):\d{1,5}$"
+_STATES = b"mcpbridge fleet, request states, 1"
 _EVERYWHERE = ("0.0.0.0", "[::]")  # noqa: S104 - what must be advertised by another name
 
 
@@ -24,6 +26,11 @@ class FleetSettings(BaseModel):
     key: str | None = Field(default=None, min_length=16, repr=False)
     """A secret that all bridges of the fleet have, such as `${FLEET_KEY}`: `openssl rand -base64 32` makes one. The
     certificates of the link follow from it."""
+
+    @property
+    def state_key(self) -> str | None:
+        """The secret that seals what clients hold for the bridges; it follows from `key`. None: there is no fleet."""
+        return None if self.key is None else hmac.digest(self.key.encode(), _STATES, "sha256").hex()
 
     name: str = Field(default="", max_length=64)
     """What this bridge is called in `mcpbridge fleet members`. Default: the name of the machine."""

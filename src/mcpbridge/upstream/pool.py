@@ -92,6 +92,11 @@ class Pool:
         """How many instances of a server there are."""
         return (name in self.upstreams) + self._on_demand.count(name)
 
+    def runs_here(self, name: str) -> bool:
+        """Whether the server is a process of this bridge, which no other bridge reaches."""
+        upstream = self.upstreams.get(name)
+        return upstream is not None and upstream.settings.kind == "stdio"
+
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Keep every upstream connected meanwhile; leaving ends them all and their processes."""

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mcpbridge.base.errors import BadRequest
-from mcpbridge.downstream.elicitation.request_state import Sealer
+from mcpbridge.base.errors import BadRequest, StoreFailed
+from mcpbridge.downstream.elicitation.request_state import Sealer, bridge_of
 
 KEY = "a secret of at least sixteen characters"
 BIND = ("ada", "tools/call", "up", "echo", "digest")
@@ -32,10 +32,10 @@ class Clock:
         return self.now
 
 
-def refused(sealer: Sealer, text: str, bind: tuple[str, ...] = BIND, **how: Any) -> None:
+def refused(sealer: Sealer, text: str, bind: tuple[str, ...] = BIND) -> None:
     """Assert that this does not open, with an answer that does not say why."""
     with pytest.raises(BadRequest) as caught:
-        sealer.open(text, bind, **how)
+        sealer.open(text, bind)
     assert (caught.value.code, str(caught.value)) == (-32602, "Invalid or expired requestState")
 
 
@@ -95,32 +95,92 @@ def test_a_seal_expires() -> None:
     refused(sealer, usual)
 
 
-def test_a_seal_that_opens_once_is_used_up() -> None:
+async def used_up(sealer: Sealer, text: str, bind: tuple[str, ...] = BIND) -> None:
+    """Assert that this does not open once (more)."""
+    with pytest.raises(BadRequest, match=r"^Invalid or expired requestState$"):
+        await sealer.open_once(text, bind)
+
+
+async def test_a_seal_that_opens_once_is_used_up() -> None:
     """Issue 3: replayed."""
     sealer = Sealer(KEY)
     text = sealer.seal({}, BIND)
-    refused(sealer, text, ("somebody", "else"), once=True)  # which uses up nothing
+    await used_up(sealer, text, ("somebody", "else"))  # which uses up nothing
     sealer.open(text, BIND)
-    sealer.open(text, BIND, once=True)
-    refused(sealer, text, once=True)
+    await sealer.open_once(text, BIND)
+    await used_up(sealer, text)
     padded = text + "=" * (-len(text) % 4)
-    refused(sealer, padded, once=True)  # the same in another spelling
-    assert sealer.open(sealer.seal({}, BIND), BIND, once=True) == {}
+    await used_up(sealer, padded)  # the same in another spelling
+    assert await sealer.open_once(sealer.seal({}, BIND), BIND) == {}
 
 
-def test_what_was_used_is_remembered_until_it_expires_and_no_longer() -> None:
+async def test_what_was_used_is_remembered_until_it_expires_and_no_longer() -> None:
     clock = Clock()
     sealer = Sealer(KEY, seconds=60, clock=clock)
     first = sealer.seal({}, BIND)
-    sealer.open(first, BIND, once=True)
+    await sealer.open_once(first, BIND)
     long = sealer.seal({}, BIND, seconds=600)
-    sealer.open(long, BIND, once=True)
+    await sealer.open_once(long, BIND)
     for _ in range(3):
         for _ in range(3000):
-            sealer.open(sealer.seal({}, BIND), BIND, once=True)
-        refused(sealer, long, once=True)
+            await sealer.open_once(sealer.seal({}, BIND), BIND)
+        await used_up(sealer, long)
         clock.now += 61
     assert len(sealer._used) < 8000
+
+
+class Fleet:
+    """Bridges that share what was used, until their records are away."""
+
+    def __init__(self, me: str, used: set[bytes]) -> None:
+        self.me, self._used, self.is_away = me, used, False
+
+    async def is_first_use(self, seal: bytes, seconds: float) -> bool:
+        if self.is_away:
+            raise StoreFailed("not sent: away")
+        assert seconds > 0
+        is_first = seal not in self._used
+        self._used.add(seal)
+        return is_first
+
+
+def fleet() -> tuple[Sealer, Sealer]:
+    one, other = Sealer(KEY), Sealer(KEY)
+    used = set[bytes]()
+    one.shared, other.shared = Fleet("one", used), Fleet("other", used)
+    return one, other
+
+
+async def test_in_a_fleet_a_seal_opens_once_whichever_bridge_opens_it() -> None:
+    """Issue 24: never a silent second run."""
+    one, other = fleet()
+    text = one.seal({"round": 1}, BIND)
+    assert bridge_of(text) == ""
+    assert await other.open_once(text, BIND) == {"round": 1}
+    await used_up(one, text)
+    await used_up(other, text)
+
+
+async def test_a_seal_about_what_one_bridge_has_opens_there_alone() -> None:
+    """Without the name that it begins with, too: that is for whoever hands it on."""
+    one, other = fleet()
+    text = one.seal({"parked": "x"}, BIND, is_here=True)
+    assert bridge_of(text) == "one"
+    for named in (text, text.removeprefix("one."), "other." + text.removeprefix("one.")):
+        await used_up(other, named)
+    assert (await one.open_once(text, BIND))["parked"] == "x"
+    await used_up(one, text)
+
+
+async def test_what_was_used_is_not_known_while_the_records_are_away() -> None:
+    one, _ = fleet()
+    text = one.seal({}, BIND)
+    assert isinstance(one.shared, Fleet)
+    one.shared.is_away = True
+    with pytest.raises(StoreFailed, match=r"^not sent"):
+        await one.open_once(text, BIND)
+    one.shared.is_away = False
+    assert await one.open_once(text, BIND) == {}
 
 
 def test_replicas_with_one_key_open_what_the_others_sealed_and_nobody_else() -> None:

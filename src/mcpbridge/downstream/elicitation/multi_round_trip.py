@@ -4,10 +4,11 @@ A call is answered with `input_required`, which has `inputRequests` and a `reque
 client sends the same request again with that state and `inputResponses`.
 
 `Relaying` passes questions of an upstream through and keeps nothing: the upstream's state is sealed into ours, and
-any replica can take the next round. That serves modern upstreams, and upstreams of 2025-11-25 that want pages visited
-first (-32042), since those forget the call as well.
+any replica can take the next round, unless the upstream is a process of its own bridge. That serves modern upstreams,
+and upstreams of 2025-11-25 that want pages visited first (-32042), since those forget the call as well.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -52,8 +53,9 @@ def read_answers(params: Body) -> dict[str, Raw]:
 class Relaying:
     """Makes the answers. Each is for one client, bound to its request (`Binding`), for one round."""
 
-    def __init__(self, sealer: Sealer) -> None:
-        self._sealer = sealer
+    def __init__(self, sealer: Sealer, runs_here: Callable[[str], bool] = lambda server: False) -> None:
+        """`runs_here`: whether a server is a process of this bridge, which may remember what it asked."""
+        self._sealer, self._runs_here = sealer, runs_here
 
     def questions(
         self, client: Client, bound: Binding, rounds: int, server: str, result: Body, *, agreed: str = ""
@@ -81,7 +83,7 @@ class Relaying:
             claims["agreed"] = agreed
         if requests:
             result.put("inputRequests", requests)
-        result.put("requestState", self._sealer.seal(claims, bound.value))
+        result.put("requestState", self._sealer.seal(claims, bound.value, is_here=self._runs_here(server)))
         return result
 
     def visit_first(
@@ -100,7 +102,8 @@ class Relaying:
             raise UpstreamGarbled(error.upstream, f"it asked for a page more than {MAX_ROUNDS} times")
         requests = {f"q{number}": request_of(question, client) for number, question in enumerate(urls, 1)}
         claims = {"visit": list(requests), "round": rounds + 1, "agreed": agreed}
-        return input_required(requests, self._sealer.seal(claims, bound.value))
+        state = self._sealer.seal(claims, bound.value, is_here=self._runs_here(error.upstream))
+        return input_required(requests, state)
 
 
 def restore(call: Call, claims: dict[str, Any]) -> None:

@@ -5,8 +5,8 @@ comes back with its answers and a `requestState` (MCP 2026-07-28, multi round-tr
 
 A modern upstream works the same way: its questions and its state pass through, the state sealed
 (`multi_round_trip.py`). Nothing is kept here, so any replica can continue. A legacy upstream waits in the middle of the
-call. That call is **parked**: it continues in a task of its own, and the sealed state names it. Each state opens once,
-only for the same request of the same principal, and it expires.
+call. That call is **parked**: it continues in a task of its own, and the sealed state names it, and the bridge of a
+fleet that has it. Each state opens once, only for the same request of the same principal, and it expires.
 """
 
 import asyncio
@@ -122,10 +122,17 @@ class _ModernElicitor:
 class Parking:
     """Every call of a modern client that can be asked something goes through `deliver`."""
 
-    def __init__(self, plan: CallHandler, sealer: Sealer, *, seconds: float) -> None:
-        """`seconds`: how long a parked call waits for its client."""
+    def __init__(
+        self,
+        plan: CallHandler,
+        sealer: Sealer,
+        *,
+        seconds: float,
+        runs_here: Callable[[str], bool] = lambda server: False,
+    ) -> None:
+        """`seconds`: how long a parked call waits for its client. `runs_here`: see `Relaying`."""
         self._plan, self._sealer, self.seconds = plan, sealer, seconds
-        self._relaying = Relaying(sealer)
+        self._relaying = Relaying(sealer, runs_here)
         self._parked = Jobs[_ParkedCall](per_owner=MAX_PARKED, cancels_by_hand=True)
 
     async def deliver(self, client: Client, call: Call) -> Body:
@@ -133,6 +140,7 @@ class Parking:
 
         Raises:
             BadRequest: the `requestState` is none of ours, or not for this request; nothing was run.
+            StoreFailed: nobody in the fleet can know now whether it was used before; nothing was run.
             BridgeError: as the plan.
         """
         bound = Binding(client, call)
@@ -142,7 +150,7 @@ class Parking:
             parked = self._begin(client, call, bound, 0)
         else:
             answers = read_answers(call.params)  # first: a state is not used up by a request that cannot be read
-            claims = self._sealer.open(read_state(state), bound.value, once=True)
+            claims = await self._sealer.open_once(read_state(state), bound.value)
             if "parked" in claims:
                 parked = self._resume(claims["parked"], claims["round"], client, call, answers)
             else:
@@ -276,7 +284,7 @@ class Parking:
         parked.is_away = True
         self._parked.forget_in(parked, self.seconds)
         claims = {"parked": parked.id, "round": parked.round}
-        state = self._sealer.seal(claims, parked.bound.value, seconds=self.seconds)
+        state = self._sealer.seal(claims, parked.bound.value, seconds=self.seconds, is_here=True)
         requests = {
             key: {"method": entry.question.method, "params": entry.params} for key, entry in parked.open.items()
         }

@@ -4,6 +4,9 @@ The bridge must not trust what a client brings back (MCP 2026-07-28, multi round
 the content and proves that it is ours. Principal, OAuth client, method, target and arguments are bound in as
 associated data: a state does not open with any other request. Task ids are sealed in the same way
 (`downstream/tasks/tasks.py`).
+
+In a fleet all bridges open each other's seals. One that is about what lives in its bridge begins with that bridge's
+name, so that the others send whoever comes with it there. The name is no secret, and it is in the seal once more.
 """
 
 import base64
@@ -12,7 +15,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from hashlib import sha256
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Raw
@@ -62,6 +65,30 @@ def read_state(raw: Raw) -> str:
         raise BadRequest(INVALID_PARAMS, GONE) from None
 
 
+def bridge_of(text: str) -> str:
+    """The bridge that has what a seal is about, by what it begins with; empty: any bridge can take it."""
+    return text.partition(_AT)[0] if _AT in text else ""
+
+
+class SharedSeals(Protocol):
+    """The bridges of a fleet, which open each other's seals."""
+
+    @property
+    def me(self) -> str:
+        """The name of this bridge."""
+        ...
+
+    async def is_first_use(self, seal: bytes, seconds: float) -> bool:
+        """Whether nobody in the fleet has used this seal, which is good for so many seconds; from now on it is used.
+
+        Raises:
+            StoreFailed: that cannot be known now.
+        """
+        ...
+
+
+_AT = "."
+"""What follows the name of a bridge; seals have no such letter."""
 _NONCE = 12
 _PRUNE_ABOVE = 4096
 
@@ -76,37 +103,72 @@ class Sealer:
         """
         self._key = sha256(b"mcpbridge seal " + key.encode()).digest() if key else secrets.token_bytes(32)
         self.seconds, self._clock = seconds, clock
+        self.shared: SharedSeals | None = None
+        """The fleet of this bridge; None: it has none."""
         self._used: dict[bytes, float] = {}
         """Seals that may open no second time, by nonce, and when they expire."""
         self._prune_at = _PRUNE_ABOVE
 
-    def seal(self, claims: Mapping[str, Any], bind: tuple[str, ...], *, seconds: float | None = None) -> str:
-        """The claims as URL-safe text that opens with the same `bind` only."""
-        nonce = secrets.token_bytes(_NONCE)
-        until = self._clock() + (self.seconds if seconds is None else seconds)
-        sealed = self._cipher().encrypt(nonce, encode({**claims, "until": until}), encode(bind))
-        return base64.urlsafe_b64encode(nonce + sealed).rstrip(b"=").decode()
+    def seal(
+        self, claims: Mapping[str, Any], bind: tuple[str, ...], *, seconds: float | None = None, is_here: bool = False
+    ) -> str:
+        """The claims as URL-safe text that opens with the same `bind` only.
 
-    def open(self, text: str, bind: tuple[str, ...], *, once: bool = False) -> dict[str, Any]:
-        """The claims. `once`: this seal opens no second time, as far as this process knows.
+        `is_here`: they are about what this bridge alone has.
+        """
+        nonce = secrets.token_bytes(_NONCE)
+        claims = {**claims, "until": self._clock() + (self.seconds if seconds is None else seconds)}
+        begin = ""
+        if is_here and self.shared is not None:
+            claims["at"] = self.shared.me
+            begin = f"{self.shared.me}{_AT}"
+        sealed = self._cipher().encrypt(nonce, encode(claims), encode(bind))
+        return begin + base64.urlsafe_b64encode(nonce + sealed).rstrip(b"=").decode()
+
+    def is_elsewhere(self, claims: Mapping[str, Any]) -> bool:
+        """Whether they are about what another bridge of the fleet has, or had."""
+        return claims.get("at") is not None and (self.shared is None or claims["at"] != self.shared.me)
+
+    def open(self, text: str, bind: tuple[str, ...]) -> dict[str, Any]:
+        """The claims.
 
         Raises:
-            BadRequest: forged, changed, expired, opened before, or made for something else; it does not say which.
+            BadRequest: forged, changed, expired, or made for something else; it does not say which.
         """
+        return self._read(text, bind)[0]
+
+    async def open_once(self, text: str, bind: tuple[str, ...]) -> dict[str, Any]:
+        """The claims of a seal that opens no second time, as far as this process knows, or the fleet.
+
+        Raises:
+            BadRequest: as `open`; opened before, or about what another bridge has, or had.
+            StoreFailed: the fleet's records cannot be reached; it may still be opened.
+        """
+        claims, nonce, until = self._read(text, bind)
+        if self.is_elsewhere(claims):
+            raise BadRequest(INVALID_PARAMS, GONE)
+        now = self._clock()
+        if self.shared is None or "at" in claims:
+            is_first = self._first_use(nonce, until, now)
+        else:
+            is_first = await self.shared.is_first_use(nonce, until - now)
+        if not is_first:
+            raise BadRequest(INVALID_PARAMS, GONE)
+        return claims
+
+    def _read(self, text: str, bind: tuple[str, ...]) -> tuple[dict[str, Any], bytes, float]:
         from cryptography.exceptions import InvalidTag
 
+        text = text.rpartition(_AT)[2]
         try:
             data = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
             claims = msgspec.json.decode(self._cipher().decrypt(data[:_NONCE], data[_NONCE:], encode(bind)))
         except (InvalidTag, ValueError, binascii.Error):
             raise BadRequest(INVALID_PARAMS, GONE) from None
-        now = self._clock()
         until = claims.pop("until")
-        if until < now:
+        if until < self._clock():
             raise BadRequest(INVALID_PARAMS, GONE)
-        if once and not self._first_use(data[:_NONCE], until, now):
-            raise BadRequest(INVALID_PARAMS, GONE)
-        return claims
+        return claims, data[:_NONCE], until
 
     def _first_use(self, nonce: bytes, until: float, now: float) -> bool:
         if nonce in self._used:

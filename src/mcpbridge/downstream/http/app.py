@@ -30,9 +30,10 @@ from mcpbridge.downstream.http.exchange import (
 )
 from mcpbridge.downstream.http.host_and_origin import HostCheck, Reach, as_navigation, preflight_headers
 from mcpbridge.downstream.http.http1_exchange import Http1Exchange
-from mcpbridge.downstream.http.legacy import Elsewhere, LegacyFront
+from mcpbridge.downstream.http.legacy import LegacyFront
 from mcpbridge.downstream.http.reply import OpenReplies, declares_modern, decode_body
 from mcpbridge.downstream.http.routes import App, Mounts, Routes, serve
+from mcpbridge.downstream.http.sessions import Elsewhere
 from mcpbridge.downstream.http.sse import SseFront
 from mcpbridge.downstream.http.stateless import ModernFront
 from mcpbridge.downstream.http.token_lifetime import REVOKED, while_valid
@@ -157,7 +158,8 @@ class HttpFront:
 
     def join(self, elsewhere: Elsewhere) -> None:
         """Be one of several bridges behind one balancer: sessions may be those of the others."""
-        self._elsewhere = self._legacy.elsewhere = elsewhere
+        self._elsewhere = self._legacy.elsewhere = self._modern.elsewhere = elsewhere
+        self._bridge.server.join(elsewhere)
         self._legacy.sessions.new_id = elsewhere.new_id
         elsewhere.serve_by(self._legacy)
 
@@ -381,7 +383,7 @@ class HttpFront:
         if self._elsewhere is not None and version not in MODERN and not exchange.is_forwarded:
             id_ = exchange.headers.get(b"mcp-session-id")
             if id_ is not None and id_.strip() not in self._legacy.sessions:
-                return self._serve_elsewhere(exchange, self._elsewhere)
+                return self._serve_elsewhere(exchange, self._elsewhere, id_.strip())
         if exchange.method == "POST":
             return self._post(exchange, version)
         if exchange.method not in ("GET", "DELETE"):
@@ -392,8 +394,8 @@ class HttpFront:
             return self._legacy.delete(exchange)
         return while_valid(exchange, self._legacy.get(exchange))
 
-    async def _serve_elsewhere(self, exchange: Exchange, elsewhere: Elsewhere) -> None:
-        if not await elsewhere.serve(exchange):
+    async def _serve_elsewhere(self, exchange: Exchange, elsewhere: Elsewhere, session: bytes) -> None:
+        if not await elsewhere.serve(exchange, session):
             exchange.is_forwarded = True  # nobody else is asked again
             await self._mcp(exchange)
 
@@ -409,6 +411,8 @@ class HttpFront:
         body = exchange.early_body
         if body is None:
             body = await exchange.body(self._settings.max_body, self._body_deadline)
+            if self._elsewhere is not None:
+                exchange.early_body = body  # another bridge may have to answer
         if tokens is not None and generation != tokens.generation and exchange.identity is not None:
             await self._check_again(exchange)  # somebody was put out while the body came
         message = exchange.frame or decode_body(body)

@@ -9,7 +9,7 @@ call continues meanwhile: a broken connection is no cancellation (MCP 2025-11-25
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -21,7 +21,7 @@ from mcpbridge.downstream.http.exchange import MERGED, NO_HEADERS, Admission, Ex
 from mcpbridge.downstream.http.express_replies import ExpressReplies, ExpressReply
 from mcpbridge.downstream.http.http1_exchange import Http1Exchange
 from mcpbridge.downstream.http.reply import OpenReplies, Reply, ReplyOptions
-from mcpbridge.downstream.http.sessions import Session, Sessions
+from mcpbridge.downstream.http.sessions import Elsewhere, Session, Sessions
 from mcpbridge.downstream.services import Core
 from mcpbridge.downstream.sessions import make_one_turn
 from mcpbridge.downstream.settings import HttpSettings
@@ -45,44 +45,6 @@ _RETRY_AFTER = (b"retry-after", b"10")
 _LEFT_EARLY = "its client left before it had begun"
 
 Work = Callable[[Notify], Awaitable[Answer]]
-
-
-class Elsewhere(Protocol):
-    """The other bridges of a fleet, as the front of one sees them."""
-
-    def serve_by(self, front: "LegacyFront") -> None:
-        """Where this bridge's own sessions are."""
-        ...
-
-    def new_id(self) -> bytes:
-        """An id for a session of this bridge's, which names it."""
-        ...
-
-    async def serve(self, exchange: Exchange) -> bool:
-        """Have a request answered by the bridge that has its session.
-
-        False: nothing was done, and the session is this bridge's by now, or nobody's.
-
-        Raises:
-            Refused: that bridge cannot be reached, or was lost before it answered.
-        """
-        ...
-
-    async def opened(self, session: Session, frame: Frame) -> None:
-        """A session begins with this `initialize`, whose answer is about to be sent."""
-        ...
-
-    async def heard(self, session: Session, frame: Frame) -> None:
-        """A message that changes what the session is, such as a subscription, was taken."""
-        ...
-
-    def ended(self, session: Session) -> None:
-        """A session of this bridge's is over."""
-        ...
-
-    async def drain(self, seconds: float) -> None:
-        """This bridge is about to stop: hand its sessions on. Calls under way have so many seconds."""
-        ...
 
 
 class LegacyFront:

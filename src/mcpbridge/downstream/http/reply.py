@@ -338,12 +338,13 @@ _KEY = PROTOCOL_VERSION.split("/")[-1].encode()
 
 
 class Envelope(msgspec.Struct, gc=False):
-    """The members of a modern request's params that its headers repeat. All else stays unparsed."""
+    """The members of a modern request's params that its headers repeat, or that say whose it is in a fleet."""
 
     meta: Any = msgspec.field(name="_meta", default=None)
     name: Any = None
     uri: Any = None
     task_id: Any = msgspec.field(name="taskId", default=None)
+    state: Any = msgspec.field(name="requestState", default=None)
 
 
 _decode_envelope = msgspec.json.Decoder(Envelope).decode

@@ -2,21 +2,23 @@
 
 How many there may be, how long an idle one lives, and the format of an id: 128 random bits. The id is never proof of
 who calls: a session answers only the principal that opened it, by way of the same OAuth client, and to anyone else it
-does not exist (MCP, security best practices).
+does not exist (MCP, security best practices). In a fleet of bridges the sessions of the others are `Elsewhere`.
 """
 
 import asyncio
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from mcpbridge.core.identity import Identity, application_of
 from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.http.event_streams import Streams
-from mcpbridge.downstream.http.exchange import MERGED, Endpoint
+from mcpbridge.downstream.http.exchange import MERGED, Endpoint, Exchange
 from mcpbridge.downstream.http.reply import ReplyOptions
 from mcpbridge.downstream.http.token_lifetime import is_open_by
 from mcpbridge.downstream.sessions import BRIDGE_STOPPED
+from mcpbridge.protocol.jsonrpc import Frame
 
 
 class Session:
@@ -212,6 +214,76 @@ class Sessions:
 
     def _schedule(self, seconds: float) -> None:
         self._sweep = asyncio.get_running_loop().call_later(seconds, self.expire)
+
+
+class SessionFront(Protocol):
+    """Who has the sessions of this bridge; `mcpbridge.downstream.http.legacy.LegacyFront` does."""
+
+    @property
+    def sessions(self) -> Sessions:
+        """Those of now."""
+        ...
+
+    async def take_over(self, exchange: Exchange, id_: bytes, messages: Iterable[Frame]) -> bool:
+        """Have a session that another bridge had. False: there is no room for it."""
+        ...
+
+
+class Elsewhere(Protocol):
+    """The other bridges of a fleet, as the front of one sees them."""
+
+    @property
+    def me(self) -> str:
+        """The name of this bridge."""
+        ...
+
+    def serve_by(self, front: "SessionFront") -> None:
+        """Where this bridge's own sessions are."""
+        ...
+
+    def new_id(self) -> bytes:
+        """An id for a session of this bridge's, which names it."""
+        ...
+
+    async def serve(self, exchange: Exchange, session: bytes) -> bool:
+        """Have a request answered by the bridge that has its session, which has this id.
+
+        False: nothing was done, and the session is this bridge's by now, or nobody's.
+
+        Raises:
+            Refused: that bridge cannot be reached, or was lost before it answered.
+        """
+        ...
+
+    async def serve_at(self, bridge: str, exchange: Exchange) -> bool:
+        """Have a request, whose body was read, answered by the bridge of this name.
+
+        False: nothing was done; there is no such bridge, or not any more, or it is this one.
+
+        Raises:
+            Refused: that bridge cannot be reached, or was lost before it answered.
+        """
+        ...
+
+    async def is_first_use(self, seal: bytes, seconds: float) -> bool:
+        """See `SharedSeals`."""
+        ...
+
+    async def opened(self, session: Session, frame: Frame) -> None:
+        """A session begins with this `initialize`, whose answer is about to be sent."""
+        ...
+
+    async def heard(self, session: Session, frame: Frame) -> None:
+        """A message that changes what the session is, such as a subscription, was taken."""
+        ...
+
+    def ended(self, session: Session) -> None:
+        """A session of this bridge's is over."""
+        ...
+
+    async def drain(self, seconds: float) -> None:
+        """This bridge is about to stop: hand its sessions on. Calls under way have so many seconds."""
+        ...
 
 
 def _new_id() -> bytes:

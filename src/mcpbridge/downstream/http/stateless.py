@@ -17,12 +17,14 @@ from msgspec.structs import replace
 from mcpbridge.core.context import short
 from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities
 from mcpbridge.downstream.client import Answer, Client, Notify
+from mcpbridge.downstream.elicitation.request_state import bridge_of
 from mcpbridge.downstream.express_lane import ExpressCall, ExpressLane
 from mcpbridge.downstream.http.event_streams import Stream
 from mcpbridge.downstream.http.exchange import Admission, Exchange, Refused
 from mcpbridge.downstream.http.express_replies import ExpressReplies, ExpressReply
 from mcpbridge.downstream.http.http1_exchange import Http1Exchange
 from mcpbridge.downstream.http.reply import OpenReplies, Reply, ReplyOptions, envelope_of
+from mcpbridge.downstream.http.sessions import Elsewhere
 from mcpbridge.downstream.http.token_lifetime import end_of
 from mcpbridge.downstream.services import Core
 from mcpbridge.downstream.settings import HttpSettings
@@ -52,6 +54,8 @@ class ModernFront:
 
     def __init__(self, core: Core, settings: HttpSettings, underway: OpenReplies) -> None:
         self._core = core
+        self.elsewhere: Elsewhere | None = None
+        """The other bridges of a fleet; None: there is none."""
         self._calling = ReplyOptions(
             underway,
             keep_alive=settings.keep_alive,
@@ -112,6 +116,10 @@ class ModernFront:
             return
         id_ = bytes(frame.id)
         client = self._client(exchange, frame, id_, raw_headers)
+        if self.elsewhere is not None and not exchange.is_forwarded:
+            named = _bridge_named(frame)
+            if named and await _answered_by(self.elsewhere, named, exchange, id_):
+                return
         options = self._calling
         if frame.method == _LISTEN:
             if not exchange.accepts.events:
@@ -187,6 +195,21 @@ class ModernFront:
             conversation=short(meta.get(CONVERSATION, "")),
             param_headers=_param_headers(exchange) if frame.method == "tools/call" else None,
         )
+
+
+def _bridge_named(frame: Frame) -> str:
+    """The bridge of the fleet that has what the request is about, as it says; empty: any bridge can answer."""
+    envelope = envelope_of(frame)
+    about = envelope.task_id if frame.method in _ABOUT_TASKS else envelope.state
+    return bridge_of(about) if isinstance(about, str) else ""
+
+
+async def _answered_by(elsewhere: Elsewhere, named: str, exchange: Exchange, id_: bytes) -> bool:
+    try:
+        return await elsewhere.serve_at(named, exchange)
+    except Refused as refused:
+        refused.id = id_
+        raise
 
 
 class _Said(msgspec.Struct):

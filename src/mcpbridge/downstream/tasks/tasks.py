@@ -48,15 +48,24 @@ _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"(?:\s*:)?')
 class TaskIds:
     """Seals and opens. The same text is good for as long as the task lives, any number of times."""
 
-    def __init__(self, sealer: Sealer, sees: Callable[[Client, str], bool] = lambda client, tool: True) -> None:
-        """`sees`: whether a client may still know of the tool with this id."""
-        self._sealer, self._sees = sealer, sees
+    def __init__(
+        self,
+        sealer: Sealer,
+        sees: Callable[[Client, str], bool] = lambda client, tool: True,
+        *,
+        runs_here: Callable[[str], bool] = lambda server: False,
+    ) -> None:
+        """`sees`: whether a client may still know of the tool with this id.
+
+        `runs_here`: whether a server is a process of this bridge, which no other bridge reaches.
+        """
+        self._sealer, self._sees, self._runs_here = sealer, sees, runs_here
 
     def seal(self, client: Client, server: str, id_: str, seconds_to_live: float | None, tool: str = "") -> str:
         """What this client gets in place of a server's own id; `tool`: the id of the tool whose task it is."""
         seconds = UNLIMITED if seconds_to_live is None else seconds_to_live + MARGIN
         claims = {"server": server, "task": id_, "tool": tool}
-        return self._sealer.seal(claims, _bind(client), seconds=seconds)
+        return self._sealer.seal(claims, _bind(client), seconds=seconds, is_here=True)
 
     def open(self, client: Client, public_id: str) -> tuple[str, str]:
         """Server, and its own id.
@@ -70,6 +79,8 @@ class TaskIds:
             server, id_ = str(claims["server"]), str(claims["task"])
         except (BadRequest, KeyError):
             raise unknown_task(public_id) from None
+        if self._sealer.is_elsewhere(claims) and self._runs_here(server):
+            raise unknown_task(public_id)  # it ended with its bridge; the process here may have another of this id
         if client.view not in ("", server) or not self._sees(client, str(claims.get("tool", ""))):
             raise unknown_task(public_id)
         return server, id_
