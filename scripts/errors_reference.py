@@ -76,6 +76,7 @@ EXAMPLES = (
     errors.UnknownName("tool", "git_statsu", candidates=["git__git_status"]),
     errors.Overloaded("Server 'db' was busy for 10 s with 16 calls"),
     errors.RateLimited("Server 'github'", "30/min", 12),
+    errors.LimitUnavailable("The budget of this conversation cannot be counted now"),
     errors.UpstreamUnavailable("web", "retrying in 4 s: connection refused"),
     errors.UpstreamResting("db", 8, is_probed=False),
     errors.UpstreamGone("db", "the connection ended during the call: exit code 3: disk full"),

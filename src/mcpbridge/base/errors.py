@@ -16,7 +16,8 @@
     │   ├── AlreadyResumed         the paused call was answered before, or is being answered now
     │   └── Overloaded             a queue or limit is full
     │       ├── RateLimited          too many calls in too short a time; says when to try again
-    │       └── BudgetSpent          this conversation has made as many calls as it may
+    │       ├── BudgetSpent          this conversation has made as many calls as it may
+    │       └── LimitUnavailable     a limit that several bridges count together cannot be counted now
     ├── UpstreamError            the call failed at one upstream, or on the way to it
     │   ├── UpstreamUnavailable    it is not connected; the call was not sent
     │   │   └── UpstreamResting      it failed many calls in a row and gets none for a while; says when to try again
@@ -154,6 +155,13 @@ class BudgetSpent(Overloaded):
     """This conversation has made as many calls as it may."""
 
     advice = "Nothing was sent. Continue without further calls, or tell the user that the limit is reached."
+
+
+class LimitUnavailable(Overloaded):
+    """What bridges count together cannot be counted: their server (`store.url`) does not answer."""
+
+    advice = "Nothing was sent. Try again in a few seconds; whoever runs the bridge has to look at the store's server."
+    facts = MappingProxyType({RETRY_AFTER: 5})
 
 
 class ArgumentsRefused(CallRefused):

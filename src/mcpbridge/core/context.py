@@ -44,6 +44,8 @@ class Session(Struct, eq=False, weakref=True):
     """The run of the program that it is for, if it is for one alone."""
     program: object = None
     """The program as the client of this session, where it answers questions: it lives as long as the session."""
+    name: str = ""
+    """The same in all bridges of a fleet, for what they count together; empty: no other one has this session."""
 
 
 class Cancellation:

@@ -147,7 +147,7 @@ class Client(Struct, eq=False):
     subscriptions: dict[str, ResourceSubscription] = field(default_factory=dict[str, ResourceSubscription])
     """Resources that it subscribed to (legacy), by URI in the client's spelling."""
     conversation: str = ""
-    """Modern, over HTTP: which of its conversations a request belongs to, as it says."""
+    """Modern, over HTTP: which of its conversations a request belongs to, as it says. Legacy: the session's id."""
     sessions: Sessions | None = None
     """Modern: where the session of one without a channel is found again."""
     activated: tuple[str, ...] = ()
@@ -216,7 +216,7 @@ class Client(Struct, eq=False):
                     self.principal, self.name, self.conversation, application=application_of(self.identity), by=self
                 )
             else:
-                self.cached_session = Session(self.principal, self.name)
+                self.cached_session = Session(self.principal, self.name, name=self.conversation)
         return self.cached_session
 
 

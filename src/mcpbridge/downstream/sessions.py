@@ -96,7 +96,7 @@ class Sessions:
             self._drop(key, "unused for too long")
         if len(self._entries) >= self._places:
             self._drop(self._least_wanted(principal, now), "others needed its place")
-        session = Session(principal, client)
+        session = Session(principal, client, name=repr(key))
         self._entries[key] = _Entry(session, now)
         self._own.setdefault(principal, OrderedDict())[key] = None
         self._on_begin(session, by)

@@ -25,6 +25,18 @@ def payer_of(call: Call) -> str:
     return f"principal {principal}" if principal else call.caller.session.id
 
 
+def shared_client_of(call: Call) -> str:
+    """The same as `client_of` in all bridges of a fleet, where they can know."""
+    session = call.caller.session
+    return session.name or session.id
+
+
+def shared_payer_of(call: Call) -> str:
+    """The same as `payer_of` in all bridges of a fleet, where they can know."""
+    principal = call.caller.principal
+    return f"principal {principal}" if principal else shared_client_of(call)
+
+
 _Value = TypeVar("_Value")
 
 MOST = 10_000

@@ -2,12 +2,12 @@
 
 What is used is added before a call is sent, in one transaction with the look whether there is room, and corrected when
 the call is over. So calls at the same time, of several processes too, never use more than there is. What a killed
-process had added stays.
+process had added stays. Where the store is a server, bridges on several machines count there (`redis/quotas.py`).
 """
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -75,14 +75,11 @@ class Full(Struct, frozen=True):
     """What counts, and where."""
 
 
-class QuotaStore:
-    """Keeps what was used. The file is opened with the first use. For one event loop."""
+class QuotaLedger(Protocol):
+    """Keeps what was used."""
 
-    def __init__(self, locate: Callable[[], Path] | None) -> None:
-        """`locate` returns where the file is; None: nothing outlives the process."""
-        self._locate = locate
-        self._database: Database | None = None
-        self._memory: Connection | None = None
+    is_shared: bool
+    """Bridges on several machines count together: while that cannot be done, nobody may use more."""
 
     async def take(
         self, groups: Sequence[Sequence[Wanted]], now: float, *, is_checked: bool = True
@@ -93,8 +90,42 @@ class QuotaStore:
         Cancelling is not safe: it may be taken.
 
         Raises:
-            StoreFailed: the file cannot be used.
+            StoreFailed: it cannot be counted.
         """
+        ...
+
+    def settle(self, charges: Sequence[Taken], amounts: Sequence[int]) -> None:
+        """These amounts were used in truth. What cannot be written stays as it was taken."""
+        ...
+
+    async def used(self, now: float) -> list[Used]:
+        """All that may still count. Cancelling is safe.
+
+        Raises:
+            StoreFailed: it cannot be read.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Write what waits, and close what is open. Cancelling is safe: that takes seconds at most."""
+        ...
+
+
+class QuotaStore:
+    """Keeps what was used in a file, which is opened with the first use. See `QuotaLedger`. For one event loop."""
+
+    is_shared = False
+
+    def __init__(self, locate: Callable[[], Path] | None) -> None:
+        """`locate` returns where the file is; None: nothing outlives the process."""
+        self._locate = locate
+        self._database: Database | None = None
+        self._memory: Connection | None = None
+
+    async def take(
+        self, groups: Sequence[Sequence[Wanted]], now: float, *, is_checked: bool = True
+    ) -> "list[Taken] | list[Full]":
+        """Take what is wanted. Cancelling is not safe: it may be taken."""
         return await self._run(lambda connection: _take(connection, groups, now, is_checked=is_checked))
 
     def settle(self, charges: Sequence[Taken], amounts: Sequence[int]) -> None:
@@ -116,11 +147,7 @@ class QuotaStore:
             self._file.post(work)
 
     async def used(self, now: float) -> list[Used]:
-        """All that may still count. Cancelling is safe.
-
-        Raises:
-            StoreFailed: the file cannot be used.
-        """
+        """All that may still count. Cancelling is safe."""
         return await self._run(lambda connection: read_used(connection, now))
 
     async def close(self) -> None:

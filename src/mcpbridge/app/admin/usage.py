@@ -1,5 +1,6 @@
 """What people used, and what is used of quotas, as JSON: for `mcpbridge usage`, the console and the HTTP API."""
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from mcpbridge.results.token_count import estimated_tokens
 from mcpbridge.storage.call_log.reader import Filter, iso_time
 from mcpbridge.storage.call_log.usage import USAGE_BY, UsageBy, Whose, read_gaps, read_usage
 from mcpbridge.storage.quotas import SCHEMA, Used, read_used
+from mcpbridge.storage.settings import StoreSettings, quotas_path, redis_address
 from mcpbridge.storage.sqlite.database import may_exist, open_file
 
 DAYS = 7
@@ -169,14 +171,30 @@ def quota_rows(settings: Sequence[RoleSettings], path: Path, now: float) -> list
     Raises:
         StoreFailed: the file cannot be read.
     """
-    used = list[Used]()
-    if may_exist(path):
-        connection = open_file(path, SCHEMA)
-        try:
-            used = read_used(connection, now)
-        finally:
-            connection.close()
-    return rows_of_quotas(settings, used, now)
+    return rows_of_quotas(settings, _used_in(path, now), now)
+
+
+def kept_quotas(store: StoreSettings, now: float) -> list[Used]:
+    """What is used of quotas, as bridges with this store have written down. Not where an event loop runs.
+
+    Raises:
+        StoreFailed: it cannot be read.
+    """
+    if store.kind != "redis":
+        return _used_in(quotas_path(store), now)
+    from mcpbridge.storage.redis.quotas import read_used as read_shared  # its client is large
+
+    return asyncio.run(read_shared(redis_address(store), store.prefix, now))
+
+
+def _used_in(path: Path, now: float) -> list[Used]:
+    if not may_exist(path):
+        return []
+    connection = open_file(path, SCHEMA)
+    try:
+        return read_used(connection, now)
+    finally:
+        connection.close()
 
 
 def rows_of_quotas(settings: Sequence[RoleSettings], used: Sequence[Used], now: float) -> list[dict[str, Any]]:

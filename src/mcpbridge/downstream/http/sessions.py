@@ -120,6 +120,7 @@ class Sessions:
                 return None
             self.end(oldest, "others needed its place")
         streams = Streams(self._keep, max_event=self._max_event)
+        id_ = id_ or self.new_id()
         client = Client(
             principal,
             endpoint.view,
@@ -128,8 +129,9 @@ class Sessions:
             projects=self._projects,
             front="http",
             identity=identity,
+            conversation=id_.decode("latin-1"),
         )
-        session = Session(id_ or self.new_id(), endpoint, client, streams, self._clock(), application_of(identity))
+        session = Session(id_, endpoint, client, streams, self._clock(), application_of(identity))
         self._by_id[session.id] = session
         if self._sweep is None:
             self._schedule(self._idle)

@@ -5,7 +5,7 @@ tool (`ToolOptions`) are resolved once, from its own settings, its server's and 
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,7 +52,7 @@ from mcpbridge.pipeline.trifecta.session_labels import SessionLabels
 from mcpbridge.pipeline.trifecta.tool_labels import ToolLabels
 from mcpbridge.storage.call_log.format import CallRecord
 from mcpbridge.storage.call_log.log import CallLog
-from mcpbridge.storage.settings import Recorded, RunMode, quotas_path, recorded
+from mcpbridge.storage.settings import Recorded, RunMode, quotas_path, recorded, redis_address
 from mcpbridge.storage.store import Store
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
@@ -62,7 +62,8 @@ if TYPE_CHECKING:
     from mcpbridge.pipeline.observability.tracing import Peer, Tracing
     from mcpbridge.pipeline.observability.tracing_setup import OpenTelemetry
     from mcpbridge.pipeline.roles.break_glass import BreakGlass
-    from mcpbridge.storage.quotas import QuotaStore
+    from mcpbridge.storage.quotas import QuotaLedger
+    from mcpbridge.storage.redis.shares import SharedCounts
 
 
 MOST_KNOWN = 50_000
@@ -200,7 +201,7 @@ class CallState:
         """What each session has touched."""
         self.changes = Changes()
         self._break_glass: BreakGlass | None = None
-        self.budgets, self.buckets = BudgetState(), Buckets()
+        self.budgets, self.buckets = BudgetState(self.together), Buckets(self.together)
         self.session_counts = CountsBySession()
         """What each session called; noted while a tool tells of it."""
         self.slots = Slots(queued=settings.calls.max_queued)
@@ -226,8 +227,21 @@ class CallState:
         return [SettleQuota(quotas)], [TakeQuota(quotas)]
 
     @cached_property
-    def quota_store(self) -> "QuotaStore":
+    def together(self) -> "SharedCounts | None":
+        """What this bridge counts together with others; None: it counts alone."""
+        if self._store.kind != "redis":
+            return None
+        from mcpbridge.storage.redis.shares import SharedCounts  # its client is large
+
+        return SharedCounts(redis_address(self._store), self._store.prefix)
+
+    @cached_property
+    def quota_store(self) -> "QuotaLedger":
         """What was used of quotas."""
+        if self.together is not None:
+            from mcpbridge.storage.redis.quotas import RedisQuotas
+
+            return RedisQuotas(redis_address(self._store), self._store.prefix, self.together)
         from mcpbridge.storage.quotas import QuotaStore  # few bridges have any
 
         return QuotaStore(None if self._store.kind == "memory" else lambda: quotas_path(self._store))
@@ -235,12 +249,15 @@ class CallState:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Owns what stages do in the background."""
-        try:
-            async with self.cache.running():
-                yield
-        finally:
-            if "quota_store" in self.__dict__:
-                await self.quota_store.close()
+        async with AsyncExitStack() as stack:
+            if self.together is not None:
+                await stack.enter_async_context(self.together.running())
+            try:
+                async with self.cache.running():
+                    yield
+            finally:
+                if "quota_store" in self.__dict__:
+                    await self.quota_store.close()
 
     def end(self) -> None:
         """The bridge stops: nobody is waited for any more."""

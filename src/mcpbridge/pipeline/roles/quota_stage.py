@@ -13,7 +13,7 @@ from datetime import tzinfo
 
 from msgspec import Struct
 
-from mcpbridge.base.errors import CallRefused, StoreFailed, UpstreamUnavailable
+from mcpbridge.base.errors import CallRefused, LimitUnavailable, StoreFailed, UpstreamUnavailable
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.model import Call, CallHandler, Tool
@@ -33,7 +33,7 @@ from mcpbridge.pipeline.roles.roles import Role, Roles
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
 from mcpbridge.results.token_count import estimated_tokens
-from mcpbridge.storage.quotas import Full, QuotaStore, Taken, Wanted
+from mcpbridge.storage.quotas import Full, QuotaLedger, Taken, Wanted
 
 log = get_logger("mcpbridge.policy")
 
@@ -82,7 +82,7 @@ def quotas_of(roles: Roles | None) -> list[RoleQuotas]:
 class Quotas:
     """What both stages share: the quotas of each caller, and what calls under way have taken."""
 
-    def __init__(self, policy: Policy, store: QuotaStore, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, policy: Policy, store: QuotaLedger, clock: Callable[[], float] = time.time) -> None:
         self._roles = policy.roles
         self._all = {one.role.opens_mark: one for one in quotas_of(policy.roles)}
         self._store, self._clock = store, clock
@@ -101,6 +101,7 @@ class Quotas:
 
         Raises:
             QuotaSpent: no role of its caller with a quota has room.
+            LimitUnavailable: bridges count together, and cannot now.
         """
         groups, now = self._wanted(call), self._clock()
         if not any(groups):
@@ -108,7 +109,10 @@ class Quotas:
         is_checked = not call.continues and all(groups)  # a role that counts no tokens lets everybody have theirs
         try:
             taken = await self._store.take(groups, now, is_checked=is_checked)
-        except StoreFailed as error:  # a broken disk must not stop everybody; `mcpbridge doctor` and the log say so
+        except StoreFailed as error:
+            if self._store.is_shared:
+                raise LimitUnavailable("The quota of this user cannot be counted now") from error
+            # A broken disk must not stop everybody; `mcpbridge doctor` and the log say so.
             log.warning("quotas cannot be counted", error=str(error))
             return
         if taken and isinstance(taken[0], Full):

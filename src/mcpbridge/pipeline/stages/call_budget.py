@@ -2,22 +2,52 @@
 
 Against models that never stop. Off unless it is configured. Calls that run side by side follow one another not at all:
 the chain is as long as the longest row of calls of which each began when the one before had ended.
+
+Bridges may count the calls of a conversation together (`SharedBudgets`). The row of a run is that of each bridge.
 """
 
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from msgspec import Raw
 
-from mcpbridge.base.errors import BudgetSpent, Overloaded
+from mcpbridge.base.errors import BudgetSpent, LimitUnavailable, Overloaded, StoreFailed
 from mcpbridge.base.units import show_seconds
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.call_settings import CallDefaults
 from mcpbridge.core.context import run_of
 from mcpbridge.core.model import Call, Caller, CallHandler, Tool
-from mcpbridge.pipeline.per_client import Recent, client_of
+from mcpbridge.pipeline.per_client import Recent, client_of, shared_client_of
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
+
+
+class BudgetShare(Protocol):
+    """What this bridge has of a budget that several count together."""
+
+    calls: int
+    """Calls that it may make without asking the others."""
+
+    async def take(self, most: int) -> bool:
+        """Count a call. False: as many as `most` were made, by way of whatever bridge.
+
+        Raises:
+            StoreFailed: the others cannot be asked.
+        """
+        ...
+
+    def give_back(self) -> None:
+        """A call that was counted was not made."""
+        ...
+
+
+class SharedBudgets(Protocol):
+    """Budgets that several bridges count together."""
+
+    def budget(self, name: str) -> BudgetShare:
+        """This bridge's part of the budget that has this name, the same for all bridges."""
+        ...
 
 
 class CallCount:
@@ -67,7 +97,9 @@ class Chain:
 class BudgetState:
     """What all conversations have made, whatever they may make at the time."""
 
-    def __init__(self) -> None:
+    def __init__(self, together: SharedBudgets | None = None) -> None:
+        """`together`: what counts for several bridges; None: this one counts alone."""
+        self.together = together
         self.counts = Recent(CallCount)
         self.chains = Recent(Chain)
 
@@ -94,7 +126,8 @@ class CallBudget:
         self._counts, self._chains = state.counts, state.chains
         self.is_plain = bool(calls.max_calls) and not calls.max_chain and max_calls_of is None
         """Nothing but `max_calls` counts."""
-        self._stage = _Counted(self)
+        together = state.together
+        self._stage = _Counted(self) if together is None else _CountedTogether(self, together)
 
     def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """One for all tools, if anything is limited; only their calls count."""
@@ -107,17 +140,26 @@ class CallBudget:
 
     def refuse_if_spent(self, count: CallCount, call: Call) -> None:
         """Raise BudgetSpent if a conversation has made as many calls as it may."""
-        given = self._max_calls_of(call.caller) if self._max_calls_of is not None else None
-        most, setting = (self.max_calls, "calls.max_calls") if given is None else (given, "roles.max_calls")
+        most, setting = self.most_of(call)
         if most and count.calls >= most:
-            raise BudgetSpent(f"This conversation has made as many calls as it may: {most} (`{setting}`)")
+            raise self.spent(most, setting)
+
+    def most_of(self, call: Call) -> tuple[int, str]:
+        """How many calls its conversation may make, and which setting says so. 0: as many as it wants."""
+        given = self._max_calls_of(call.caller) if self._max_calls_of is not None else None
+        return (self.max_calls, "calls.max_calls") if given is None else (given, "roles.max_calls")
+
+    def spent(self, most: int, setting: str) -> BudgetSpent:
+        """The error that says so."""
+        return BudgetSpent(f"This conversation has made as many calls as it may: {most} (`{setting}`)")
 
     def has_room(self, count: CallCount, call: Call) -> bool:
         """Whether a call may begin now; nothing is counted."""
-        given = self._max_calls_of(call.caller) if self._max_calls_of is not None else None
-        most = self.max_calls if given is None else given
-        if most and count.calls >= most:
-            return False
+        most, _ = self.most_of(call)
+        return not (most and count.calls >= most) and self.chain_has_room(call)
+
+    def chain_has_room(self, call: Call) -> bool:
+        """Whether one more call may follow in its run."""
         if not self.max_chain:
             return True
         run = run_of(call.meta)
@@ -202,3 +244,67 @@ class _Counted:
         if (held := self._places.pop(call, None)) is not None:
             chain, place = held
             chain.end(self._budget.clock(), place)
+
+
+class _CountedTogether(_Counted):
+    """Stage: the same where several bridges count."""
+
+    __slots__ = ("_share", "_together")
+
+    def __init__(self, budget: CallBudget, together: SharedBudgets) -> None:
+        super().__init__(budget)
+        self._together = together
+        self._share: BudgetShare | None = None
+        """Of the client whose call is about to be sent on the express lane; None: its calls are not limited."""
+
+    async def __call__(self, call: Call, proceed: CallHandler) -> Body:
+        if call.continues:
+            return await proceed(call)
+        budget = self._budget
+        share = self._share_of(call)
+        if call.sent is None:
+            await self._take(share, call)
+            try:
+                chain, place = budget.place_of(call)
+            except BudgetSpent:
+                self._give_back(share)
+                raise
+        else:
+            chain, place = self._places.pop(call, (None, 0))
+        try:
+            return await proceed(call)
+        except Overloaded:
+            self._give_back(share)
+            raise
+        finally:
+            if chain is not None:
+                chain.end(budget.clock(), place)
+
+    def express_begin(self, call: Call, arguments: Raw) -> bool:
+        """See `pipeline/stage.py`."""
+        share = self._share = self._share_of(call)
+        return (share is None or share.calls > 0) and self._budget.chain_has_room(call)
+
+    def express_sent(self, call: Call, at: float) -> None:
+        """See `pipeline/stage.py`."""
+        if self._share is not None:
+            self._share.calls -= 1
+        super().express_sent(call, at)
+
+    def _share_of(self, call: Call) -> BudgetShare | None:
+        return self._together.budget(shared_client_of(call)) if self._budget.most_of(call)[0] else None
+
+    async def _take(self, share: BudgetShare | None, call: Call) -> None:
+        if share is None:
+            return
+        most, setting = self._budget.most_of(call)
+        try:
+            is_taken = await share.take(most)
+        except StoreFailed as error:
+            raise LimitUnavailable("The budget of this conversation cannot be counted now") from error
+        if not is_taken:
+            raise self._budget.spent(most, setting)
+
+    def _give_back(self, share: BudgetShare | None) -> None:
+        if share is not None:
+            share.give_back()

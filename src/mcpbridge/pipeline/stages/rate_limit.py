@@ -4,12 +4,14 @@ A call passes when each of its buckets has a token, and only then takes one of e
 anything. Later rounds of a call, and its retries, count no further. Reading resources and getting prompts counts for
 the client and the server as well.
 
-The algorithm is a token bucket (`base/token_bucket.py`).
+The algorithm is a token bucket (`base/token_bucket.py`). Where bridges count together (`SharedRates`), a call for which
+this bridge has no tokens left waits for an answer of their server.
 """
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from typing import Any, Protocol
 
 from msgspec import Raw
 
@@ -18,12 +20,39 @@ from mcpbridge.base.token_bucket import Bucket
 from mcpbridge.base.units import Rate
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.model import Call, Caller, CallHandler, Tool
-from mcpbridge.pipeline.per_client import Recent, payer_of
+from mcpbridge.pipeline.per_client import Recent, payer_of, shared_payer_of
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
 
 _MOST_RATES = 100
 _COUNTED = frozenset({"tools/call", "prompts/get", "resources/read"})
+
+
+class RateShare(Protocol):
+    """What this bridge has of a rate that several count together."""
+
+    def has(self, now: float) -> bool:
+        """Whether a call may begin without asking the others."""
+        ...
+
+    def take(self, now: float) -> None:
+        """Take a token. Only when there is one."""
+        ...
+
+
+class SharedRates(Protocol):
+    """Rates that several bridges count together."""
+
+    def rate(self, name: str, rate: Rate) -> RateShare:
+        """This bridge's part of the rate that has this name, the same for all bridges."""
+        ...
+
+    async def take_tokens(self, shares: Sequence[Any], /) -> Sequence[float]:
+        """Take a token of each of these of `rate`, unless one has none: seconds to wait for each.
+
+        Cancelling loses tokens at most.
+        """
+        ...
 
 
 class _Shared:
@@ -38,7 +67,9 @@ class _Shared:
 class Buckets:
     """The buckets, whatever the rates are at the time."""
 
-    def __init__(self) -> None:
+    def __init__(self, together: SharedRates | None = None) -> None:
+        """`together`: what counts for several bridges; None: this one counts alone."""
+        self.together = together
         self._rate: Rate | None = None
         self._clients: Recent[Bucket] | None = None
         self._shared: dict[tuple[str, Rate], _Shared] = {}
@@ -96,8 +127,13 @@ class RateLimit:
         if tool is None:
             return self._uncalled if self._counts_clients or self._servers else None
         rates = (f"Tool '{tool.id}'", options.rate_limit), (f"Server '{tool.server}'", options.server_rate_limit)
-        shared = [self._buckets.shared(what, rate) for what, rate in rates if rate is not None]
-        return _Rated(self, shared) if shared or self._counts_clients else None
+        limited = [(what, rate) for what, rate in rates if rate is not None]
+        return self._rated(limited) if limited or self._counts_clients else None
+
+    def _rated(self, limited: Sequence[tuple[str, Rate]]) -> "_Rated | _RatedTogether":
+        if (together := self._buckets.together) is not None:
+            return _RatedTogether(self, together, [(*one, together.rate(*one)) for one in limited])
+        return _Rated(self, [self._buckets.shared(what, rate) for what, rate in limited])
 
     @property
     def _counts_clients(self) -> bool:
@@ -107,8 +143,12 @@ class RateLimit:
         if call.method not in _COUNTED:
             return proceed(call)
         rate = self._servers.get(call.upstream)
-        shared = [self._buckets.shared(f"Server '{call.upstream}'", rate)] if rate is not None else []
-        return _Rated(self, shared)(call, proceed)
+        return self._rated([(f"Server '{call.upstream}'", rate)] if rate is not None else [])(call, proceed)
+
+    def client_rate(self, call: Call) -> Rate | None:
+        """How often the client that calls may; None: clients are not limited."""
+        given = self._rate_of(call.caller) if self._rate_of is not None else None
+        return self._rate if given is None else given
 
     def of_client(self, call: Call) -> Bucket | None:
         """The bucket of the client that calls; None: clients are not limited."""
@@ -170,3 +210,50 @@ class _Rated:
             own.take(now)
         for one in self._shared:
             one.bucket.take(now)
+
+
+class _RatedTogether:
+    """Stage: the same where several bridges count."""
+
+    __slots__ = ("_limit", "_next", "_shared", "_together")
+
+    def __init__(self, limit: RateLimit, together: SharedRates, shared: Sequence[tuple[str, Rate, RateShare]]) -> None:
+        self._limit, self._together, self._shared = limit, together, shared
+        self._next: Sequence[tuple[str, Rate, RateShare]] = ()
+        """Of the call that is about to be sent on the express lane."""
+
+    def __call__(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
+        if call.continues or call.sent is not None:
+            return proceed(call)
+        if not self.express_begin(call, Raw()):
+            return self._asked(call, proceed)
+        self.express_sent(call, 0.0)
+        return proceed(call)
+
+    async def _asked(self, call: Call, proceed: CallHandler) -> Body:
+        of = self._of(call)
+        waits = await self._together.take_tokens([share for _, _, share in of])
+        longest, what, rate = max(
+            ((wait, what, rate) for wait, (what, rate, _) in zip(waits, of, strict=True)), key=lambda one: one[0]
+        )
+        if longest:
+            raise RateLimited(what, str(rate), longest)
+        return await proceed(call)
+
+    def _of(self, call: Call) -> Sequence[tuple[str, Rate, RateShare]]:
+        rate = self._limit.client_rate(call)
+        if rate is None:
+            return self._shared
+        return [("This client", rate, self._together.rate(f"Client {shared_payer_of(call)}", rate)), *self._shared]
+
+    def express_begin(self, call: Call, arguments: Raw) -> bool:
+        """See `pipeline/stage.py`."""
+        now = self._limit.clock()
+        self._next = self._of(call)
+        return all(share.has(now) for _, _, share in self._next)
+
+    def express_sent(self, call: Call, at: float) -> None:
+        """See `pipeline/stage.py`."""
+        now = self._limit.clock()
+        for _, _, share in self._next:
+            share.take(now)

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
+from mcpbridge.app.admin.usage import kept_quotas
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.config.schema import Settings
 from mcpbridge.pipeline.roles.quota_stage import user_subject
 from mcpbridge.storage.call_log.usage import UserCalls, read_users
-from mcpbridge.storage.quotas import SCHEMA, read_used
-from mcpbridge.storage.settings import call_log_path, quotas_path
-from mcpbridge.storage.sqlite.database import may_exist, open_file
+from mcpbridge.storage.settings import StoreSettings, call_log_path
+from mcpbridge.storage.sqlite.database import may_exist
 from mcpbridge.storage.vault import Row
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ def known_users(
     called = _read(lambda: _callers(call_log_path(settings.call_log, settings.store)), problems) or []
     of = {one.user: one for one in called}
     roles = [role.name for role in settings.roles if role.quota]
-    counted = _read(lambda: _counted(quotas_path(settings.store), roles, now), problems) if roles else None
+    counted = _read(lambda: _counted(settings.store, roles, now), problems) if roles else None
     found: list[KnownUser] = []
     for user in sorted({*filter(None, of), *(counted or ()), *accounts, *sign_ins}):
         log = of.get(user) or UserCalls(user, "", None, 0)
@@ -98,15 +98,9 @@ def _callers(path: Path) -> list[UserCalls]:
     return read_users(path) if may_exist(path) else []
 
 
-def _counted(path: Path, roles: Iterable[str], now: float) -> set[str]:
+def _counted(store: StoreSettings, roles: Iterable[str], now: float) -> set[str]:
     """Who has used something of a quota that still counts."""
-    if not may_exist(path):
-        return set()
-    connection = open_file(path, SCHEMA)
-    try:
-        subjects = {subject for subject, *_ in read_used(connection, now)}
-    finally:
-        connection.close()
+    subjects = {subject for subject, *_ in kept_quotas(store, now)}
     begins = [user_subject(role, "") for role in roles]
     return {subject.removeprefix(begin) for subject in subjects for begin in begins if subject.startswith(begin)} - {""}
 

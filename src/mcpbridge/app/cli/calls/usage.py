@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from mcpbridge.app.admin.errors import Problem
-from mcpbridge.app.admin.usage import DAYS, quota_rows, read_request, usage_of
+from mcpbridge.app.admin.usage import DAYS, kept_quotas, read_request, rows_of_quotas, usage_of
 from mcpbridge.app.cli.bridge_session import run
 from mcpbridge.app.cli.config.config_path import load_only_to_look
 from mcpbridge.app.cli.options import as_json_option, config_option, header_option
@@ -22,7 +22,7 @@ from mcpbridge.base.units import show_seconds
 from mcpbridge.config.load import Loaded
 from mcpbridge.config.schema import Settings
 from mcpbridge.storage.call_log.usage import USAGE_BY
-from mcpbridge.storage.settings import call_log_path, quotas_path, recorded
+from mcpbridge.storage.settings import call_log_path, recorded
 from mcpbridge.storage.sqlite.database import may_exist
 
 LOCAL = "(local user)"
@@ -94,7 +94,8 @@ def usage_command(
 
 
 def _show_quotas(settings: Settings, user: str | None, *, as_json: bool) -> int:
-    rows = quota_rows(settings.roles, quotas_path(settings.store), time())
+    now = time()
+    rows = rows_of_quotas(settings.roles, kept_quotas(settings.store, now), now)
     if user is not None:
         rows = [row for row in rows if fnmatchcase(row.get("user", ""), user)]
     if as_json:

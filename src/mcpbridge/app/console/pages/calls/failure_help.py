@@ -116,6 +116,12 @@ _BY_ERROR: Mapping[str, tuple[str, str, str, str]] = {
         "settings",
         "Settings",
     ),
+    "LimitUnavailable": (
+        "A budget or quota that several bridges count together could not be counted; nothing was sent.",
+        "Look at the server of the store (store.url): mcpbridge status says whether it can be used.",
+        "settings",
+        "Settings",
+    ),
     "QuotaSpent": (
         "The quota of the user or of the team is used up; nothing was sent.",
         "Raise quota in [[roles]], if they need more; the error says when there is room again.",
