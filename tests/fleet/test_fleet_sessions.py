@@ -221,6 +221,29 @@ def test_nobody_else_gets_a_session(pair: Fleet, http: httpx2.Client) -> None:
         assert made_up.post(second, message("tools/list")).status_code == 404
 
 
+def test_a_session_that_another_version_wrote_down_is_left_to_that_version(pair: Fleet, http: httpx2.Client) -> None:
+    """Issue 24: record formats are versioned, and refused clearly otherwise."""
+    first, second = pair.replicas
+    client = Client(http).begin(first)
+    first.kill()
+    (key,) = [one for one in pair.redis.cli("KEYS", "*:s:*").splitlines() if pair.redis.cli("HLEN", one) == "3"]
+    record = json.loads(pair.redis.cli("HGET", key, "record"))
+    pair.redis.cli("HSET", key, "record", json.dumps({**record, "format": 2}))
+    begin = key.partition(":s:")[0]
+    other = {"id": "f" * 10, "address": "127.0.0.1:1", "name": "new", "version": "99.0", "settings": "", "since": 1.0}
+    pair.redis.cli("HSET", f"{begin}:members", "f" * 10, json.dumps(other))
+    pair.redis.cli("ZADD", f"{begin}:leases", "9999999999999", "f" * 10)
+    until(lambda: "another version" in client.post(second, message("tools/list")).text, "it is refused clearly")
+    refused = client.post(second, message("tools/list"))
+    assert refused.status_code == 503
+    assert refused.json()["error"]["message"].startswith("not sent")
+    assert pair.redis.cli("HGET", key, "owner") == "", "a bridge of that version can have it"
+    pair.redis.cli("ZREM", f"{begin}:leases", "f" * 10)
+    pair.redis.cli("HDEL", f"{begin}:members", "f" * 10)
+    # Nobody is left who could read it: the client opens another session.
+    until(lambda: client.post(second, message("tools/list")).status_code == 404, "it does not exist")
+
+
 async def test_a_question_finds_its_client_and_the_answer_its_call(three: Fleet) -> None:
     """The question leaves by the bridge that the call came to; the answer comes to another one."""
     asked = 0

@@ -42,11 +42,18 @@ class Members:
         """Called when this bridge finds that it was none for a while: others may have its sessions."""
         self._records = records
         self._known: Mapping[str, Member] = {me.id: me}
-        self._has_joined = False
+        self._has_joined = self._has_left = False
+        self._looking = asyncio.Lock()
         self._renewed = monotonic()
 
     def find(self, id_: str) -> Member | None:
         """A member by its id."""
+        return self._known.get(id_)
+
+    async def get(self, id_: str) -> Member | None:
+        """As `find`; of one that is not known the records are asked, since it may have joined a moment ago."""
+        if id_ not in self._known:
+            await self.look()
         return self._known.get(id_)
 
     def all(self) -> list[Member]:
@@ -60,6 +67,11 @@ class Members:
 
     async def look(self) -> None:
         """Renew the lease, and learn who else has one."""
+        async with self._looking:  # else what was seen first might be heard last
+            if not self._has_left:
+                await self._look()
+
+    async def _look(self) -> None:
         began = monotonic()
         try:
             held, known = await self._records.beat(self.me, LEASE_SECONDS)
@@ -99,7 +111,9 @@ class Members:
 
     async def leave(self) -> None:
         """Be none any more."""
-        try:
-            await self._records.leave(self.me.id)
-        except StoreFailed as error:
-            log.warning("this bridge could not leave its fleet; its lease ends by itself", reason=str(error))
+        self._has_left = True
+        async with self._looking:
+            try:
+                await self._records.leave(self.me.id)
+            except StoreFailed as error:
+                log.warning("this bridge could not leave its fleet; its lease ends by itself", reason=str(error))

@@ -43,7 +43,7 @@ _LOOK_AGAIN = 0.05
 """Seconds between two looks at calls under way, while this bridge drains."""
 
 
-class _Record(Struct, frozen=True):
+class _Record(Struct, frozen=True, forbid_unknown_fields=True):
     """What a session was opened with, and what its client asked for since."""
 
     messages: dict[str, Raw]
@@ -51,6 +51,16 @@ class _Record(Struct, frozen=True):
 
 
 _records = msgspec.json.Decoder(_Record)
+_OF_ANOTHER_VERSION = "not sent: another version of the bridge wrote this session down; a bridge of that version takes it"
+
+
+def _read_record(encoded: bytes) -> _Record | None:
+    """None: another version wrote it."""
+    try:
+        record = _records.decode(encoded)
+    except msgspec.MsgspecError:
+        return None
+    return record if record.format == _RECORD_FORMAT else None
 
 
 class FleetSessions:
@@ -113,9 +123,7 @@ class FleetSessions:
         """Have it answered by the bridge with this id, if there is one."""
         if bridge == self.me or len(bridge) != ID_LENGTH:
             return False
-        if self._members.find(bridge) is None:
-            await self._members.look()  # it has just joined
-        member = self._members.find(bridge)
+        member = await self._members.get(bridge)
         if member is None:
             return False
         try:
@@ -170,7 +178,8 @@ class FleetSessions:
         while front is not None and asyncio.get_running_loop().time() < end:
             for session in front.sessions.all():
                 session.streams.channel.finish()
-            if not any(session.busy for session in front.sessions.all()):
+            # A stream of HTTP+SSE is busy until it ends, and nobody can take it over.
+            if not any(session.busy for session in front.sessions.all() if session.client.front != "sse"):
                 break
             await asyncio.sleep(_LOOK_AGAIN)
         for session in [] if front is None else front.sessions.all():
@@ -201,7 +210,7 @@ class FleetSessions:
             named = id_.rpartition(b"-")[2].decode("latin-1")
             if len(named) != ID_LENGTH:
                 return None
-        if named and named != me and (member := self._members.find(named)) is not None:
+        if named and named != me and (member := await self._members.get(named)) is not None:
             return member
         if self._front is None or self.is_draining:
             raise Refused(503, "not sent: this bridge is about to stop", headers=_SOON)
@@ -226,17 +235,16 @@ class FleetSessions:
             return None
         if claim.owner != me:
             self._remember(id_, claim.owner)
-            member = self._members.find(claim.owner)
-            if member is None:
-                await self._members.look()  # it has just joined
-                member = self._members.find(claim.owner)
+            member = await self._members.get(claim.owner)
             if member is None:
                 raise Refused(503, "not sent: the bridge that has this session is not known yet", headers=_SOON)
             return member
-        try:
-            record = _records.decode(claim.record)
-        except msgspec.MsgspecError:
-            log.warning("a session of another version of the bridge cannot be taken over")
+        record = _read_record(claim.record)
+        if record is None:
+            await self._quietly(self._records.give_up(id_, me))
+            if any(member.version != self._members.me.version for member in self._members.all()):
+                raise Refused(503, _OF_ANOTHER_VERSION, headers=_SOON)
+            log.warning("a session that another version of the bridge wrote down cannot be taken over")
             return None
         if not await front.take_over(exchange, id_, [decode_frame(bytes(one)) for one in record.messages.values()]):
             await self._quietly(self._records.give_up(id_, me))

@@ -158,7 +158,7 @@ class HttpFront:
 
     def join(self, elsewhere: Elsewhere) -> None:
         """Be one of several bridges behind one balancer: sessions may be those of the others."""
-        self._elsewhere = self._legacy.elsewhere = self._modern.elsewhere = elsewhere
+        self._elsewhere = self._legacy.elsewhere = self._modern.elsewhere = self._sse.elsewhere = elsewhere
         self._bridge.server.join(elsewhere)
         self._legacy.sessions.new_id = elsewhere.new_id
         elsewhere.serve_by(self._legacy)

@@ -2,7 +2,7 @@
 
 `GET /sse` opens the stream. Its first event says where to POST, with a session id that nobody can guess and that is
 bound to who opened it, principal and OAuth client. A POST is answered 202; its answer comes on the stream. The session
-ends with the stream.
+ends with the stream. In a fleet a POST may come to another bridge than the one that has the stream.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from mcpbridge.downstream.http.body_deadline import Deadline
 from mcpbridge.downstream.http.event_streams import Stream, carry, fits, fitting
 from mcpbridge.downstream.http.exchange import Exchange, Refused, is_json
 from mcpbridge.downstream.http.reply import decode_body
-from mcpbridge.downstream.http.sessions import Session, Sessions
+from mcpbridge.downstream.http.sessions import Elsewhere, Session, Sessions
 from mcpbridge.downstream.services import Core
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.protocol.batches import Batch
@@ -36,6 +36,8 @@ class SseFront:
         self._settings = settings
         self._sessions = sessions
         self._body_deadline = body_deadline
+        self.elsewhere: Elsewhere | None = None
+        """The other bridges of a fleet; None: there is none."""
         self._open: dict[Session, tuple[Conversation, Stream]] = {}
 
     async def get(self, exchange: Exchange) -> None:
@@ -75,11 +77,16 @@ class SseFront:
         """Take one message, or a batch, of a session.
 
         Raises:
-            Refused: there is no such session, or the body is no message.
+            Refused: there is no such session, or the body is no message; in a fleet, its bridge cannot be reached.
         """
         session_id = parse_qs(exchange.query).get(b"session", [b""])[0]
         if not session_id:
             raise Refused(405, "Open a stream with GET first; it says where to POST", headers=((b"allow", b"GET"),))
+        is_ours = self.elsewhere is None or exchange.is_forwarded or session_id in self._sessions
+        if is_ours or self.elsewhere is None or not await self.elsewhere.serve(exchange, session_id):
+            await self._post(exchange, session_id)
+
+    async def _post(self, exchange: Exchange, session_id: bytes) -> None:
         session = self._sessions.find(session_id, exchange.principal, exchange.endpoint, exchange.identity)
         found = None if session is None else self._open.get(session)
         if session is None or found is None:
