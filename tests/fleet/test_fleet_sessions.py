@@ -18,17 +18,12 @@ from mcp.types import ElicitResult
 
 from mcpbridge.fleet.certificates import link_contexts
 from mcpbridge.fleet.frames import Ask, Kind, frame, with_body
+from support.fleet_clients import HEADERS, Client, message, read
 from support.real_sign_in import local_server
 from support.redis_server import Server
-from support.replicas import KEY, OTHER_TOKEN, TOKEN, Fleet, Replica, fleet, needs_fleet, until
+from support.replicas import KEY, OTHER_TOKEN, TOKEN, Fleet, fleet, needs_fleet, until
 
 pytestmark = needs_fleet
-
-HEADERS = {
-    "authorization": f"Bearer {TOKEN}",
-    "accept": "application/json, text/event-stream",
-    "content-type": "application/json",
-}
 
 
 @pytest.fixture
@@ -48,47 +43,8 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Generator[Fleet]:
         redis.kill()
 
 
-def message(method: str, id_: int | None = 1, **params: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
-    if id_ is not None:
-        found["id"] = id_
-    if params:
-        found["params"] = params
-    return found
-
-
-def read(answer: httpx2.Response) -> dict[str, Any]:
-    """The last message of an answer, whether it is JSON or a stream."""
-    if answer.headers.get("content-type", "").startswith("text/event-stream"):
-        return json.loads(
-            [line[5:] for line in answer.text.splitlines() if line.startswith("data:") and line[5:].strip()][-1]
-        )
-    return answer.json()
-
-
 ASKING = Path(__file__).parents[1] / "servers" / "asking.py"
 SERVERS = f'{local_server("rich")}[servers.asking]\ncommand = "{sys.executable}"\nargs = ["{ASKING}", "legacy"]\n'
-INITIALIZE = message(
-    "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={"name": "raw", "version": "1"}
-)
-
-
-class Client:
-    """A client of one session, which sends each request where the test says."""
-
-    def __init__(self, http: httpx2.Client) -> None:
-        self.http, self.session = http, ""
-
-    def post(self, replica: Replica, body: dict[str, Any], **headers: str) -> httpx2.Response:
-        session = {"mcp-session-id": self.session} if self.session else {}
-        return self.http.post(replica.url, json=body, headers={**HEADERS, **session, **headers})
-
-    def begin(self, replica: Replica) -> "Client":
-        answer = self.post(replica, INITIALIZE)
-        assert answer.status_code == 200, answer.text
-        self.session = answer.headers["mcp-session-id"]
-        assert self.post(replica, message("notifications/initialized", None)).status_code == 202
-        return self
 
 
 def test_a_session_is_served_by_every_bridge(three: Fleet, http: httpx2.Client) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from support.fleet_clients import modern, read
 from support.redis_server import Server
-from support.replicas import TOKEN, Fleet, Replica, fleet, needs_fleet, until
+from support.replicas import Fleet, Replica, fleet, needs_fleet, until
 
 pytestmark = needs_fleet
 
@@ -20,8 +21,6 @@ FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
 QUESTION = {"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": FORM}}
 STEPS = [{"send": {"id": "q", **QUESTION}}, {"await": ["q"]}]
 ROUNDS = [{"inputRequests": {"who": QUESTION}}]
-PREFIX = "io.modelcontextprotocol/"
-REVISION = "2026-07-28"
 
 
 def servers(directory: Path) -> str:
@@ -51,26 +50,9 @@ def calls(directory: Path) -> int:
 
 def call(replica: Replica, name: str, more: dict[str, Any] | None = None, id_: int = 1) -> httpx2.Response:
     """A call of `play` or `rounds`; `more` are the params of one that comes back with answers."""
-    meta: dict[str, Any] = {
-        PREFIX + "protocolVersion": REVISION,
-        PREFIX + "clientCapabilities": {"elicitation": {"form": {}}},
-    }
     arguments = {"steps": STEPS} if name.endswith("play") else {"rounds": ROUNDS}
-    params: dict[str, Any] = {"name": name, "arguments": arguments, "_meta": meta, **(more or {})}
-    headers = {
-        "authorization": f"Bearer {TOKEN}",
-        "accept": "application/json, text/event-stream",
-        "mcp-protocol-version": REVISION,
-        "mcp-method": "tools/call",
-        "mcp-name": name,
-    }
-    body = {"jsonrpc": "2.0", "id": id_, "method": "tools/call", "params": params}
-    return httpx2.post(replica.url, json=body, headers=headers, trust_env=False, timeout=60)
-
-
-def read(answer: httpx2.Response) -> dict[str, Any]:
-    lines = [line[5:] for line in answer.text.splitlines() if line.startswith("data:") and line[5:].strip()]
-    return json.loads(lines[-1] if lines else answer.text)
+    params = {"name": name, "arguments": arguments, **(more or {})}
+    return modern(replica, "tools/call", params, {"elicitation": {"form": {}}}, id_=id_)
 
 
 def asked(answer: httpx2.Response, key: str) -> dict[str, Any]:

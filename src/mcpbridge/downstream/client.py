@@ -120,6 +120,8 @@ class Client(Struct, eq=False):
     """Sends a message outside any request: stdout, or the session's GET stream. Legacy only."""
     runs_tasks: bool = False
     """Legacy: it learned that it may call tools as tasks (2025-11-25)."""
+    is_guest: bool = False
+    """Legacy: its session is at another bridge of the fleet, and this bridge has one request of it."""
     initialized: bool = False
     """The client has sent `notifications/initialized`: from then on it may be sent unsolicited messages."""
     capabilities: ClientCapabilities = NO_CAPABILITIES

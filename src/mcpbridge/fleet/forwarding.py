@@ -5,7 +5,7 @@ for the address of the client, and that `Host` and `Origin` are right.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from enum import Enum
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from mcpbridge.fleet.frames import PART, Ask, Kind, Reply
 from mcpbridge.fleet.link import Links, OutcomeUnknown, Served, Stream
 from mcpbridge.fleet.records import Member
 from mcpbridge.protocol.error_codes import INTERNAL_ERROR
-from mcpbridge.protocol.jsonrpc import Frame, encode_error
+from mcpbridge.protocol.jsonrpc import Frame, decode_frame, encode_error
 from mcpbridge.protocol.reading.client_messages import read_client_message
 
 _MOVED_STATUS = 421
@@ -45,15 +45,21 @@ class Forwarding:
         """It is none any more."""
         self._links.forget(member)
 
-    async def ask(self, member: Member, exchange: Exchange, body: bytes) -> _Moved | None:
-        """Have a request answered by this member. `body`: its whole body.
+    async def ask(self, member: Member, exchange: Exchange, body: bytes, guest: Iterable[bytes] = ()) -> _Moved | None:
+        """Have a request answered by this member. `body`: its whole body. `guest`: see `Ask`.
 
         Raises:
             NotSent: the member cannot be reached.
             OutcomeUnknown: it was lost before it answered.
         """
         head = Ask(
-            exchange.method, exchange.path, exchange.query, list(exchange.raw_headers), exchange.address, len(body)
+            exchange.method,
+            exchange.path,
+            exchange.query,
+            list(exchange.raw_headers),
+            exchange.address,
+            len(body),
+            list(guest),
         )
         stream = await self._links.ask(member.id, member.address, head, body)
         watch = asyncio.create_task(_until_left(exchange, stream))
@@ -122,7 +128,7 @@ class Answering:
             return
         head = served.head
         id_ = dict(head.headers).get(b"mcp-session-id", b"").strip()
-        if self._gives_up(id_):
+        if not head.guest and self._gives_up(id_):
             await self._hand_on(id_)
             served.reply_whole(Reply(_MOVED_STATUS, []), b"")
             return
@@ -147,6 +153,7 @@ class Answering:
         sending = _Sending(served)
         exchange = Exchange(scope, _Receiving(served, body).receive, sending.send)
         exchange.is_forwarded = True
+        exchange.guest = [decode_frame(message) for message in head.guest]
         await self._answer(exchange)
         sending.end()
 

@@ -57,6 +57,8 @@ class Ask(msgspec.Struct, frozen=True, array_like=True):
     """The address of the client."""
     size: int
     """Bytes of its body."""
+    guest: list[bytes] = []
+    """What its session was opened with, where that is at the bridge which asks: no other looks for it."""
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):

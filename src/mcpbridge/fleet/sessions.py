@@ -39,6 +39,8 @@ _TRIES = 3
 """Times that a session is looked for while it moves."""
 _KNOWN_MOVES = 10_000
 """Sessions whose new owner is remembered."""
+_BEGINNING = ("initialize", "notifications/initialized")
+"""What a session begins with."""
 _LOOK_AGAIN = 0.05
 """Seconds between two looks at calls under way, while this bridge drains."""
 
@@ -51,7 +53,9 @@ class _Record(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _records = msgspec.json.Decoder(_Record)
-_OF_ANOTHER_VERSION = "not sent: another version of the bridge wrote this session down; a bridge of that version takes it"
+_OF_ANOTHER_VERSION = (
+    "not sent: another version of the bridge wrote this session down; a bridge of that version takes it"
+)
 
 
 def _read_record(encoded: bytes) -> _Record | None:
@@ -119,15 +123,21 @@ class FleetSessions:
             self._remember(id_, "")  # its owner gave it up: ask the record
         raise Refused(503, "not sent: this session is on its way from one bridge to another", headers=_SOON)
 
-    async def serve_at(self, bridge: str, exchange: Exchange) -> bool:
+    async def serve_at(self, bridge: str, exchange: Exchange, session: Session | None = None) -> bool:
         """Have it answered by the bridge with this id, if there is one."""
         if bridge == self.me or len(bridge) != ID_LENGTH:
             return False
         member = await self._members.get(bridge)
         if member is None:
             return False
+        guest = list[bytes]()
+        if session is not None:
+            known = self._messages.get(session.id, {})
+            guest = [bytes(known[method]) for method in _BEGINNING if method in known]
+            if not guest:
+                return False
         try:
-            return await self._forwarding.ask(member, exchange, exchange.early_body or b"") is not MOVED
+            return await self._forwarding.ask(member, exchange, exchange.early_body or b"", guest) is not MOVED
         except NotSent as error:
             await self._members.look()  # perhaps it has just left
             if self._members.find(bridge) is None:

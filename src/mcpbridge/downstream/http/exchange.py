@@ -5,7 +5,7 @@ not depend on the request (a parsed `Accept`, a list of headers) is computed onc
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from functools import lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -163,6 +163,7 @@ class Exchange:
             "extra",
             "forwarded",
             "frame",
+            "guest",
         ),
         *(
             "headers",
@@ -203,6 +204,8 @@ class Exchange:
         """What trusted proxies say of it; None: there are none."""
         self.is_forwarded: bool = False
         """It came by way of another bridge of the fleet, which looked at its `Host` and `Origin`."""
+        self.guest: Sequence[Frame] = ()
+        """What its session was opened with, where that is at the bridge of the fleet which handed it on."""
         self.version: str | None = None
         """What the header `MCP-Protocol-Version` says, on the MCP route."""
         self.endpoint: Endpoint = MERGED
@@ -221,7 +224,7 @@ class Exchange:
         self.raw_headers, self.headers, self.accepts = former.raw_headers, former.headers, former.accepts
         self.principal, self.identity, self.version, self.endpoint = "", None, None, MERGED
         self.challenge, self.extra, self.frame, self.sender = None, NO_HEADERS, None, former.sender
-        self.forwarded, self.is_forwarded, self.early_body = former.forwarded, False, None
+        self.forwarded, self.is_forwarded, self.early_body, self.guest = former.forwarded, False, None, ()
 
     @property
     def peer(self) -> str:

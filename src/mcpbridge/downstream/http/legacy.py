@@ -20,7 +20,7 @@ from mcpbridge.downstream.http.event_streams import Request, Stream, carry
 from mcpbridge.downstream.http.exchange import MERGED, NO_HEADERS, Admission, Exchange, Refused
 from mcpbridge.downstream.http.express_replies import ExpressReplies, ExpressReply
 from mcpbridge.downstream.http.http1_exchange import Http1Exchange
-from mcpbridge.downstream.http.reply import OpenReplies, Reply, ReplyOptions
+from mcpbridge.downstream.http.reply import ABOUT_TASKS, OpenReplies, Reply, ReplyOptions, bridge_named
 from mcpbridge.downstream.http.sessions import Elsewhere, Session, Sessions
 from mcpbridge.downstream.services import Core
 from mcpbridge.downstream.sessions import make_one_turn
@@ -76,6 +76,9 @@ class LegacyFront:
         Raises:
             Refused: there is no such session, or the message breaks a rule of the era.
         """
+        if exchange.guest and isinstance(message, Frame) and message.method in ABOUT_TASKS:
+            await self._serve_guest(exchange, message)
+            return
         if isinstance(message, list):
             session = self._session(exchange, b"")
             work = self._batch(session, message)
@@ -85,6 +88,11 @@ class LegacyFront:
                 return
             id_ = bytes(message.id) if message.method else b""
             session = self._session(exchange, id_)
+            if self.elsewhere is not None and message.method in ABOUT_TASKS:
+                bridge = bridge_named(message)
+                if bridge and await self.elsewhere.serve_at(bridge, exchange, session):
+                    self.sessions.touch(session)
+                    return
             is_request = message.method and message.id
             work = partial(self._answer, session, message) if is_request else self._single(session, message)
         if self.elsewhere is not None and isinstance(message, Frame) and message.method in _REMEMBERED:
@@ -191,6 +199,31 @@ class LegacyFront:
         else:
             session.reply_options = self._options(session)
 
+    async def _serve_guest(self, exchange: Exchange, frame: Frame) -> None:
+        """Answer a request about a task of this bridge's whose session is at another one: it is asked nothing."""
+        session = self.sessions.open(exchange.principal, exchange.endpoint, exchange.identity)
+        if session is None:
+            text = f"All {self._settings.max_sessions} sessions are busy (`http.max_sessions`)"
+            raise Refused(503, text, id_=bytes(frame.id), headers=(_RETRY_AFTER,))
+        client = session.client
+        client.is_guest, client.address = True, exchange.address
+        self.sessions.enter(session)
+        try:
+            await self._begin_again(client, exchange.guest)
+            client.requests = None
+            options = replace(self._options(session), outlived=None)
+            await Reply(exchange, frame, options, session).run(partial(self._answer, session, frame))
+        finally:
+            self.sessions.leave(session)
+            self.sessions.end(session, "its request was answered")
+
+    async def _begin_again(self, client: Client, messages: Iterable[Frame]) -> None:
+        for frame in messages:
+            if frame.id:
+                await self._core.answer(client, frame, _say_nothing)
+            else:
+                self._core.notification(client, frame)
+
     async def take_over(self, exchange: Exchange, id_: bytes, messages: Iterable[Frame]) -> bool:
         """Have a session that another bridge had: it begins anew with these messages of its client's.
 
@@ -201,11 +234,7 @@ class LegacyFront:
             return False
         session.came_over, session.client.address = True, exchange.address
         self._core.open(session.client)
-        for frame in messages:
-            if frame.id:
-                await self._core.answer(session.client, frame, _say_nothing)
-            else:
-                self._core.notification(session.client, frame)
+        await self._begin_again(session.client, messages)
         session.reply_options = self._options(session)
         return True
 

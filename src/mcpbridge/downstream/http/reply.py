@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from mcpbridge.downstream.client import Answer, Notify
+from mcpbridge.downstream.elicitation.request_state import bridge_of
 from mcpbridge.downstream.http.event_streams import Request, Stream, deliver, fitting
 from mcpbridge.downstream.http.exchange import NO_HEADERS, Exchange, Headers, Refused
 from mcpbridge.downstream.http.token_lifetime import is_open_by
@@ -348,6 +349,18 @@ class Envelope(msgspec.Struct, gc=False):
 
 
 _decode_envelope = msgspec.json.Decoder(Envelope).decode
+
+
+ABOUT_TASKS = frozenset({"tasks/get", "tasks/update", "tasks/cancel", "tasks/result"})
+"""Methods about one task. Modern requests name it in the header `Mcp-Name` as well; the SDK looks at that only for
+methods of the core protocol."""
+
+
+def bridge_named(frame: Frame) -> str:
+    """The bridge of the fleet that has what the request is about, as it says; empty: any bridge can answer."""
+    envelope = envelope_of(frame)
+    about = envelope.task_id if frame.method in ABOUT_TASKS else envelope.state
+    return bridge_of(about) if isinstance(about, str) else ""
 
 
 def decode_body(body: bytes) -> Frame | list[bytes]:

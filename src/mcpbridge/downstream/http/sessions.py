@@ -257,10 +257,11 @@ class Elsewhere(Protocol):
         """
         ...
 
-    async def serve_at(self, bridge: str, exchange: Exchange) -> bool:
+    async def serve_at(self, bridge: str, exchange: Exchange, session: Session | None = None) -> bool:
         """Have a request, whose body was read, answered by the bridge of this name.
 
-        False: nothing was done; there is no such bridge, or not any more, or it is this one.
+        `session`: of this bridge's, whose request it is. False: nothing was done; there is no such bridge, or not any
+        more, or it is this one.
 
         Raises:
             Refused: that bridge cannot be reached, or was lost before it answered.

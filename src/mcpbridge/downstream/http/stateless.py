@@ -17,13 +17,12 @@ from msgspec.structs import replace
 from mcpbridge.core.context import short
 from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities
 from mcpbridge.downstream.client import Answer, Client, Notify
-from mcpbridge.downstream.elicitation.request_state import bridge_of
 from mcpbridge.downstream.express_lane import ExpressCall, ExpressLane
 from mcpbridge.downstream.http.event_streams import Stream
 from mcpbridge.downstream.http.exchange import Admission, Exchange, Refused
 from mcpbridge.downstream.http.express_replies import ExpressReplies, ExpressReply
 from mcpbridge.downstream.http.http1_exchange import Http1Exchange
-from mcpbridge.downstream.http.reply import OpenReplies, Reply, ReplyOptions, envelope_of
+from mcpbridge.downstream.http.reply import ABOUT_TASKS, OpenReplies, Reply, ReplyOptions, bridge_named, envelope_of
 from mcpbridge.downstream.http.sessions import Elsewhere
 from mcpbridge.downstream.http.token_lifetime import end_of
 from mcpbridge.downstream.services import Core
@@ -43,8 +42,6 @@ from mcpbridge.protocol.sdk import (
 _HEADER_MISMATCH = -32020
 _LISTEN = "subscriptions/listen"
 _EXPIRED = Refused(401, "The access token expired")
-_ABOUT_TASKS = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
-"""Methods of the tasks extension, whose task `Mcp-Name` names; the SDK knows those of the core protocol."""
 _PARAM = b"mcp-param-"
 _ROUTING = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
 
@@ -117,7 +114,7 @@ class ModernFront:
         id_ = bytes(frame.id)
         client = self._client(exchange, frame, id_, raw_headers)
         if self.elsewhere is not None and not exchange.is_forwarded:
-            named = _bridge_named(frame)
+            named = bridge_named(frame)
             if named and await _answered_by(self.elsewhere, named, exchange, id_):
                 return
         options = self._calling
@@ -167,7 +164,7 @@ class ModernFront:
             code, message, data = broken
             raise Refused(http_status_of(code, 400), message, code=code, data=data, id_=id_)
         named = decode_header_value(headers.get("mcp-name"))
-        if frame.method in _ABOUT_TASKS and "mcp-name" in headers and named != envelope.task_id:
+        if frame.method in ABOUT_TASKS and "mcp-name" in headers and named != envelope.task_id:
             message = "Mcp-Name header does not match params.taskId"
             raise Refused(400, message, code=_HEADER_MISMATCH, id_=id_)
         meta: dict[str, Any] = envelope.meta
@@ -195,13 +192,6 @@ class ModernFront:
             conversation=short(meta.get(CONVERSATION, "")),
             param_headers=_param_headers(exchange) if frame.method == "tools/call" else None,
         )
-
-
-def _bridge_named(frame: Frame) -> str:
-    """The bridge of the fleet that has what the request is about, as it says; empty: any bridge can answer."""
-    envelope = envelope_of(frame)
-    about = envelope.task_id if frame.method in _ABOUT_TASKS else envelope.state
-    return bridge_of(about) if isinstance(about, str) else ""
 
 
 async def _answered_by(elsewhere: Elsewhere, named: str, exchange: Exchange, id_: bytes) -> bool:

@@ -175,7 +175,7 @@ class LegacyTasks:
         record = self._tasks.get(public_id)
         if record is None:  # of a session that ended, or from before a restart
             record = self._known(client, server, id_, public_id, LONGEST)
-        elif record.client is not client:
+        elif record.client is not client and not client.is_guest:
             record.client = client
             self._tasks.hand_over(record, _owner(client))
             seconds = record.expires - asyncio.get_running_loop().time()
