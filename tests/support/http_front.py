@@ -57,6 +57,9 @@ class ScriptedCore:
     def restriction_of(self, principal: str, identity: Identity | None) -> None:
         """Nobody is kept to roles."""
 
+    def newer_token(self, identity: Identity) -> None:
+        """Nor is anything open judged anew."""
+
     def open(self, client: Client) -> None:
         self.clients.append(client)
 

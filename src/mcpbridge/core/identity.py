@@ -41,6 +41,27 @@ def application_of(identity: Identity | None) -> str:
     return "" if identity is None else identity.client_id
 
 
+_OF_THE_TOKEN = frozenset({"aio", "at_hash", "auth_time", "exp", "iat", "jti", "nbf", "nonce", "rh", "sid", "uti"})
+"""Claims about the token, or about how somebody signed in: another one in each token of the same person."""
+
+
+def is_news(identity: Identity, before: Identity) -> bool:
+    """Whether one token says something else of a person than another one by way of the same OAuth client.
+
+    An older one says nothing new.
+    """
+    if identity.principal != before.principal or application_of(identity) != application_of(before):
+        return False
+    issued, issued_before = identity.claims.get("iat", 0), before.claims.get("iat", 0)
+    if isinstance(issued, int | float) and isinstance(issued_before, int | float) and issued < issued_before:
+        return False
+    return _of_the_person(identity) != _of_the_person(before)
+
+
+def _of_the_person(identity: Identity) -> Mapping[str, Any]:
+    return {name: value for name, value in identity.claims.items() if name not in _OF_THE_TOKEN}
+
+
 _RIGHTS = "\x1f"
 """Between a principal and the rights of a token; in no principal, as subjects are printable."""
 

@@ -158,6 +158,10 @@ class Client(Struct, eq=False):
     """How it came: `stdio`, `http`, `websocket`, `sse`, or `program` for one in this process."""
     address: str = ""
     """The IP address that it has, as far as that is known (`http.trusted_proxies`); empty: it came over no network."""
+    hang_up: Callable[[str], object] | None = None
+    """Ends its session or connection, for this reason; None: nobody but the client ends it."""
+    has_role: bool = False
+    """It had a role when that was looked at last, or needed none."""
     cached_session: Session | None = None
     """See `session`; made when somebody asks for it."""
     name: str = ""

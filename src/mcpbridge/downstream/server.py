@@ -250,6 +250,7 @@ class Server:
     def open(self, client: Client) -> None:
         """A legacy session begins: it may be sent unsolicited messages."""
         self.listeners.clients.add(client)
+        self._lists.opened(client)
         self._spread_log_level()
 
     def introduced(self, client: Client, revision: str) -> None:
@@ -382,6 +383,11 @@ class Server:
     def roles_changed(self, principal: str) -> None:
         """Somebody has other roles from now on, with the same token: notify them, and end what is theirs no more."""
         self._lists.roles_changed(principal)
+
+    def newer_token(self, identity: TokenIdentity) -> None:
+        """See `Core`."""
+        if self._catalog.has_roles:
+            self._lists.newer_token(identity)
 
     def stop_call(self, call: Call) -> bool:
         """Cancel a call that is being answered: its client gets an error that says that a person did so.

@@ -32,6 +32,10 @@ class Core(Protocol):
         """Which servers there are for this caller, by its roles; None: all of them."""
         ...
 
+    def newer_token(self, identity: Identity) -> None:
+        """A token was checked: what its person has open by way of the same OAuth client is judged by what it says."""
+        ...
+
     @property
     def express(self) -> ExpressLane | None:
         """Takes plain calls; None: there is no such lane."""

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl
 
 from mcpbridge.base.log import get_logger
-from mcpbridge.core.identity import Identity
+from mcpbridge.core.identity import Identity, application_of, is_news
 from mcpbridge.downstream.auth.access_tokens import AccessTokens, CheckedToken
 from mcpbridge.downstream.auth.provider_http import ProviderDown
 from mcpbridge.downstream.auth.resources import Resources, metadata
@@ -50,6 +50,10 @@ def _not_noted(_: Identity, __: bytes) -> None:
     """Nobody exchanges tokens."""
 
 
+def _not_heard(_: Identity) -> None:
+    """Nobody serves."""
+
+
 def _nothing_open(principal: str, client_id: str) -> None:
     """Nobody serves."""
 
@@ -75,6 +79,8 @@ class ResourceServer:
         """Whose static token has this SHA-256; None: nobody's. Set by who has them."""
         self.on_checked: Callable[[Identity, bytes], object] = _not_noted
         """Gets each token that was checked and lets somebody in, with who that is. Set by who exchanges tokens."""
+        self.on_identity: Callable[[Identity], object] = _not_heard
+        """Gets what a checked token says of its person, unless that is known by the one before. Set by the front."""
         self.on_ended: Callable[[str, str], object] = _nothing_open
         """Ends what a principal has open by way of an OAuth client (empty: of any). Set by the front."""
 
@@ -133,11 +139,14 @@ class ResourceServer:
             what = "The provider that issued the token cannot be asked at the moment"
             raise Refused(503, what, headers=(after,)) from None
         identity = checked.identity
+        before = self._latest.get(identity.principal)
         self._latest[identity.principal] = identity
         self._latest.move_to_end(identity.principal)
         if len(self._latest) > _MOST_PEOPLE:
             self._latest.popitem(last=False)
         self.on_checked(identity, token)
+        if before is None or application_of(before) != application_of(identity) or is_news(identity, before):
+            self.on_identity(identity)
         return self._caller(checked)
 
     def latest_identity(self, principal: str) -> Identity | None:

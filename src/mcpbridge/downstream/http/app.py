@@ -148,6 +148,7 @@ class HttpFront:
         self._tokens = None if auth.resource_server is None else auth.resource_server.tokens
         if auth.resource_server is not None:
             auth.resource_server.on_ended = self.end_of_user
+            auth.resource_server.on_identity = lambda identity: bridge.server.newer_token(identity)  # noqa: PLW0108 - the server may be another one by then
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request of another ASGI server's."""

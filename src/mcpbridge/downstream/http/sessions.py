@@ -9,6 +9,7 @@ import asyncio
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Protocol
 
 from mcpbridge.core.identity import Identity, application_of
@@ -133,6 +134,7 @@ class Sessions:
         )
         session = Session(id_, endpoint, client, streams, self._clock(), application_of(identity))
         self._by_id[session.id] = session
+        client.hang_up = partial(self.end, session)
         if self._sweep is None:
             self._schedule(self._idle)
         return session

@@ -7,6 +7,7 @@ than it saves.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import time
 from typing import Final
 
@@ -32,8 +33,8 @@ log = get_logger("mcpbridge.websocket_front")
 
 SUBPROTOCOL: Final = Subprotocol("mcp")
 
-_UNAUTHORIZED = 3000
-"""The code of a closing frame for it (IANA, WebSocket close codes)."""
+_UNAUTHORIZED, _FORBIDDEN = 3000, 3003
+"""The codes of closing frames for it (IANA, WebSocket close codes)."""
 SILENT_TICKS = 2
 """Pings in a row that nothing came back for, after which the client counts as gone."""
 _CLOSING = 10.0
@@ -116,6 +117,7 @@ class _Connection(asyncio.Protocol):
         self._end: asyncio.TimerHandle | None = None
         """Set once the connection is being closed."""
         self._conversation = Conversation(core, client, send=self._send, pending=self._pending)
+        client.hang_up = partial(self.end, code=_FORBIDDEN)
         until = end_of(client.identity)
         self._expiry = (
             None
@@ -138,11 +140,11 @@ class _Connection(asyncio.Protocol):
         except TimeoutError:
             self._transport.abort()
 
-    def end(self, why: str) -> None:
-        """The token that let the client in is over."""
+    def end(self, why: str, code: int = _UNAUTHORIZED) -> None:
+        """What let the client in is over."""
         self._conversation.cancel()
         if self._frames.state is State.OPEN:
-            self._frames.send_close(_UNAUTHORIZED, why)
+            self._frames.send_close(code, why)
             self._flush()
 
     # -- asyncio.Protocol

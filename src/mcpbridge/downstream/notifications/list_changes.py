@@ -1,20 +1,24 @@
 """Which clients are notified that their lists changed, and what ends for them that is not theirs any more.
 
 A list changes with the catalog, with the settings, and with the roles of whoever it is for: a new token may name fewer
-groups. What a client may not know of any more ends: its subscriptions, listen streams and parked calls.
+groups. What a client may not know of any more ends: its subscriptions, listen streams and parked calls. Who has no role
+any more has nothing open at all.
 """
 
+import asyncio
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
 from weakref import WeakKeyDictionary
+
+from msgspec.structs import replace
 
 from mcpbridge.base.errors import UnknownName
 from mcpbridge.catalog.definitions.check import KINDS
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.core.context import Session
-from mcpbridge.core.identity import Identity
+from mcpbridge.core.identity import Identity, is_news
 from mcpbridge.core.model import Call
 from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.elicitation.parked_calls import Parking
@@ -40,6 +44,8 @@ class ListChanges:
     def switching(self) -> Generator[None]:
         """The settings change within: afterwards those who listen are notified, once, if their lists are others now."""
         before = {listener: self._seen_by(client) for listener, client in self._listeners.everyone()}
+        for client in self._everybody:
+            client.has_role = self._has_role(client)
         self._is_switching = True
         try:
             yield
@@ -51,6 +57,31 @@ class ListChanges:
                 changed = [kind for kind, digest in before[listener].items() if after[kind] != digest]
                 self._listeners.tell(listener, {"resources" if kind == "templates" else kind for kind in changed})
         if self._catalog.has_roles:
+            self.end_forbidden()
+
+    def opened(self, client: Client) -> None:
+        """A legacy session or a channel begins."""
+        client.has_role = self._has_role(client)
+
+    def newer_token(self, identity: Identity) -> None:
+        """A token says this of somebody: what they opened by way of the same OAuth client is judged by it from now on.
+
+        The scopes and the end stay those of the token that it was opened with.
+        """
+        found = [
+            client for client in self._everybody if client.identity is not None and is_news(identity, client.identity)
+        ]
+        listeners = {client: listener for listener, client in self._listeners.everyone()}
+        for client in found:
+            before, seen = client.identity, self._catalog.seen_by(client)
+            assert before is not None
+            client.has_role = self._has_role(client)
+            client.identity = replace(identity, scopes=before.scopes, expires_at=before.expires_at)
+            if client in self._listeners.clients:
+                self._identities[client.session] = client.identity
+            if client in listeners:
+                self._listeners.tell(listeners[client], _changed(seen, self._catalog.seen_by(client)))
+        if found:
             self.end_forbidden()
 
     def came_with(self, client: Client, identity: Identity) -> None:
@@ -65,10 +96,9 @@ class ListChanges:
         if before is None or client not in self._listeners.clients:
             return
         old = self._catalog.view(client.view, self._catalog.audience(client.name, before.principal, before))
-        new = self._catalog.seen_by(client)
-        kinds = {"resources" if kind == "templates" else kind for kind in KINDS if _differ(old, new, kind)}
-        if kinds and client.initialized:
-            self._listeners.tell(client, kinds)
+        if client.initialized:
+            self._listeners.tell(client, _changed(old, self._catalog.seen_by(client)))
+        client.has_role = client.has_role or self._has_role(client)
         self.end_forbidden()
 
     def roles_changed(self, principal: str) -> None:
@@ -76,6 +106,9 @@ class ListChanges:
         for listener, client in list(self._listeners.everyone()):
             if client.principal == principal:
                 self._listeners.tell(listener, ("tools", "prompts", "resources"))
+        for client in self._everybody:
+            if client.principal == principal:
+                client.has_role = client.has_role or self._has_role(client)
         self.end_forbidden()
 
     def end_forbidden(self) -> None:
@@ -88,6 +121,29 @@ class ListChanges:
             if client is not None and any(self._is_forbidden(client, uri) for uri in listen.uris):
                 listen.end()
         self._parking.end_where(self._forbids_call)
+        self._end_without_role()
+
+    def _end_without_role(self) -> None:
+        """End what those have open who had a role and have none any more: there is nothing for them to hear."""
+        over = [client for client in self._everybody if client.has_role and not self._has_role(client)]
+        for client in over:
+            client.has_role = False
+            if client.hang_up is not None and client in self._listeners.clients:
+                # Not within the request that brought the news: it has an answer as any other.
+                asyncio.get_running_loop().call_soon(client.hang_up, "the roles of its user were taken away")
+        for listen in list(self._listeners.listens):
+            if listen.client in over:
+                listen.end()
+
+    @property
+    def _everybody(self) -> list[Client]:
+        """Who has something open."""
+        listening = [listen.client for listen in self._listeners.listens if listen.client is not None]
+        return [*self._listeners.clients, *listening]
+
+    def _has_role(self, client: Client) -> bool:
+        roles = self._catalog.roles
+        return roles is None or roles.lets_in(roles.of(client.principal, client.identity))
 
     def _is_forbidden(self, client: Client, uri: str) -> bool:
         try:
@@ -133,5 +189,7 @@ class ListChanges:
         return {kind: exposed.listing(kind).digest for kind in KINDS}
 
 
-def _differ(one: Snapshot, other: Snapshot, kind: str) -> bool:
-    return any(one.kind_digest(known) != other.kind_digest(known) for known in KINDS if known == kind)
+def _changed(before: Snapshot, now: Snapshot) -> set[str]:
+    """Which lists differ, as notifications name them."""
+    differ = [kind for kind in KINDS if before.kind_digest(kind) != now.kind_digest(kind)]
+    return {"resources" if kind == "templates" else kind for kind in differ}

@@ -195,6 +195,10 @@ class Roles:
         """The roles of this audience, in the order of the configuration."""
         return [role for role in self.all if role.opens_mark in audience]
 
+    def lets_in(self, audience: frozenset[int]) -> bool:
+        """Whether this audience has a role, or needs none."""
+        return KEPT not in audience or any(role.opens_mark in audience for role in self.all)
+
     def denying(self, audience: frozenset[int]) -> list[Role]:
         """The roles whose `deny` counts for this audience."""
         return [role for role in self.all if role.denies_mark in audience]
