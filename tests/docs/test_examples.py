@@ -56,7 +56,7 @@ PAGES = [
 ]
 SERVERS = ROOT / ".venv-servers/bin"
 _NAMES = ("ANTHROPIC_API_KEY", "DOCS_TOKEN", "GH_TOKEN", "LIVE_TOKEN", "PROXY_PASSWORD", "KEY_PASSWORD", "STORE_KEY",
-          "REDIS_PASSWORD", "FLEET_KEY",
+          "REDIS_PASSWORD", "FLEET_KEY", "ACCOUNTS_KEY",
           "BANK_SECRET", "ORDERS_TOKEN", "PETSTORE_KEY", "SHOP_TOKEN", "TAVILY_API_KEY", "WEATHER_KEY")  # fmt: skip
 ANY = dict.fromkeys(_NAMES, "something of more than 16 characters") | {
     "SLACK_WEBHOOK_URL": "https://hooks.example.com/x"

@@ -206,6 +206,13 @@ class Settings(BaseModel):
     def _fleet_shares_a_store(self) -> Self:
         if self.fleet.listen is not None and self.store.kind != "redis":
             raise ValueError('`fleet.listen` needs `store.kind = "redis"`: bridges of a fleet share a store')
+        per_user = [name for name, server in self.servers.items() if server.auth.is_per_user and not server.disabled]
+        who = "`auth.sign_in`" if self.auth.sign_in is not None else f"`servers.{per_user[0]}`" if per_user else ""
+        if self.fleet.listen is not None and self.accounts.key is None and who:
+            raise ValueError(
+                f"{who} keeps tokens of people, which all bridges of a fleet have to open: set `accounts.key`, "
+                "such as `${ACCOUNTS_KEY}` (`openssl rand -base64 32` makes one)"
+            )
         return self
 
     @model_validator(mode="after")

@@ -61,7 +61,7 @@ from mcpbridge.protocol.transport import Transport
 from mcpbridge.storage.call_log.log import CallLog
 from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.storage.settings import RunMode, call_log_path
-from mcpbridge.storage.token_store import SealedFiles
+from mcpbridge.storage.token_store import open_secrets
 from mcpbridge.tools.python.run_context.store import RunContexts
 from mcpbridge.tools.serving import Serving
 from mcpbridge.upstream.auth.context import AuthContext, Show
@@ -170,7 +170,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
         """What else the call log keeps."""
         self._flights = AuthTasks()
         around = AuthContext(
-            secrets or SealedFiles(),
+            secrets or open_secrets(settings.store, settings.accounts.key, settings.accounts.old_keys),
             self._flights.spawn,
             show,
             is_interactive=is_interactive,
@@ -244,6 +244,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
                 self.store.running(),  # ends last of these
                 self._closing_logs(),
                 self.history.running(),
+                self.user_accounts.running(),
                 self._flights.running(),
                 self.leases.running(),
             ):

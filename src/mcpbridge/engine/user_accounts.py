@@ -3,17 +3,23 @@
 Whoever has no server with `auth.as` `"user"`, `"exchange"` or `"id-jag"` loads nothing of it.
 """
 
+import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+import anyio
+
+from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.schema import Settings
 from mcpbridge.config.variables import secret_references
 from mcpbridge.core.identity import Identity, with_rights
-from mcpbridge.storage.token_store import secrets_directory
+from mcpbridge.storage.settings import redis_address
+from mcpbridge.storage.token_store import SealedFiles, open_secrets, secrets_directory
 from mcpbridge.upstream.accounts.settings import AccountsSettings
 from mcpbridge.upstream.auth.context import AuthContext
 from mcpbridge.upstream.pool import Pool
@@ -21,6 +27,7 @@ from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.supervisor import Upstream
 
 if TYPE_CHECKING:
+    from mcpbridge.storage.redis.shared_secrets import SharedSecrets
     from mcpbridge.upstream.accounts.accounts import UserAccounts
 
 
@@ -37,6 +44,19 @@ def read_keys(accounts: AccountsSettings) -> tuple[str | None, list[str]]:
     return accounts.key, accounts.old_keys
 
 
+def open_secrets_of(settings: Settings) -> "SealedFiles | SharedSecrets":
+    """Where the tokens of the bridge itself are kept.
+
+    Raises:
+        ConfigError: as `read_keys`, where bridges share them.
+    """
+    accounts = settings.accounts
+    keys = read_keys(accounts) if settings.store.kind == "redis" else (accounts.key, accounts.old_keys)
+    return open_secrets(settings.store, *keys)
+
+
+_FOLLOW_SECONDS = 1.0
+"""Between two looks at what other bridges of the store changed."""
 CONNECTED, DISCONNECTED = "account.connected", "account.disconnected"
 
 
@@ -97,6 +117,27 @@ class EngineAccounts:
         """Something needed them."""
         return "all" in self.__dict__
 
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Hear of what other bridges change; close what keeps them after everybody who uses them."""
+        tasks = OwnedTasks()
+        try:
+            async with tasks.running():
+                if self._settings().store.kind == "redis":
+                    tasks.spawn(self._follow())
+                yield
+        finally:
+            with anyio.CancelScope(shield=True):
+                if self.are_open:
+                    await self.all.vault.close()
+                await self._around.store.close()
+
+    async def _follow(self) -> None:
+        while True:
+            await asyncio.sleep(_FOLLOW_SECONDS)
+            if self.are_open:
+                await self.all.vault.follow()
+
     @property
     def are_wanted(self) -> bool:
         """A server that is configured now has accounts of users."""
@@ -109,6 +150,7 @@ class EngineAccounts:
         accounts.sign_ins.origin = lambda: self.origin()  # noqa: PLW0108 - the front may set another one later
         accounts.assertions = lambda: self.sign_ins
         accounts.connected, accounts.disconnected = self._connected, self._disconnected
+        accounts.changed_elsewhere = self._changed_elsewhere
         return accounts
 
     @staticmethod
@@ -176,6 +218,15 @@ class EngineAccounts:
 
     def _connected(self, server: str, principal: str) -> None:
         self._note(CONNECTED, {"server": server, "principal": principal})
+        self._wake(server)
+
+    def _changed_elsewhere(self, server: str, principal: str, is_there: bool) -> None:
+        if is_there:
+            self._wake(server)
+        else:
+            self._end(server, principal)
+
+    def _wake(self, server: str) -> None:
         pool = self._pool()
         for upstream in pool.everyone():
             if upstream.name == server:
@@ -185,12 +236,15 @@ class EngineAccounts:
             pool.list_anew(server)  # it is to start with the variables that there are now
 
     def _disconnected(self, server: str, principal: str) -> None:
+        self._end(server, principal)
+        self._note(DISCONNECTED, {"server": server, "principal": principal})
+
+    def _end(self, server: str, principal: str) -> None:
         pool = self._pool()
         pool.end_of_user(principal, server)
         if self.all.lends(server, principal):
             pool.list_anew(server)
         self._forget_results(server)
-        self._note(DISCONNECTED, {"server": server, "principal": principal})
 
 
 def _open_accounts(settings: Callable[[], Settings], around: AuthContext) -> "UserAccounts":
@@ -205,5 +259,15 @@ def _open_accounts(settings: Callable[[], Settings], around: AuthContext) -> "Us
     def keys(directory: Path) -> VaultKeys:
         return vault_keys(directory, *read_keys(settings().accounts))
 
-    vault = Vault(lambda: secrets_directory(os.environ) / "accounts", keys)
+    def directory() -> Path:
+        return secrets_directory(os.environ) / "accounts"
+
+    now = settings()
+    if now.store.kind == "redis" and now.accounts.key is not None:
+        from mcpbridge.storage.redis.shared_secrets import SharedRows
+        from mcpbridge.storage.redis.shared_vault import SharedVault
+
+        vault: Vault = SharedVault(directory, keys, SharedRows(redis_address(now.store), now.store.prefix))
+    else:
+        vault = Vault(directory, keys)
     return UserAccounts(vault, around, network_of, servers)

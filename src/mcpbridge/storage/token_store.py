@@ -1,5 +1,7 @@
 """Keeps tokens and client registrations: in encrypted files in the user's data directory, or in memory.
 
+Bridges that share a store have them on its server instead (`redis/shared_secrets.py`).
+
 Each secret is one file, named by a digest of its key and sealed with AES-GCM. The encryption key is in the keyring or
 in a file beside them (`storage/token_encryption_key.py`). A file is replaced whole: a crash leaves the old one or the
 new one.
@@ -10,10 +12,11 @@ import hashlib
 import os
 import secrets
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
@@ -21,7 +24,11 @@ import anyio.to_thread
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.log import get_logger
 from mcpbridge.storage.file_locks import file_lock
+from mcpbridge.storage.settings import StoreSettings, redis_address
 from mcpbridge.storage.token_encryption_key import KeySource, best_source, check_private
+
+if TYPE_CHECKING:
+    from mcpbridge.storage.redis.shared_secrets import SharedSecrets
 
 log = get_logger("mcpbridge.storage")
 
@@ -38,6 +45,15 @@ def secrets_directory(environ: Mapping[str, str]) -> Path:
     from platformdirs import user_data_path
 
     return user_data_path("mcpbridge", appauthor=False) / "secrets"
+
+
+def open_secrets(store: StoreSettings, key: str | None, old_keys: Sequence[str]) -> "SealedFiles | SharedSecrets":
+    """Where tokens are kept: on the server of a store that bridges share, if there is a key; else files of the user."""
+    if store.kind != "redis" or key is None:
+        return SealedFiles()
+    from mcpbridge.storage.redis.shared_secrets import SharedRows, SharedSecrets
+
+    return SharedSecrets(SharedRows(redis_address(store), store.prefix), [key, *old_keys])
 
 
 class SealedFiles:
@@ -69,6 +85,9 @@ class SealedFiles:
     async def save(self, key: str, value: bytes) -> None:
         """Keep `value`. See `SecretStore`."""
         await anyio.to_thread.run_sync(self._save, key, value)
+
+    async def close(self) -> None:
+        """Nothing is open."""
 
     async def drop(self, key: str) -> bool:
         """Forget what is kept under `key`. See `SecretStore`."""
@@ -185,6 +204,9 @@ class MemorySecrets:
     async def save(self, key: str, value: bytes) -> None:
         """Keep `value`. See `SecretStore`."""
         self._values[key] = value
+
+    async def close(self) -> None:
+        """Nothing is open."""
 
     async def drop(self, key: str) -> bool:
         """Forget what is kept under `key`. See `SecretStore`."""

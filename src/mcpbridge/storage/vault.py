@@ -68,6 +68,8 @@ class Vault:
     def __init__(self, directory: Callable[[], Path], keys: Callable[[Path], VaultKeys] = vault_keys) -> None:
         """`directory`: asked once, when it is first needed. `keys`: where its keys are."""
         self._ask_directory, self._ask_keys = directory, keys
+        self.changed_elsewhere: Callable[[Row, bool], object] = lambda row, is_there: None
+        """Gets each row that another bridge changed, and whether it is there; see `follow`."""
         self._seals: dict[str, Seals] = {}
 
     @cached_property
@@ -116,9 +118,29 @@ class Vault:
             TimeoutError: another holds it all the time.
         """
         is_private_directory(self.directory)
-        name = hashlib.sha256(f"{row.place}\n{what}".encode()).hexdigest()[:40]
-        async with file_lock(self.directory / f"{name}.lock", seconds):
+        async with file_lock(self.directory / f"{self.lock_name(row, what)}.lock", seconds):
             yield
+
+    def lock_name(self, row: Row, what: str) -> str:
+        """What names the lock."""
+        return hashlib.sha256(f"{row.place}\n{what}".encode()).hexdigest()[:40]
+
+    async def follow(self) -> None:
+        """Take over what others changed. Here the files are the only ones."""
+
+    async def rotate_all(self) -> tuple[int, int]:
+        """Seal everything with another key; see `rotate`."""
+        return await anyio.to_thread.run_sync(self.rotate)
+
+    async def settle(self) -> None:
+        """Everything that was changed is where others see it.
+
+        Raises:
+            StoreFailed: some is not.
+        """
+
+    async def close(self) -> None:
+        """Nothing is open."""
 
     # -- on a worker thread
 
@@ -235,6 +257,12 @@ class Vault:
 
 
 _OTHER_KEY = OtherKey("it was written with a key that is not configured any more")
+
+
+def head_of(path: Path) -> Row | None:
+    """The readable part of a row in a file; None: it is no row."""
+    parts = _read(path)
+    return parts[0] if parts is not None else None
 
 
 def _read(path: Path) -> tuple[Row, bytes, bytes] | None:

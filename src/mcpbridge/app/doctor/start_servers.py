@@ -25,13 +25,13 @@ from mcpbridge.config.schema import Settings
 from mcpbridge.core.elicitation import LIST_ROOTS, NO_CAPABILITIES, ClientCapabilities
 from mcpbridge.core.model import BRIDGE
 from mcpbridge.engine.pins.current_pins import package_that_runs
+from mcpbridge.engine.user_accounts import open_secrets_of
 from mcpbridge.protocol.deadlines import Timeouts
 from mcpbridge.protocol.jsonrpc import Frame, encode_response
 from mcpbridge.protocol.peer import Peer
 from mcpbridge.protocol.revisions import LATEST_LEGACY
 from mcpbridge.protocol.transport import Channel, Transport
 from mcpbridge.results.token_count import counter
-from mcpbridge.storage.token_store import SealedFiles
 from mcpbridge.upstream.auth.context import AuthContext
 from mcpbridge.upstream.auth.grant import AuthTasks
 from mcpbridge.upstream.session.listings import Lists
@@ -243,9 +243,13 @@ Told = Callable[[Boot], None]
 async def reach(settings: Settings, redact: Redactor) -> AsyncGenerator[MakeTransport]:
     """Makes transports to servers meanwhile, with the sign-ins that there are; nobody is asked to sign in."""
     flights = AuthTasks()
-    around = AuthContext(SealedFiles(), flights.spawn, learn=redact.learn)
-    async with flights.running():
-        yield TransportMaker(max_bytes=settings.limits.max_frame, redact=redact, around=around)
+    kept = open_secrets_of(settings)
+    around = AuthContext(kept, flights.spawn, learn=redact.learn)
+    try:
+        async with flights.running():
+            yield TransportMaker(max_bytes=settings.limits.max_frame, redact=redact, around=around)
+    finally:
+        await kept.close()
 
 
 async def look_at_all(

@@ -8,13 +8,11 @@ the user who connected first: what it lists are the definitions of the server, w
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from mcpbridge.base.errors import BridgeError, ConfigError, SignInNeeded
 from mcpbridge.base.log import get_logger
@@ -29,12 +27,12 @@ from mcpbridge.upstream.accounts.identity_assertion import (
     IdentityAssertions,
     nothing_to_assert,
 )
+from mcpbridge.upstream.accounts.row_secrets import RowSecrets
 from mcpbridge.upstream.accounts.sign_ins import SignIns, UserSignIn
 from mcpbridge.upstream.accounts.user_token import UserToken
 from mcpbridge.upstream.auth.authorization import Authorization
 from mcpbridge.upstream.auth.challenge import Challenge
 from mcpbridge.upstream.auth.context import AuthContext
-from mcpbridge.upstream.auth.grant import Grant
 from mcpbridge.upstream.auth.oauth_tokens import Account
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.supervisor import Upstream
@@ -84,6 +82,9 @@ class UserAccounts:
         """Gets server and principal when there is an account that was not there, or another one."""
         self.disconnected: Callable[[str, str], None] = lambda server, principal: None
         """The same when there is none any more: what runs with it has to end."""
+        self.changed_elsewhere: Callable[[str, str, bool], None] = lambda server, principal, is_there: None
+        """The same of an account that was changed at another bridge, and whether there is one."""
+        vault.changed_elsewhere = lambda row, is_there: self.changed_elsewhere(row.server, row.principal, is_there)
         self._at: dict[tuple[str, str], tuple[object, UserAuthorization]] = {}
         self._exchanged: dict[tuple[str, str], tuple[object, UserToken]] = {}
         self._authorization_servers: dict[str, tuple[object, AuthorizationServerOfUpstream]] = {}
@@ -97,6 +98,8 @@ class UserAccounts:
         """See `RequireAccount` (`upstream/instances/chooser.py`)."""
         name, settings = upstream.name, upstream.settings
         auth = settings.auth
+        if auth.account not in WITHOUT_PAGE:
+            await self.vault.follow()
         if auth.account == "exchange":
             if self.presented.of(principal) is None:
                 raise nothing_to_exchange(name)
@@ -152,7 +155,7 @@ class UserAccounts:
         known = self._at.get((name, principal))
         if known is None or known[0] != made_for:
             row = self._row(name, settings, principal)
-            around = AuthContext(_RowSecrets(self.vault, row), self._around.spawn, learn=self._around.learn)
+            around = AuthContext(RowSecrets(self.vault, row), self._around.spawn, learn=self._around.learn)
             account = Account(name, row.url, settings.auth, around, network)
             known = self._at[name, principal] = made_for, UserAuthorization(account, around, row, self)
         return known[1]
@@ -184,6 +187,7 @@ class UserAccounts:
     async def connections(self, principal: str) -> list[Connection]:
         """Every server where users have accounts of their own, and whether this user has one."""
         found: list[Connection] = []
+        await self.vault.follow()
         rows = {(row.place, row.url): row for row in await asyncio.to_thread(self.vault.rows)}
         for name, settings in self._of_users().items():
             auth = settings.auth
@@ -253,6 +257,7 @@ class UserAccounts:
         """Forget an account and end what runs with it: whether there was one, and whether its server took it back."""
         settings = self._servers().get(server)
         was_there, was_revoked = False, False
+        await self.vault.follow()
         if settings is not None and settings.auth.is_per_user and not settings.auth.variables:
             if settings.auth.account in WITHOUT_PAGE:
                 for key in [key for key in self._exchanged if (key[0], without_rights(key[1])) == (server, principal)]:
@@ -276,6 +281,7 @@ class UserAccounts:
 
     async def revoke(self, principal: str) -> list[str]:
         """Disconnect a user everywhere; returns the servers where there was an account."""
+        await self.vault.follow()
         servers = {row.server for row in self.vault.rows() if row.principal == principal}
         servers |= {name for name, user in self._exchanged if without_rights(user) == principal}
         found = [name for name in sorted(servers) if (await self.disconnect(name, principal))[0]]
@@ -313,6 +319,7 @@ class UserAccounts:
                 return None
             self._lenders[name] = principal
             return self.exchanged(name, settings, principal)
+        await self.vault.follow()
         rows = [row for row in self._rows_at(name, settings) if row.kind == "account"]
         for row in sorted(rows, key=lambda row: row.since):
             authorization = self.at(name, settings, row.principal)
@@ -455,28 +462,6 @@ class _Lister:
             is_asserted = self._settings.auth.account == "id-jag"
             raise nothing_to_assert(self._name) if is_asserted else nothing_to_exchange(self._name)
         return own
-
-
-class _RowSecrets:
-    """A `SecretStore` (`upstream/auth/grant.py`) of one row of the vault, whatever the key."""
-
-    def __init__(self, vault: Vault, row: Row) -> None:
-        self._vault, self._row = vault, row
-
-    async def load(self, key: str) -> bytes | None:
-        return await self._vault.load(self._row)
-
-    async def save(self, key: str, value: bytes) -> None:
-        grant = Grant.decode(value)
-        await self._vault.save(replace(self._row, issuer=grant.issuer if grant is not None else ""), value)
-
-    async def drop(self, key: str) -> bool:
-        return await self._vault.drop(self._row)
-
-    @asynccontextmanager
-    async def lock(self, name: str, seconds: float) -> AsyncGenerator[None]:
-        async with self._vault.lock(self._row, name, seconds):
-            yield
 
 
 def _over_http(settings: ServerSettings) -> str:

@@ -15,7 +15,8 @@ class AccountsSettings(BaseModel):
     key: str | None = Field(default=None, min_length=16, repr=False)
     """The secret that the accounts are encrypted with (AES-256-GCM), such as `${cmd:kms decrypt …}`, `${keyring:NAME}`
     or `${file:/run/secrets/accounts}`: 32 bytes as hex or base64 are best (`openssl rand -base64 32`). Default: a key
-    of the bridge's own, in the system's keyring or, without one, in a file that only its user can read."""
+    of the bridge's own, in the system's keyring or, without one, in a file that only its user can read. With it,
+    bridges that share a store of kind `redis` share the accounts."""
 
     old_keys: list[str] = Field(default=[], repr=False)
     """Keys of earlier, which still open what they encrypted. `mcpbridge connections rotate` encrypts all with `key`."""

@@ -81,11 +81,16 @@ class SecretStore(Protocol):
         """Forget what is kept under `key`. False when there was nothing."""
         ...
 
+    async def close(self) -> None:
+        """Nothing is kept or read any more."""
+        ...
+
     def lock(self, name: str, seconds: float) -> AbstractAsyncContextManager[None]:
         """Hold a lock that all processes of the user see; waits `seconds` for it.
 
         Raises:
             TimeoutError: another holds it all the time.
+            StoreFailed: whether another holds it cannot be known.
         """
         ...
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import anyio.to_thread
 
-from mcpbridge.base.errors import ConfigError, SignInNeeded, UpstreamUnavailable
+from mcpbridge.base.errors import ConfigError, SignInNeeded, StoreFailed, UpstreamUnavailable
 from mcpbridge.base.log import get_logger
 from mcpbridge.upstream.auth.challenge import Challenge, join_scopes
 from mcpbridge.upstream.auth.context import AuthContext, Page, Show
@@ -216,6 +216,10 @@ class Account:
                 await stack.enter_async_context(self._around.store.lock(f"{self._key}\n{what}", seconds))
             except TimeoutError:
                 raise UpstreamUnavailable(self.name, "another bridge has been signing in for too long") from None
+            except StoreFailed as error:  # two bridges that use one refresh token lose the account
+                raise UpstreamUnavailable(
+                    self.name, f"its sign-in is shared with other bridges, and cannot be locked: {error}"
+                ) from error
             except (ConfigError, OSError) as error:
                 # Without a place to store anything there is nothing to share with other processes either.
                 log.warning("cannot lock the stored sign-ins", upstream=self.name, reason=str(error))

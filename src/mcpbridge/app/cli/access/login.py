@@ -21,7 +21,7 @@ from mcpbridge.app.cli.output import StatusLine, note, print_json, progress, vis
 from mcpbridge.app.exit_codes import OK, USAGE
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded
-from mcpbridge.storage.token_store import SealedFiles
+from mcpbridge.engine.user_accounts import open_secrets_of
 from mcpbridge.upstream.auth.challenge import Challenge
 from mcpbridge.upstream.auth.context import AuthContext, Page
 from mcpbridge.upstream.auth.grant import AuthTasks, Grant
@@ -39,14 +39,18 @@ async def sign_in_of(loaded: Loaded, server: str, redact: Redactor) -> AsyncGene
     """
     settings = require_server(loaded.settings, server)
     flights = AuthTasks()
-    around = AuthContext(SealedFiles(), flights.spawn, learn=redact.learn)
+    kept = open_secrets_of(loaded.settings)
+    around = AuthContext(kept, flights.spawn, learn=redact.learn)
     maker = TransportMaker(max_bytes=loaded.settings.limits.max_frame, redact=redact, around=around)
     maker(server, settings)
     authorization = maker.authorizations.get(server)
     if authorization is None:
         fail(USAGE, f"'{server}' is not a server to sign in to", _why_not(settings))
-    async with flights.running():
-        yield authorization.account
+    try:
+        async with flights.running():
+            yield authorization.account
+    finally:
+        await kept.close()
 
 
 def _why_not(settings: ServerSettings) -> str:

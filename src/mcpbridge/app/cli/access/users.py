@@ -28,10 +28,8 @@ from mcpbridge.base.directories import runtime_directory
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded
 from mcpbridge.config.schema import Settings
-from mcpbridge.downstream.auth.sign_in_settings import SignInSettings
-from mcpbridge.engine.user_accounts import EngineAccounts
+from mcpbridge.engine.user_accounts import EngineAccounts, open_secrets_of
 from mcpbridge.storage.open_store import LazyStore
-from mcpbridge.storage.token_store import SealedFiles
 from mcpbridge.upstream.accounts.accounts import LARGEST_VALUE, UserAccounts
 from mcpbridge.upstream.auth.context import AuthContext
 from mcpbridge.upstream.auth.grant import AuthTasks
@@ -43,9 +41,16 @@ _LOCAL = "(local user)"
 async def _accounts_of(loaded: Loaded, redact: Redactor) -> AsyncGenerator[UserAccounts]:
     """The accounts, without a bridge that runs."""
     flights = AuthTasks()
-    around = AuthContext(SealedFiles(), flights.spawn, learn=redact.learn)
-    async with flights.running():
-        yield EngineAccounts.without_bridge(loaded.settings, around)
+    kept = open_secrets_of(loaded.settings)
+    accounts = EngineAccounts.without_bridge(loaded.settings, AuthContext(kept, flights.spawn, learn=redact.learn))
+    try:
+        async with flights.running():
+            await accounts.vault.follow()
+            yield accounts
+        await accounts.vault.settle()
+    finally:
+        await accounts.vault.close()
+        await kept.close()
 
 
 @click.group("users")
@@ -191,8 +196,6 @@ async def _put_out(settings: Settings, user: str) -> tuple[int, bool]:
     """
     auth = settings.auth
     is_of_issuer = user.partition("#")[0] in {one.issuer for one in auth.issuers.values()} and "#" in user
-    if auth.sign_in is not None:
-        await _forget_provider_tokens(auth.sign_in, user)
     if settings.store.kind == "memory" or not (is_of_issuer or auth.sign_in is not None):
         return 0, False
     store = LazyStore(settings.store)
@@ -211,17 +214,6 @@ async def _put_out(settings: Settings, user: str) -> tuple[int, bool]:
         return ended, is_of_issuer
     finally:
         await store.close()
-
-
-async def _forget_provider_tokens(sign_in: SignInSettings, user: str) -> None:
-    from mcpbridge.app.sign_in.identity_provider import IdentityProvider
-    from mcpbridge.app.sign_in.provider_tokens import ProviderTokenStore
-
-    provider = IdentityProvider(sign_in, redirect_uri="")  # nobody is sent there
-    try:
-        await ProviderTokenStore(SealedFiles(), provider, time).forget(user)
-    finally:
-        await provider.close()
 
 
 @click.group("connections")
@@ -305,7 +297,7 @@ def rotate(*, config: str | None, as_json: bool) -> int:
 
     async def encrypt(loaded: Loaded, redact: Redactor) -> int:
         async with _accounts_of(loaded, redact) as accounts:
-            done, lost = await anyio.to_thread.run_sync(accounts.vault.rotate)
+            done, lost = await accounts.vault.rotate_all()
         audit(loaded.settings.audit, "account.key_rotated", {"detail": f"{done} accounts"}, redact)
         if as_json:
             print_json("connections-rotate/1", {"encrypted": done, "lost": lost})

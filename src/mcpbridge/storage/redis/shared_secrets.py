@@ -1,0 +1,196 @@
+"""Secrets that all bridges of one store have in common, on its server: sealed values, rows of the vault, and locks.
+
+Everything is sealed before it leaves the bridge, so that the server sees digests and bytes. Each change has a number:
+whoever has read up to one asks only for what came later. A lock ends by itself when its holder dies. Layout:
+
+    PREFIX:{v1/#accounts}:rows       a hash: rows of the vault, sealed, by their place
+    PREFIX:{v1/#accounts}:changes    places by the number of their last change, also of rows that are gone
+    PREFIX:{v1/#accounts}:seq        the last number
+    PREFIX:{v1/#accounts}:salt       what the keys are made with
+    PREFIX:{v1/#accounts}:secrets    a hash: other secrets, sealed, by the digest of their name
+    PREFIX:{v1/#accounts}:lock:NAME  who holds a lock
+"""
+
+import asyncio
+import hashlib
+import secrets
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
+
+import anyio
+import anyio.to_thread
+from msgspec import Struct
+
+from mcpbridge.base.errors import ConfigError, StoreFailed
+from mcpbridge.base.log import get_logger
+from mcpbridge.storage.compression import Unreadable
+from mcpbridge.storage.encryption import Seals
+from mcpbridge.storage.redis.connections import Connections, script
+from mcpbridge.storage.settings import RedisAddress
+
+log = get_logger("mcpbridge.storage")
+
+_LOCK_SECONDS = 15.0
+"""How long a lock lasts that its holder does not renew; it does so three times in that."""
+_LOOK = 0.05
+"""Seconds between two tries to get a lock."""
+_PAGE = 200
+"""Rows that are read in one step."""
+
+_PUT_ROW = script("""
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+redis.call('ZADD', KEYS[2], redis.call('INCR', KEYS[3]), ARGV[1])
+return 1
+""")
+_DROP_ROW = script("""
+local was_there = redis.call('HDEL', KEYS[1], ARGV[1])
+redis.call('ZADD', KEYS[2], redis.call('INCR', KEYS[3]), ARGV[1])
+return was_there
+""")
+_CHANGES = script("""
+local places = redis.call('ZRANGE', KEYS[2], '(' .. ARGV[1], '+inf', 'BYSCORE', 'LIMIT', 0, ARGV[2], 'WITHSCORES')
+local last, found = tonumber(redis.call('GET', KEYS[3]) or '0'), {}
+for i = 1, #places, 2 do
+  found[#found + 1] = {places[i], places[i + 1], redis.call('HGET', KEYS[1], places[i]) or ''}
+end
+return {last, found, redis.call('GET', KEYS[4]) or ''}
+""")
+_FREE = script("if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0")
+_RENEW = script("""
+if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+return 0
+""")
+
+
+class Change(Struct, frozen=True):
+    """What became of a row."""
+
+    place: str
+    number: int
+    data: bytes
+    """Empty: it is gone."""
+
+
+class SharedRows:
+    """The rows of the vault on the server, and locks. Every method raises `StoreFailed` where that does not answer."""
+
+    def __init__(self, address: RedisAddress, prefix: str) -> None:
+        self.server = Connections(address)
+        self.name = hashlib.sha256(f"{address.without_password}\n{prefix}".encode()).hexdigest()[:12]
+        """Tells the records of one store from those of another."""
+        self.begin = f"{prefix}:{{v1/#accounts}}:"
+        self._keys = [self.begin + part for part in ("rows", "changes", "seq", "salt")]
+
+    async def salt(self) -> bytes:
+        """What the keys are made with; the same for all."""
+        key = f"{self.begin}salt"
+        found = await self.server.call("GET", key)
+        if found is None:
+            await self.server.call("SET", key, secrets.token_bytes(16), "NX")
+            found = await self.server.call("GET", key)
+        return found or b""
+
+    async def changes(self, since: int) -> tuple[int, Sequence[Change], bytes]:
+        """The number of the last change, a page of those after `since` in their order, and the salt."""
+        last, found, salt = await self.server.run(_CHANGES, self._keys, since, _PAGE)
+        return last, [Change(place.decode(), int(number), data) for place, number, data in found], salt
+
+    async def put(self, place: str, data: bytes) -> None:
+        """Keep a row."""
+        await self.server.run(_PUT_ROW, self._keys, place, data)
+
+    async def drop(self, place: str) -> bool:
+        """Take a row away. False: there was none."""
+        return bool(await self.server.run(_DROP_ROW, self._keys, place))
+
+    @asynccontextmanager
+    async def lock(self, name: str, seconds: float) -> AsyncGenerator[None]:
+        """Alone among all bridges of the store; waits at most `seconds`.
+
+        Raises:
+            TimeoutError: another holds it all the time.
+        """
+        key, mine = f"{self.begin}lock:{name}", secrets.token_hex(16)
+        lease = int(_LOCK_SECONDS * 1000)
+        with anyio.fail_after(seconds):
+            while await self.server.call("SET", key, mine, "NX", "PX", lease) is None:  # noqa: ASYNC110 - of another bridge
+                await anyio.sleep(_LOOK)
+        keeper = asyncio.create_task(self._keep(key, mine, lease))
+        try:
+            yield
+        finally:
+            keeper.cancel()
+            with anyio.CancelScope(shield=True), suppress(StoreFailed):  # then it ends by itself
+                await self.server.run(_FREE, [key], mine)
+
+    async def _keep(self, key: str, mine: str, lease: int) -> None:
+        while True:
+            await asyncio.sleep(_LOCK_SECONDS / 3)
+            with suppress(StoreFailed):
+                if not await self.server.run(_RENEW, [key], mine, lease):
+                    log.warning("a lock of the shared accounts ended while it was held")
+                    return
+
+    async def close(self) -> None:
+        """End the connections."""
+        await self.server.close()
+
+
+class SharedSecrets:
+    """A `SecretStore` (`upstream/auth/grant.py`) on the server, for all bridges that have the same key."""
+
+    def __init__(self, rows: SharedRows, keys: Sequence[str]) -> None:
+        """`keys`: the newest first, with which values are sealed from now on; the others open older ones."""
+        self._rows = rows
+        self._seals = [Seals(key) for key in keys]
+        self._known: dict[str, bytes | None] = {}
+        """What was read or written last, for as long as the server does not answer."""
+
+    async def load(self, key: str) -> bytes | None:
+        """What is kept under `key`; what it was last, while the server does not answer. See `SecretStore`."""
+        try:
+            found = await self._rows.server.call("HGET", f"{self._rows.begin}secrets", _digest(key))
+            self._known[key] = None if found is None else await self._opened(key, found)
+        except StoreFailed as error:
+            log.warning("the shared sign-ins cannot be read; what is known of them counts", reason=str(error))
+        return self._known.get(key)
+
+    async def save(self, key: str, value: bytes) -> None:
+        """Keep `value`. See `SecretStore`."""
+        try:
+            seal = await anyio.to_thread.run_sync(self._seals[0].of, await self._rows.salt())
+            data = seal.id.to_bytes(8, "big") + seal.close(value, "secret", key)
+            await self._rows.server.call("HSET", f"{self._rows.begin}secrets", _digest(key), data)
+        except StoreFailed as error:
+            raise ConfigError(f"a sign-in cannot be stored: {error.what}", file=error.file) from error
+        self._known[key] = value
+
+    async def drop(self, key: str) -> bool:
+        """Forget what is kept under `key`. See `SecretStore`."""
+        was_there = bool(await self._rows.server.call("HDEL", f"{self._rows.begin}secrets", _digest(key)))
+        self._known.pop(key, None)
+        return was_there
+
+    @asynccontextmanager
+    async def lock(self, name: str, seconds: float) -> AsyncGenerator[None]:
+        """Hold a lock over all bridges. See `SecretStore`."""
+        async with self._rows.lock(_digest(name), seconds):
+            yield
+
+    async def close(self) -> None:
+        """End the connections."""
+        await self._rows.close()
+
+    async def _opened(self, key: str, data: bytes) -> bytes | None:
+        salt, number = await self._rows.salt(), int.from_bytes(data[:8], "big")
+        for seals in self._seals:
+            seal = await anyio.to_thread.run_sync(seals.of, salt)
+            if seal.id == number:
+                with suppress(Unreadable):
+                    return seal.open(data[8:], "secret", key)
+        log.warning("a shared sign-in has another key, or was changed; ignoring it")
+        return None
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:40]

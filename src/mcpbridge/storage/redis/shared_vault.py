@@ -1,0 +1,218 @@
+"""The vault of bridges that share a store: its rows are on the server, and each bridge has a copy of all of them.
+
+Who calls looks at the copy, which is the files of any vault, and costs nothing. What another bridge changed is fetched
+at most a second later, and at once by whoever holds the lock of a row. While the server cannot be reached, the copy
+answers; nothing can be locked then, so no token is renewed twice.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from time import monotonic
+
+import anyio
+import anyio.to_thread
+
+from mcpbridge.base.errors import ConfigError, StoreFailed
+from mcpbridge.base.log import get_logger
+from mcpbridge.storage.redis.shared_secrets import Change, SharedRows
+from mcpbridge.storage.token_store import write_private
+from mcpbridge.storage.vault import Row, Vault, head_of
+from mcpbridge.storage.vault_keys import VaultKeys, is_private_directory
+
+log = get_logger("mcpbridge.storage")
+
+_FOLLOW_SECONDS = 1.0
+"""Between two times that a bridge asks what has changed, while calls come."""
+_ROTATE = "rotate"
+
+
+class SharedVault(Vault):
+    """A `Vault` of which other bridges have the same rows."""
+
+    def __init__(self, directory: Callable[[], Path], keys: Callable[[Path], VaultKeys], shared: SharedRows) -> None:
+        super().__init__(lambda: directory() / f"shared-{shared.name}", keys)
+        self._shared = shared
+        self._last = -1
+        """The number of the last change that the copy has; -1: it was not compared yet."""
+        self._sent = set[str]()
+        """Places of rows that were changed here, since the last look at what others changed."""
+        self._known_salt = b""
+        self._asked_at = float("-inf")
+        self._unsent = set[str]()
+        """Places of rows that were written or taken away here, which the server does not know yet."""
+        self._following = anyio.Lock()
+        self._has_complained = False
+
+    async def follow(self) -> None:
+        """Take over what other bridges changed, unless that was done a moment ago."""
+        if monotonic() - self._asked_at < _FOLLOW_SECONDS:
+            return
+        try:
+            await self._fetch()
+            self._has_complained = False
+        except StoreFailed as error:
+            if not self._has_complained:
+                self._has_complained = True
+                log.warning("the shared accounts cannot be read; what is known of them counts", reason=str(error))
+
+    async def load(self, row: Row) -> bytes | None:
+        """As of any vault."""
+        await self.follow()
+        return await super().load(row)
+
+    async def save(self, row: Row, value: bytes) -> None:
+        """As of any vault. Where the server does not answer, this bridge has the row, and hands it on later."""
+        await self._fetch_first()
+        self._unsent.add(row.place)
+        await super().save(row, value)
+        await self._try_to_send()
+
+    async def drop(self, row: Row) -> bool:
+        """As of any vault. Where the server does not answer, this bridge has forgotten it, and the others later."""
+        self._unsent.add(row.place)
+        had = await super().drop(row)
+        return await self._try_to_send() or had
+
+    async def settle(self) -> None:
+        """See `Vault`."""
+        await self._send()
+
+    @asynccontextmanager
+    async def lock(self, row: Row, what: str, seconds: float) -> AsyncGenerator[None]:
+        """Alone among all bridges, and with the row as it is now.
+
+        Raises:
+            TimeoutError: another holds it all the time.
+            StoreFailed: the server does not answer.
+        """
+        async with self._shared.lock(self.lock_name(row, what), seconds):
+            await self._fetch()
+            yield
+
+    async def rotate_all(self) -> tuple[int, int]:
+        """As of any vault, with the rows of all bridges."""
+        async with self._shared.lock(_ROTATE, 60.0):
+            await self._fetch()
+            found = await super().rotate_all()
+            self._unsent.update(path.stem for path in self.directory.glob("*.row"))
+            await self._send()
+            return found
+
+    async def close(self) -> None:
+        """End the connections."""
+        await self._shared.close()
+
+    # -- internals
+
+    def _salt(self) -> bytes:
+        try:
+            return (self.directory / "salt").read_bytes()
+        except OSError as error:
+            raise ConfigError("the shared accounts were not read yet", key="store.url") from error
+
+    async def _fetch_first(self) -> None:
+        """Be able to write, whether or not the server answers now."""
+        if self._last >= 0 or (self.directory / "salt").exists():
+            await self.follow()
+            return
+        try:
+            await self._fetch()
+        except StoreFailed as error:
+            raise ConfigError(f"an account cannot be stored: {error.what}", file=error.file) from error
+
+    async def _fetch(self) -> None:
+        async with self._following:
+            at, is_whole = max(self._last, 0), self._last < 0
+            if is_whole:
+                await self._take_salt()
+            seen: set[str] = set()
+            changed: list[tuple[Row, bool]] = []
+            while True:
+                last, page, salt = await self._shared.changes(at)
+                if last < at or salt != self._known_salt:
+                    log.warning("the server of the shared accounts has lost changes; what it has now counts")
+                    at, is_whole = 0, True
+                    seen.clear()
+                    await self._take_salt()
+                    continue
+                changed += await anyio.to_thread.run_sync(self._take, page, is_whole)
+                seen.update(change.place for change in page if change.data)
+                if not page:
+                    break
+                at = page[-1].number
+            if is_whole:
+                changed += await anyio.to_thread.run_sync(self._keep_only, seen)
+            self._last, self._asked_at = at, monotonic()
+            self._sent.clear()
+        for row, is_there in changed:
+            self.changed_elsewhere(row, is_there)
+        await self._send()
+
+    async def _take_salt(self) -> None:
+        salt, path = await self._shared.salt(), self.directory / "salt"
+
+        def write() -> None:
+            is_private_directory(self.directory)
+            if not path.exists() or path.read_bytes() != salt:
+                write_private(path, salt)
+
+        await anyio.to_thread.run_sync(write)
+        self._known_salt = salt
+
+    def _take(self, page: Sequence[Change], is_whole: bool) -> list[tuple[Row, bool]]:
+        """Write what others changed; returns the rows that are not as they were.
+
+        A command on this machine shares the files: the row may be there already.
+        """
+        changed: list[tuple[Row, bool]] = []
+        for change in page:
+            if change.place in self._unsent:  # ours is newer: it was written under the lock
+                continue
+            path = self.directory / f"{change.place}.row"
+            before, is_same = head_of(path), _bytes_of(path) == change.data
+            if not change.data:
+                path.unlink(missing_ok=True)
+            elif not is_same:  # else its time would say that it changed
+                write_private(path, change.data)
+            head = head_of(path) or before
+            if head is not None and not (is_same and (is_whole or change.place in self._sent)):
+                changed.append((head, bool(change.data)))
+        return changed
+
+    def _keep_only(self, places: set[str]) -> list[tuple[Row, bool]]:
+        """Remove all other rows; returns them."""
+        gone: list[tuple[Row, bool]] = []
+        for path in self.directory.glob("*.row"):
+            if path.stem not in places and path.stem not in self._unsent:
+                before = head_of(path)
+                path.unlink(missing_ok=True)
+                gone += [(before, False)] if before is not None else []
+        return gone
+
+    async def _try_to_send(self) -> bool:
+        """Whether a row was on the server that is none any more."""
+        try:
+            return await self._send()
+        except StoreFailed as error:
+            log.warning("a shared account was changed here alone, until its server can be reached", reason=str(error))
+            return False
+
+    async def _send(self) -> bool:
+        had = False
+        for place in list(self._unsent):
+            data = await anyio.to_thread.run_sync(_bytes_of, self.directory / f"{place}.row")
+            self._sent.add(place)
+            if data:
+                await self._shared.put(place, data)
+            else:
+                had |= await self._shared.drop(place)
+            self._unsent.discard(place)
+        return had
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""

@@ -1,0 +1,89 @@
+"""An account that a person connected at one bridge counts at all of them (issue 24)."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx2
+
+from support.real_sign_in import home_at
+from support.redis_server import Server
+from support.replicas import TOKEN, Replica, fleet, needs_fleet, until
+
+pytestmark = needs_fleet
+
+WHOAMI = Path(__file__).parents[1] / "servers" / "whoami.py"
+SERVERS = (
+    f'[servers.me]\ncommand = "{sys.executable}"\nargs = ["{WHOAMI}"]\n'
+    'auth = { as = "user", variables = ["USER_TOKEN"] }\n'
+)
+ACCOUNTS = '[accounts]\nkey = "the key of the accounts of the fleet"\n'
+HEADERS = {"authorization": f"Bearer {TOKEN}", "accept": "application/json, text/event-stream"}
+ABOUT = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+    "io.modelcontextprotocol/clientInfo": {"name": "fleet-tests", "version": "1"},
+}
+
+
+def command(replica: Replica, *arguments: str, given: str = "") -> str:
+    """What a command says on the machine of a bridge."""
+    done = subprocess.run(
+        [sys.executable, "-m", "mcpbridge", *arguments, "--config", str(replica.config)],
+        input=given.encode(),
+        env=home_at(replica.directory),
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+def whoami(replica: Replica) -> str:
+    """What the server of the caller says, through this bridge."""
+    headers = {**HEADERS, "mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "me__whoami"}
+    params = {"name": "me__whoami", "arguments": {}, "_meta": ABOUT}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    answer = httpx2.post(replica.url, headers=headers, json=message, timeout=60, trust_env=False)
+    text = answer.text
+    if answer.headers["content-type"].startswith("text/event-stream"):
+        text = next(line[6:] for line in reversed(text.splitlines()) if line.startswith("data: {"))
+    return json.dumps(json.loads(text))
+
+
+def test_variables_that_are_set_at_one_bridge_count_at_the_others(tmp_path: Path) -> None:
+    redis = Server(tmp_path / "redis").start()
+    try:
+        with fleet(tmp_path, redis, size=2, servers=SERVERS, more=ACCOUNTS) as both:
+            one, two = both.replicas
+            command(one, "connections", "set", "me", "USER_TOKEN", "--user", "tester", given="token-1")
+            until(lambda: "token-1" in whoami(two), "the other bridge knows the value")
+            assert "token-1" in whoami(one)
+            command(two, "connections", "set", "me", "USER_TOKEN", "--user", "tester", given="token-2")
+            until(lambda: "token-2" in whoami(one), "the first one knows the new value")
+            listed = command(one, "users", "list", "--json")
+            assert "tester" in listed
+            command(one, "users", "revoke", "tester")
+            until(lambda: "account of your own" in whoami(two), "the other bridge has forgotten it")
+    finally:
+        redis.kill()
+
+
+def test_a_fleet_without_a_key_of_accounts_is_refused(tmp_path: Path) -> None:
+    config = tmp_path / "servers.toml"
+    config.write_text(
+        '[store]\nkind = "redis"\nurl = "redis://127.0.0.1:1"\n'
+        f'[fleet]\nlisten = "127.0.0.1:0"\nkey = "the key of this fleet"\n{SERVERS}',
+        "utf-8",
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "mcpbridge", "check", "--config", str(config)],
+        env=home_at(tmp_path),
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "accounts.key" in done.stderr.decode() + done.stdout.decode()

@@ -1,0 +1,255 @@
+"""Accounts and tokens that bridges of one store have in common, on a real server (issue 24)."""
+
+import shutil
+from collections.abc import AsyncGenerator, Generator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import anyio
+import pytest
+from msgspec.structs import replace
+
+from mcpbridge.base.errors import ConfigError, StoreFailed
+from mcpbridge.storage.redis.shared_secrets import SharedRows, SharedSecrets
+from mcpbridge.storage.redis.shared_vault import SharedVault
+from mcpbridge.storage.settings import redis_address
+from mcpbridge.storage.vault import Row
+from mcpbridge.storage.vault_keys import vault_keys
+from support.harness import eventually
+from support.redis_server import Server, needs_redis
+
+pytestmark = needs_redis
+
+ALICE = Row("account", "alice", "up", "https://up.example/mcp", "https://as.example")
+BOB = replace(ALICE, principal="bob")
+KEY, OTHER_KEY = "the key of the vault of all", "another key of a vault"
+SECRET = b"refresh-1234567890"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Generator[Server]:
+    found = Server(tmp_path / "redis", "--appendonly", "yes", "--appendfsync", "always").start()
+    yield found
+    found.kill()
+
+
+class Bridges:
+    """The vaults and secrets of bridges, each in a directory of its own."""
+
+    def __init__(self, directory: Path, server: Server, stack: AsyncExitStack) -> None:
+        self._directory, self._server, self._stack = directory, server, stack
+
+    def _rows(self) -> SharedRows:
+        return SharedRows(redis_address(self._server.settings()), "mcpbridge")
+
+    def vault(self, name: str, key: str = KEY, *old: str) -> SharedVault:
+        place = self._directory / name
+        found = SharedVault(lambda: place, lambda directory: vault_keys(directory, key, old), self._rows())
+        self._stack.push_async_callback(found.close)
+        return found
+
+    def secrets(self, key: str = KEY, *old: str) -> SharedSecrets:
+        found = SharedSecrets(self._rows(), [key, *old])
+        self._stack.push_async_callback(found.close)
+        return found
+
+
+@pytest.fixture
+async def bridges(tmp_path: Path, server: Server) -> AsyncGenerator[Bridges]:
+    async with AsyncExitStack() as stack:
+        yield Bridges(tmp_path, server, stack)
+
+
+async def newest(vault: SharedVault, row: Row) -> bytes | None:
+    """What a bridge finds that takes the lock, as for a renewal."""
+    async with vault.lock(row, "renew", 30):
+        return await vault.load(row)
+
+
+async def test_what_one_bridge_keeps_the_others_find(bridges: Bridges) -> None:
+    one, two = bridges.vault("one"), bridges.vault("two")
+    assert await two.load(ALICE) is None
+    await one.save(ALICE, SECRET)
+    assert await newest(two, ALICE) == SECRET
+    assert await two.load(BOB) is None
+    assert [row.principal for row in two.rows()] == ["alice"]
+    await two.save(ALICE, b"renewed")
+    assert await newest(one, ALICE) == b"renewed"
+    assert await one.drop(ALICE)
+    assert await newest(two, ALICE) is None
+    assert two.rows() == []
+    assert not await two.drop(ALICE)
+
+
+async def test_a_bridge_that_takes_no_lock_learns_of_it_too(bridges: Bridges) -> None:
+    one, two = bridges.vault("one"), bridges.vault("two")
+    assert not two.has(ALICE)
+    await two.follow()
+    await one.save(ALICE, SECRET)
+
+    async def has() -> bool:
+        await two.follow()
+        return two.has(ALICE)
+
+    await eventually(has, lambda found: found)
+    before = two.changed_at(ALICE)
+    await one.save(ALICE, b"renewed")
+
+    async def changed() -> int:
+        await two.follow()
+        return two.changed_at(ALICE)
+
+    await eventually(changed, lambda at: at != before)
+
+
+async def test_the_server_sees_nothing_that_could_be_used(bridges: Bridges, server: Server, tmp_path: Path) -> None:
+    await bridges.vault("one").save(ALICE, SECRET)
+    await bridges.secrets().save("oauth\nup\nhttps://up.example", SECRET)
+    [log] = (tmp_path / "redis").rglob("*.incr.aof")
+    assert b"alice" in log.read_bytes(), "the heads of rows can be read, as in files"
+    assert SECRET not in log.read_bytes()
+    assert b"up.example/mcp" in log.read_bytes()
+    assert b"oauth" not in log.read_bytes()
+
+
+async def test_with_another_key_nothing_opens_and_nothing_is_lost(bridges: Bridges) -> None:
+    await bridges.vault("one").save(ALICE, SECRET)
+    await bridges.secrets().save("a", SECRET)
+    assert await bridges.vault("two", OTHER_KEY).load(ALICE) is None
+    assert await bridges.secrets(OTHER_KEY).load("a") is None
+    assert await bridges.vault("three", OTHER_KEY, KEY).load(ALICE) == SECRET
+    assert await bridges.secrets(OTHER_KEY, KEY).load("a") == SECRET
+
+
+async def test_rows_of_all_bridges_are_sealed_with_the_new_key(bridges: Bridges) -> None:
+    await bridges.vault("one").save(ALICE, SECRET)
+    await bridges.vault("two").save(BOB, b"of bob")
+    assert await bridges.vault("three", OTHER_KEY, KEY).rotate_all() == (2, 0)
+    four = bridges.vault("four", OTHER_KEY)
+    assert [await four.load(row) for row in (ALICE, BOB)] == [SECRET, b"of bob"]
+
+
+async def test_one_at_a_time_has_a_lock(bridges: Bridges) -> None:
+    one, two, other = bridges.vault("one"), bridges.vault("two"), bridges.secrets()
+    async with one.lock(ALICE, "renew", 30):
+        with pytest.raises(TimeoutError):
+            async with two.lock(ALICE, "renew", 0.2):
+                raise AssertionError("both have it")
+        async with two.lock(BOB, "renew", 30), two.lock(ALICE, "set", 30), other.lock("renew", 30):
+            pass
+    async with two.lock(ALICE, "renew", 30):
+        pass
+
+
+async def test_a_lock_ends_by_itself_when_its_holder_dies(bridges: Bridges, server: Server) -> None:
+    async with bridges.secrets().lock("renew", 30):
+        [key] = server.cli("KEYS", "*:lock:*").split()
+        assert 0 < int(server.cli("PTTL", key)) <= 15_000
+        server.cli("DEL", key)  # as if the time were over, since the holder was stopped
+        async with bridges.secrets().lock("renew", 30):
+            [taken] = server.cli("GET", key).split()
+            mine = taken
+    assert server.cli("GET", key).split() == []
+    assert mine
+
+
+async def test_who_lost_a_lock_does_not_free_that_of_another(bridges: Bridges, server: Server) -> None:
+    async with AsyncExitStack() as second:
+        async with bridges.secrets().lock("renew", 30):
+            [key] = server.cli("KEYS", "*:lock:*").split()
+            server.cli("DEL", key)
+            await second.enter_async_context(bridges.secrets().lock("renew", 30))
+        assert server.cli("EXISTS", key).split()[-1] == "1"
+
+
+async def test_while_the_server_is_away_the_copy_answers_and_nothing_is_locked(
+    bridges: Bridges, server: Server
+) -> None:
+    one, two = bridges.vault("one"), bridges.vault("two")
+    tokens = bridges.secrets()
+    await one.save(ALICE, SECRET)
+    await tokens.save("a", SECRET)
+    assert await newest(two, ALICE) == SECRET
+    server.kill()
+    assert await two.load(ALICE) == SECRET
+    assert await tokens.load("a") == SECRET
+    with pytest.raises(StoreFailed):
+        async with two.lock(ALICE, "renew", 30):
+            raise AssertionError("whether another has it is not known")
+    with pytest.raises(ConfigError, match="cannot be stored"):
+        await tokens.save("b", SECRET)
+    await one.save(BOB, b"of bob")
+    assert await one.drop(ALICE)
+    with pytest.raises(StoreFailed):
+        await one.settle()
+    with pytest.raises(ConfigError, match="cannot be stored"):
+        await bridges.vault("new").save(BOB, b"without the salt of all")
+    server.start()
+
+    async def is_settled() -> bool:
+        try:
+            await one.settle()
+        except StoreFailed:  # it is tried again in a moment
+            return False
+        return True
+
+    await eventually(is_settled, lambda found: found)
+
+    async def found_by_two() -> list[bytes | None]:
+        try:
+            return [await newest(two, row) for row in (ALICE, BOB)]
+        except StoreFailed:
+            return []
+
+    assert await eventually(found_by_two, bool) == [None, b"of bob"]
+
+
+async def test_what_the_server_has_counts_where_it_lost_something(bridges: Bridges, server: Server) -> None:
+    one = bridges.vault("one")
+    await one.save(ALICE, SECRET)
+    await one.save(BOB, b"of bob")
+    server.cli("FLUSHALL")
+    two = bridges.vault("two")
+    assert await two.load(BOB) is None
+    await two.save(BOB, b"newer")
+    assert await newest(one, BOB) == b"newer"
+    assert await one.load(ALICE) is None
+
+
+async def test_a_copy_from_before_a_start_is_compared(bridges: Bridges, tmp_path: Path) -> None:
+    await bridges.vault("one").save(ALICE, SECRET)
+    await bridges.vault("one").save(BOB, b"of bob")
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    await bridges.vault("one").drop(BOB)
+    two = bridges.vault("two")
+    assert await two.load(ALICE) == SECRET
+    assert await two.load(BOB) is None
+    assert [row.principal for row in two.rows()] == ["alice"]
+
+
+async def test_many_bridges_renew_one_token_once_at_a_time(bridges: Bridges) -> None:
+    """As with one refresh token that must not be used twice: each finds what the one before has kept."""
+    vaults = [bridges.vault(f"v{number}") for number in range(6)]
+    await vaults[0].save(ALICE, b"0")
+
+    async def renew(vault: SharedVault) -> None:
+        for _ in range(5):
+            async with vault.lock(ALICE, "renew", 60):
+                before = await vault.load(ALICE)
+                assert before is not None
+                await vault.save(ALICE, str(int(before) + 1).encode())
+
+    async with anyio.create_task_group() as group:
+        for vault in vaults:
+            group.start_soon(renew, vault)
+    assert await newest(vaults[3], ALICE) == b"30"
+
+
+async def test_a_page_of_changes_is_followed_by_the_next(bridges: Bridges) -> None:
+    one = bridges.vault("one")
+    rows = [replace(ALICE, principal=f"user-{number}") for number in range(450)]
+    for row in rows:
+        await one.save(row, row.principal.encode())
+    two = bridges.vault("two")
+    assert await two.load(rows[449]) == b"user-449"
+    assert len(two.rows()) == 450
