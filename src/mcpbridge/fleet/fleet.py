@@ -16,9 +16,11 @@ from mcpbridge.downstream.http.app import HttpFront
 from mcpbridge.downstream.http.exchange import Exchange
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.fleet.certificates import link_contexts
+from mcpbridge.fleet.counts import FleetCounts
 from mcpbridge.fleet.forwarding import Answering, Forwarding
 from mcpbridge.fleet.link import Links, LinkServer, Served
 from mcpbridge.fleet.members import Members, new_member_id
+from mcpbridge.fleet.orders import Orders
 from mcpbridge.fleet.records import FleetRecords, Member
 from mcpbridge.fleet.sessions import FleetSessions
 from mcpbridge.fleet.settings import FleetSettings
@@ -31,8 +33,8 @@ log = get_logger("mcpbridge.fleet")
 class Fleet:
     """The fleet, as one of its bridges sees it."""
 
-    def __init__(self, members: Members, sessions: FleetSessions) -> None:
-        self.members, self.sessions = members, sessions
+    def __init__(self, members: Members, sessions: FleetSessions, orders: Orders) -> None:
+        self.members, self.sessions, self.orders = members, sessions, orders
         self._front: HttpFront | None = None
 
     def join(self, front: HttpFront) -> None:
@@ -83,14 +85,18 @@ async def running_fleet(
             since=time.time(),
         )
         members = Members(records, me)
-        sessions = FleetSessions(records, members, Forwarding(links), idle=http.session_idle, max_body=http.max_body)
-        fleet = Fleet(members, sessions)
-        answering = Answering(answer, sessions.gives_up, sessions.hand_on)
+        counts = FleetCounts()
+        forwarding, idle, largest = Forwarding(links, counts), http.session_idle, http.max_body
+        sessions = FleetSessions(records, members, forwarding, counts, idle=idle, max_body=largest)
+        orders = Orders(links, members, sessions, counts)
+        fleet = Fleet(members, sessions, orders)
+        answering = Answering(answer, sessions.gives_up, sessions.hand_on, orders.answer)
         await members.look()
         log.info("this bridge has joined its fleet", member=id_, address=me.address)
         async with sessions.tasks.running(), background.running():
             background.spawn(members.keep_lease())
             background.spawn(sessions.keep())
+            background.spawn(orders.measure())
             try:
                 yield fleet
             finally:

@@ -10,14 +10,15 @@ from enum import Enum
 from typing import Any, Final
 
 from mcpbridge.downstream.http.exchange import Exchange
+from mcpbridge.fleet.counts import FleetCounts, Outcome
 from mcpbridge.fleet.frames import PART, Ask, Kind, Reply
-from mcpbridge.fleet.link import Links, OutcomeUnknown, Served, Stream
+from mcpbridge.fleet.link import Links, NotSent, OutcomeUnknown, Served, Stream
 from mcpbridge.fleet.records import Member
 from mcpbridge.protocol.error_codes import INTERNAL_ERROR
 from mcpbridge.protocol.jsonrpc import Frame, decode_frame, encode_error
 from mcpbridge.protocol.reading.client_messages import read_client_message
 
-_MOVED_STATUS = 421
+MOVED_STATUS = 421
 """What a bridge answers, to others of the fleet alone, for a session that it does not have any more."""
 _HOP_BY_HOP = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"content-length", b"expect"})
 
@@ -38,8 +39,8 @@ MOVED: Final = _Moved.MOVED
 class Forwarding:
     """Asks other members."""
 
-    def __init__(self, links: Links) -> None:
-        self._links = links
+    def __init__(self, links: Links, counts: FleetCounts) -> None:
+        self._links, self._counts = links, counts
 
     def forget(self, member: str) -> None:
         """It is none any more."""
@@ -61,13 +62,23 @@ class Forwarding:
             len(body),
             list(guest),
         )
-        stream = await self._links.ask(member.id, member.address, head, body)
-        watch = asyncio.create_task(_until_left(exchange, stream))
+        outcome: Outcome = "unknown"
         try:
-            return await _pass_on(exchange, stream, body)
+            stream = await self._links.ask(member.id, member.address, head, body)
+            watch = asyncio.create_task(_until_left(exchange, stream))
+            try:
+                found = await _pass_on(exchange, stream, body)
+                outcome = "moved" if found is MOVED else "answered" if stream.is_whole else "unknown"
+                return found
+            finally:
+                watch.cancel()
+                outcome = "left" if stream.is_closed and outcome == "unknown" else outcome
+                stream.close()
+        except NotSent:
+            outcome = "not_sent"
+            raise
         finally:
-            watch.cancel()
-            stream.close()
+            self._counts.forwarded[outcome] += 1
 
 
 async def _until_left(exchange: Exchange, stream: Stream) -> None:
@@ -77,7 +88,7 @@ async def _until_left(exchange: Exchange, stream: Stream) -> None:
 
 async def _pass_on(exchange: Exchange, stream: Stream, body: bytes) -> _Moved | None:
     reply, answer, is_whole = await stream.head()
-    if reply.status == _MOVED_STATUS:
+    if reply.status == MOVED_STATUS:
         return MOVED
     headers = tuple((name, value) for name, value in reply.headers if name not in _HOP_BY_HOP)
     if is_whole:
@@ -117,20 +128,27 @@ class Answering:
         answer: Callable[[Exchange], Awaitable[None]],
         gives_up: Callable[[bytes], bool],
         hand_on: Callable[[bytes], Awaitable[None]],
+        order: Callable[[Served, bytes], Awaitable[None]],
     ) -> None:
-        """`answer`: the front. `gives_up`: whether a session is for somebody else now; `hand_on`: let it go."""
-        self._answer, self._gives_up, self._hand_on = answer, gives_up, hand_on
+        """`answer`: the front. `gives_up`: whether a session is for somebody else now; `hand_on`: let it go.
+
+        `order` answers what other members ask of the bridge itself.
+        """
+        self._answer, self._gives_up, self._hand_on, self._order = answer, gives_up, hand_on, order
 
     async def serve(self, served: Served) -> None:
         """Answer one request."""
         body = await served.body()
         if body is None:
             return
+        if served.is_order:
+            await self._order(served, body)
+            return
         head = served.head
         id_ = dict(head.headers).get(b"mcp-session-id", b"").strip()
-        if not head.guest and self._gives_up(id_):
+        if id_ and not head.guest and self._gives_up(id_):
             await self._hand_on(id_)
-            served.reply_whole(Reply(_MOVED_STATUS, []), b"")
+            served.reply_whole(Reply(MOVED_STATUS, []), b"")
             return
         scope = {
             "type": "http",

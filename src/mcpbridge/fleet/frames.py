@@ -44,6 +44,8 @@ class Kind(IntEnum):
     """There will be no (more of the) answer."""
     PULSE = 10
     """Nothing but a sign of life."""
+    ORDER = 11
+    """Like `ASK`, but by another bridge itself, and of no client: see `orders.py`."""
 
 
 class Ask(msgspec.Struct, frozen=True, array_like=True):

@@ -136,6 +136,8 @@ class Stream:
         self._came = asyncio.Event()
         self.is_over = False
         """All of the answer has come, or no more will."""
+        self.is_whole = False
+        """All of it has come."""
         self.is_closed = False
         """Nobody reads it any more."""
 
@@ -158,7 +160,7 @@ class Stream:
             self.is_over = True
             raise OutcomeUnknown
         if kind in (Kind.REPLY_WHOLE, Kind.REPLY_END):
-            self.is_over = True
+            self.is_over = self.is_whole = True
         return kind, payload
 
     async def head(self) -> tuple[Reply, bytes, bool]:
@@ -192,10 +194,10 @@ class _Link:
         self.connection = LinkConnection(self._take, self._lost)
         self.connection.is_needed = lambda: bool(self.streams)
 
-    def ask(self, head: Ask, body: bytes) -> Stream:
+    def ask(self, head: Ask, body: bytes, kind: Kind) -> Stream:
         number = next(self._numbers)
         stream = self.streams[number] = Stream(self, number)
-        self.connection.send(Kind.ASK, number, with_body(head, body[:PART]))
+        self.connection.send(kind, number, with_body(head, body[:PART]))
         for start in range(PART, len(body), PART):
             self.connection.send(Kind.ASK_PART, number, body[start : start + PART])
         return stream
@@ -221,9 +223,15 @@ class Links:
         self._contexts = contexts
         self._links: dict[str, _Link] = {}
         self._locks = defaultdict[str, asyncio.Lock](asyncio.Lock)
+        self.problems: dict[str, str] = {}
+        """Why members could not be reached the last time, by their ids."""
 
-    async def ask(self, member: str, address: str, head: Ask, body: bytes) -> Stream:
-        """Send a request to a member. `address`: `HOST:PORT`.
+    def open(self) -> list[str]:
+        """The members that there is a connection to."""
+        return [member for member, link in self._links.items() if link.connection.is_open]
+
+    async def ask(self, member: str, address: str, head: Ask, body: bytes, kind: Kind = Kind.ASK) -> Stream:
+        """Send a request to a member. `address`: `HOST:PORT`. `kind`: `ASK` or `ORDER`.
 
         Raises:
             NotSent: the member cannot be reached.
@@ -234,7 +242,7 @@ class Links:
         await link.connection.drain()
         if not link.connection.is_open:
             raise NotSent("the connection has just ended")
-        return link.ask(head, body)
+        return link.ask(head, body, kind)
 
     async def _connected(self, member: str, address: str) -> _Link:
         async with self._locks[member]:
@@ -244,7 +252,8 @@ class Links:
             try:
                 return await self._connect(member, address)
             except (OSError, TimeoutError) as error:  # of TLS as well
-                raise NotSent(str(error) or "it does not answer") from error
+                why = self.problems[member] = str(error) or "it does not answer"
+                raise NotSent(why) from error
 
     async def _connect(self, member: str, address: str) -> _Link:
         link = _Link()
@@ -258,11 +267,13 @@ class Links:
                 server_hostname=host_name_of(member),
             )
         self._links[member] = link
+        self.problems.pop(member, None)
         return link
 
     def forget(self, member: str) -> None:
         """The member is gone for good."""
         self._locks.pop(member, None)
+        self.problems.pop(member, None)
         if (link := self._links.pop(member, None)) is not None:
             link.connection.abort()
 
@@ -275,8 +286,12 @@ class Links:
 class Served:
     """One request of another member."""
 
-    def __init__(self, connection: LinkConnection, number: int, head: Ask, body: bytes) -> None:
+    def __init__(
+        self, connection: LinkConnection, number: int, head: Ask, body: bytes, *, is_order: bool = False
+    ) -> None:
         self.head, self._body, self._size = head, [body], len(body)
+        self.is_order = is_order
+        """It is of the other bridge itself."""
         self._connection, self._number = connection, number
         self._room = WINDOW
         self._changed = asyncio.Event()
@@ -389,8 +404,9 @@ class LinkServer:
     def _take(
         self, connection: LinkConnection, served: dict[int, Served], kind: int, number: int, payload: bytes
     ) -> None:
-        if kind == Kind.ASK:
-            one = served[number] = Served(connection, number, *read_ask(payload))
+        if kind in (Kind.ASK, Kind.ORDER):
+            one = Served(connection, number, *read_ask(payload), is_order=kind == Kind.ORDER)
+            served[number] = one
             self._tasks.spawn(self._serve(one, served, number))
             return
         if (known := served.get(number)) is None:

@@ -36,6 +36,8 @@ class Members:
         self.me = me
         self.problem = ""
         """Why the lease could not be renewed the last time; empty: it could."""
+        self.failures = 0
+        """Times that it could not."""
         self.on_gone: Callable[[str], None] = lambda _: None
         """Called with each member that is none any more."""
         self.on_lapsed: Callable[[], None] = lambda: None
@@ -63,7 +65,12 @@ class Members:
     @property
     def has_lease(self) -> bool:
         """Whether this bridge surely is a member now."""
-        return monotonic() - self._renewed < LEASE_SECONDS
+        return self.lease_age < LEASE_SECONDS
+
+    @property
+    def lease_age(self) -> float:
+        """Seconds since the lease was renewed."""
+        return monotonic() - self._renewed
 
     async def look(self) -> None:
         """Renew the lease, and learn who else has one."""
@@ -76,6 +83,7 @@ class Members:
         try:
             held, known = await self._records.beat(self.me, LEASE_SECONDS)
         except StoreFailed as error:
+            self.failures += 1
             if not self.problem:
                 log.warning("the fleet's records cannot be reached", reason=str(error))
             self.problem = str(error)
@@ -104,9 +112,9 @@ class Members:
             await asyncio.sleep(BEAT_SECONDS)
             await self.look()
 
-    async def drain(self) -> None:
-        """Say to all that this bridge takes nothing new."""
-        self.me = replace(self.me, is_draining=True)
+    async def drain(self, *, is_draining: bool = True) -> None:
+        """Say to all that this bridge takes nothing new, or does so again."""
+        self.me = replace(self.me, is_draining=is_draining)
         await self.look()
 
     async def leave(self) -> None:

@@ -24,7 +24,8 @@ from mcpbridge.downstream.http.body_deadline import BODY_SECONDS, Deadline
 from mcpbridge.downstream.http.exchange import Exchange, Refused
 from mcpbridge.downstream.http.sessions import Session, SessionFront
 from mcpbridge.downstream.sessions import BRIDGE_STOPPED
-from mcpbridge.fleet.forwarding import LOST, MOVED, Forwarding
+from mcpbridge.fleet.counts import FleetCounts
+from mcpbridge.fleet.forwarding import LOST, MOVED, MOVED_STATUS, Forwarding
 from mcpbridge.fleet.link import NotSent, OutcomeUnknown
 from mcpbridge.fleet.members import ID_LENGTH, Members
 from mcpbridge.fleet.records import FleetRecords, Member
@@ -43,6 +44,8 @@ _BEGINNING = ("initialize", "notifications/initialized")
 """What a session begins with."""
 _LOOK_AGAIN = 0.05
 """Seconds between two looks at calls under way, while this bridge drains."""
+_LOOK_SELDOM = 1.0
+"""The same, while there are no sessions."""
 
 
 class _Record(Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,10 +74,17 @@ class FleetSessions:
     """The sessions of all bridges, as this one sees them. See `Elsewhere`."""
 
     def __init__(
-        self, records: FleetRecords, members: Members, forwarding: Forwarding, *, idle: float, max_body: int
+        self,
+        records: FleetRecords,
+        members: Members,
+        forwarding: Forwarding,
+        counts: FleetCounts,
+        *,
+        idle: float,
+        max_body: int,
     ) -> None:
         """`idle`: seconds after which an unused session ends. `max_body`: bytes of a request."""
-        self._records, self._members, self._forwarding = records, members, forwarding
+        self._records, self._members, self._forwarding, self._counts = records, members, forwarding, counts
         self._idle, self._max_body = idle, max_body
         self._deadline = Deadline(BODY_SECONDS)
         self._messages: dict[bytes, dict[str, Raw]] = {}
@@ -102,8 +112,15 @@ class FleetSessions:
         return f"{secrets.token_hex(16)}-{self._members.me.id}".encode()
 
     async def serve(self, exchange: Exchange, session: bytes) -> bool:
-        """Have it answered by the bridge that has its session, or take the session over."""
+        """Have it answered by the bridge that has its session, or take the session over.
+
+        What another bridge sends is not sent on: that one learns that the session is not here.
+        """
         id_ = session
+        if exchange.is_forwarded:
+            if self._front is None or self.is_draining or await self._take(id_, exchange, self._front) is not None:
+                raise Refused(MOVED_STATUS, "this session is another bridge's")
+            return False
         for _ in range(_TRIES):
             owner = await self._owner(id_, exchange)
             if owner is None:
@@ -154,6 +171,24 @@ class FleetSessions:
             what = "not sent: the fleet's records cannot be reached, so nobody knows whether this was answered before"
             raise StoreFailed(what) from error
 
+    async def open_elsewhere(self, exchange: Exchange) -> bool:
+        """Have a session opened by another bridge, while this one takes nothing new. False: there is none that does."""
+        another = self._another()
+        if another is None:
+            return False
+        try:
+            return await self._forwarding.ask(another, exchange, exchange.early_body or b"") is not MOVED
+        except NotSent:
+            return False
+        except OutcomeUnknown as error:
+            raise Refused(502, LOST) from error
+
+    def _another(self) -> Member | None:
+        """A bridge that takes what this one does not."""
+        me = self._members.me.id
+        able = [one for one in self._members.all() if one.id != me and not one.is_draining]
+        return secrets.choice(able) if able else None
+
     async def opened(self, session: Session, frame: Frame) -> None:
         """Write it down, before its client knows it."""
         self._messages[session.id] = {"initialize": _raw(frame)}
@@ -192,9 +227,39 @@ class FleetSessions:
             if not any(session.busy for session in front.sessions.all() if session.client.front != "sse"):
                 break
             await asyncio.sleep(_LOOK_AGAIN)
-        for session in [] if front is None else front.sessions.all():
+        for session in self.own():
             await self._quietly(self._records.give_up(session.id, self._members.me.id))
             self._messages.pop(session.id, None)
+
+    # -- a bridge that stays, and takes nothing new
+
+    def own(self) -> list[Session]:
+        """The sessions of this bridge."""
+        return [] if self._front is None else self._front.sessions.all()
+
+    async def start_draining(self) -> None:
+        """Take nothing new, and hand on each session once it has no call under way, until `resume`."""
+        if not self.is_draining:
+            log.info("this bridge takes nothing new")
+            self.is_draining = True
+            self.tasks.spawn(self._hand_over())
+        await self._members.drain()
+
+    async def resume(self) -> None:
+        """Take new sessions again."""
+        if self.is_draining:
+            log.info("this bridge takes new sessions again")
+            self.is_draining = False
+        await self._members.drain(is_draining=False)
+
+    async def _hand_over(self) -> None:
+        while self.is_draining:
+            for session in self.own():
+                # A stream of its own for what nobody asked for does not keep it: the client opens it again elsewhere.
+                # HTTP+SSE (which is not in the records) is nothing but such a stream, and stays.
+                if session.id in self._messages and session.busy <= session.streams.channel.readers:
+                    await self.hand_on(session.id)
+            await asyncio.sleep(_LOOK_AGAIN if self.own() else _LOOK_SELDOM)
 
     # -- requests of other members
 
@@ -207,8 +272,9 @@ class FleetSessions:
 
     async def hand_on(self, id_: bytes) -> None:
         """The session is for whoever asks first."""
+        self._let_go(id_)  # at once: a call that came meanwhile would end with it
+        self._counts.handed_on += 1
         await self._quietly(self._records.give_up(id_, self._members.me.id))
-        self._let_go(id_)
 
     # -- owners
 
@@ -222,12 +288,18 @@ class FleetSessions:
                 return None
         if named and named != me and (member := await self._members.get(named)) is not None:
             return member
+        if self.is_draining and (another := self._another()) is not None:
+            return another
         if self._front is None or self.is_draining:
             raise Refused(503, "not sent: this bridge is about to stop", headers=_SOON)
+        return await self._take(id_, exchange, self._front)
+
+    async def _take(self, id_: bytes, exchange: Exchange, front: SessionFront) -> Member | None:
+        """Take the session over, unless another bridge has it, which is returned."""
         lock = self._taking.setdefault(id_, asyncio.Lock())
         try:
             async with lock:
-                return await self._claim(id_, exchange, self._front)
+                return await self._claim(id_, exchange, front)
         finally:
             if not lock.locked():
                 self._taking.pop(id_, None)
@@ -261,6 +333,7 @@ class FleetSessions:
             raise Refused(503, "not sent: all sessions of this bridge are busy (`http.max_sessions`)", headers=_SOON)
         self._messages[id_] = dict(record.messages)
         self._moved.pop(id_, None)
+        self._counts.taken_over += 1
         log.info("a session was taken over from a bridge that is gone")
         return None
 

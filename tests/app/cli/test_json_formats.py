@@ -108,8 +108,9 @@ ELSEWHERE = {
     *("login/1", "logout/1", "approve/1", "deny/1", "log-events/1", "results-show/1", "results-rm/1"),
     *("users-list/1", "users-revoke/1", "connections-link/1", "connections-set/1", "connections-rotate/1"),
     *("secret-set/1", "secret-list/1", "secret-rm/1", "auth-break-glass/1"),
+    *("fleet-members/1", "fleet-status/1", "fleet-drain/1"),
 }
-"""Printed by tests below, one for each part of the bridge that they need."""
+"""Printed by tests below, one for each part of the bridge that they need; of a fleet in `tests/fleet`."""
 
 
 @pytest.fixture

@@ -2,12 +2,20 @@
 
 
 class Problem(Exception):
-    """What was asked cannot be done. `code`: `invalid`, `unknown`, `decided`, `forbidden`, `exists` or `failed`."""
+    """What was asked cannot be done. `code`: one of `STATUS_OF`."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
 
 
-STATUS_OF = {"invalid": 400, "forbidden": 403, "unknown": 404, "decided": 409, "exists": 409, "failed": 503}
+STATUS_OF = {
+    "invalid": 400,
+    "forbidden": 403,
+    "unknown": 404,
+    "decided": 409,
+    "exists": 409,
+    "failed": 503,
+    "no_fleet": 404,
+}
 """HTTP status by code."""

@@ -20,6 +20,7 @@ from mcpbridge.app.admin.errors import STATUS_OF, Problem
 from mcpbridge.app.admin.result_routes import Endpoint, result_routes, stats_routes
 from mcpbridge.app.admin.server_routes import registry_routes
 from mcpbridge.app.admin.usage import requested_usage, visible_usage
+from mcpbridge.app.fleet.desk import FleetDesk
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.pipeline.approvals.pending import PendingApprovals
 from mcpbridge.results.kept_results import KeptResults
@@ -39,6 +40,7 @@ def make_api(
     kept_results: KeptResults | None = None,
     ledger: TokenLedger | None = None,
     bridge: Bridge | None = None,
+    fleet: FleetDesk | None = None,
 ) -> Starlette:
     """The application; its paths begin with `/api`. What is not given has no paths."""
     return Starlette(
@@ -48,6 +50,7 @@ def make_api(
             *(stats_routes(ledger, _for_admins) if ledger is not None else ()),
             *(registry_routes(bridge, _for_admins, _object_of) if bridge is not None else ()),
             *(_usage_routes(bridge) if bridge is not None else ()),
+            *(_fleet_routes(fleet) if fleet is not None else ()),
         ],
         exception_handlers={HTTPException: _http_error, Problem: _problem},
     )
@@ -85,6 +88,25 @@ def _usage_routes(bridge: Bridge) -> list[Route]:
         return JSONResponse(await requested_usage(bridge, request.query_params, whose, limiter=limiter))
 
     return [Route("/api/usage", usage, methods=["GET"])]
+
+
+def _fleet_routes(desk: FleetDesk) -> list[Route]:
+    """`GET /api/fleet`, and `POST /api/fleet/drain` with `name` and `undo`."""
+
+    async def status(_: Request) -> Response:
+        return JSONResponse(dict(await desk.status()))
+
+    async def drain(request: Request) -> Response:
+        document = await _object_of(request)
+        name, undo = document.get("name", ""), document.get("undo", False)
+        if not isinstance(name, str) or not isinstance(undo, bool):
+            raise Problem("invalid", "`name` has to be a text, and `undo` true or false")
+        return JSONResponse(dict(await desk.drain(name, undo=undo)))
+
+    return [
+        Route("/api/fleet", _for_admins(status), methods=["GET"]),
+        Route("/api/fleet/drain", _for_admins(drain), methods=["POST"]),
+    ]
 
 
 def _for_admins(endpoint: Endpoint) -> Endpoint:

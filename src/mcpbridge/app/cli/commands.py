@@ -65,6 +65,7 @@ JOBS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     },
     "Trouble": {
         "status": ("daemon.status", "Show the bridges that are running, and their servers."),
+        "fleet": ("daemon.fleet", "Show the bridges that act as one, and take one of them out."),
         "doctor": ("config.doctor", "Find out what is wrong, and what to do about it."),
         "check": ("config.check", "Check the configuration, every server and every tool."),
         "logs": ("daemon.logs", "Show the log of the daemon."),

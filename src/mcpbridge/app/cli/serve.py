@@ -346,7 +346,7 @@ async def _serve(
                 if streams:
                     await _serve_stdio(run.bridge, front, streams, stopping)
                 elif at:
-                    await serve_over_http(run.bridge, at, ready, run.console, run.connections)
+                    await serve_over_http(run.bridge, at, ready, run.console, run.connections, run.fleet)
     return INTERRUPTED if signal.SIGINT in received else OK
 
 

@@ -253,7 +253,8 @@ class _Daemon:
             self._url = url
             log.info("listening", url=url)
 
-        await serve_over_http(bridge, at, ready, self._running.console, self._running.connections)
+        run = self._running
+        await serve_over_http(bridge, at, ready, run.console, run.connections, run.fleet)
 
     async def _reload_when_asked(self) -> None:
         while True:

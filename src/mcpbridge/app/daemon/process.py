@@ -4,7 +4,7 @@ import gc
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from mcpbridge.app.admin.control_socket import Answers, publish
 from mcpbridge.app.connections.desk import PREFIX, ConnectionsDesk, origin_of
 from mcpbridge.app.console.desk import ConsoleDesk
 from mcpbridge.app.daemon.config_watcher import Reloading
+from mcpbridge.app.fleet.desk import FleetDesk
 from mcpbridge.base.directories import cache_directory, runtime_directory, state_directory
 from mcpbridge.base.log import Level, get_logger
 from mcpbridge.base.masking.known_values import Redactor
@@ -46,6 +47,8 @@ class Running(Struct, frozen=True):
     """Opens the console."""
     connections: ConnectionsDesk
     """Opens the pages where people connect their accounts."""
+    fleet: FleetDesk
+    """Answers what is asked about the fleet, once there is one."""
 
 
 @asynccontextmanager
@@ -82,13 +85,15 @@ async def running(
         mode=mode,
     ) as bridge:
         more, directory = more_answers or {}, runtime_directory(os.environ)
-        connections = ConnectionsDesk(bridge)
+        connections, fleet = ConnectionsDesk(bridge), FleetDesk(bridge)
+        more = {**more, **fleet.answers()}
+        facts = partial(_facts, facts, fleet)
         if loaded.settings.source is None:
             desk = ConsoleDesk(bridge, redact, facts=facts, reload=None)
             more = {"console": desk.link, "connections.link": connections.link, **more}
             answers = control_answers(bridge, redact, facts, None, more)
             async with publish(answers, directory), desk.running():
-                yield Running(bridge, None, desk, connections)
+                yield Running(bridge, None, desk, connections, fleet)
             return
         reloading = Reloading(
             bridge,
@@ -107,7 +112,11 @@ async def running(
         more = {"console": desk.link, "connections.link": connections.link, **more}
         answers = control_answers(bridge, redact, facts, reloading.reload, more)
         async with reloading.watching(), publish(answers, directory, look_every=look_every), desk.running():
-            yield Running(bridge, reloading, desk, connections)
+            yield Running(bridge, reloading, desk, connections, fleet)
+
+
+def _facts(of_front: Callable[[], Mapping[str, object]], fleet: FleetDesk) -> Mapping[str, object]:
+    return {**of_front(), **fleet.facts()}
 
 
 async def _open_in_browser(page: Page) -> bool:
@@ -121,6 +130,7 @@ async def serve_over_http(
     on_ready: Callable[[str], None],
     console: ConsoleDesk,
     connections: ConnectionsDesk,
+    fleet: FleetDesk | None = None,
 ) -> None:
     """Serve MCP at this address, and beside it `/api`, `/metrics` and the console, each made when it is asked for.
 
@@ -133,7 +143,7 @@ async def serve_over_http(
     def api() -> "App":
         from mcpbridge.app.admin.http_api import make_api
 
-        return make_api(bridge.approvals, bridge.results.kept_results, bridge.results.ledger, bridge)
+        return make_api(bridge.approvals, bridge.results.kept_results, bridge.results.ledger, bridge, desk)
 
     def metrics() -> "App":
         from mcpbridge.app.admin.prometheus import make_metrics
@@ -162,6 +172,7 @@ async def serve_over_http(
     def approving() -> "App":
         return approvals.app_at(at)
 
+    desk = fleet or FleetDesk(bridge)
     console.serve_at(at)
     connections.serve_at(at)
     mounts = {"/api": api, **({"/metrics": metrics} if bridge.settings.observe.metrics else {})}
@@ -175,7 +186,7 @@ async def serve_over_http(
 
         server.tokens.revocations, bridge.user_accounts.doors = Revocations(bridge.store), server
     async with AsyncExitStack() as stack:
-        join = await stack.enter_async_context(_fleet_of(bridge.settings))
+        join = await stack.enter_async_context(_fleet_of(bridge.settings, desk))
         public: Mapping[str, Callable[[], App]] = {}
         if bridge.settings.auth.sign_in is not None and server is not None:
             from mcpbridge.app.sign_in.app import signing_in
@@ -189,7 +200,7 @@ async def serve_over_http(
 
 
 @asynccontextmanager
-async def _fleet_of(settings: Settings) -> AsyncGenerator[Callable[["HttpFront"], None]]:
+async def _fleet_of(settings: Settings, desk: FleetDesk) -> AsyncGenerator[Callable[["HttpFront"], None]]:
     """What makes a front one of a fleet's, if there is a fleet."""
     if settings.fleet.listen is None:
         yield lambda _: None
@@ -198,4 +209,8 @@ async def _fleet_of(settings: Settings) -> AsyncGenerator[Callable[["HttpFront"]
 
     shared = settings.model_dump(exclude={"fleet", "daemon", "log", "source"})
     async with running_fleet(settings.fleet, settings.store, settings.http, shared) as fleet:
-        yield fleet.join
+        desk.open(fleet)
+        try:
+            yield fleet.join
+        finally:
+            desk.close()

@@ -18,7 +18,6 @@ from mcpbridge.base.background_tasks import TaskGroup
 from mcpbridge.downstream.auth.bearer_tokens import Authenticator
 from mcpbridge.downstream.http.body_deadline import BODY_SECONDS, Deadline
 from mcpbridge.downstream.http.exchange import (
-    NO_HEADERS,
     Admission,
     ClientLeft,
     Exchange,
@@ -31,6 +30,7 @@ from mcpbridge.downstream.http.exchange import (
 from mcpbridge.downstream.http.host_and_origin import HostCheck, Reach, as_navigation, preflight_headers
 from mcpbridge.downstream.http.http1_exchange import Http1Exchange
 from mcpbridge.downstream.http.legacy import LegacyFront
+from mcpbridge.downstream.http.readiness import Readiness
 from mcpbridge.downstream.http.reply import OpenReplies, declares_modern, decode_body
 from mcpbridge.downstream.http.routes import App, Mounts, Routes, serve
 from mcpbridge.downstream.http.sessions import Elsewhere
@@ -40,7 +40,7 @@ from mcpbridge.downstream.http.token_lifetime import REVOKED, while_valid
 from mcpbridge.downstream.http.upgrade import STOPPING, Upgrades
 from mcpbridge.downstream.services import RunningBridge
 from mcpbridge.downstream.settings import HttpSettings
-from mcpbridge.protocol.jsonrpc import Frame, encode
+from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.protocol.reading.client_messages import read_client_message
 from mcpbridge.protocol.revisions import LEGACY, MODERN
 
@@ -51,12 +51,10 @@ if TYPE_CHECKING:
 
 _ALL_METHODS = ((b"allow", b"GET, POST, DELETE"),)
 _MODERN_METHODS = ((b"allow", b"POST"),)
-_GET_ONLY = ((b"allow", b"GET"),)
 _WELL_KNOWN = "/.well-known/"
 _CACHED = ((b"cache-control", b"max-age=300"),)
 _SSE_METHODS = ((b"allow", b"GET, POST"),)
 _UPGRADE = ((b"upgrade", b"websocket"),)
-_SOON = ((b"retry-after", b"1"),)
 _LARGEST_PLAIN = 1 << 16
 """Bytes of a request that is answered without a task; a larger one is read by one."""
 _NO_MOUNTS: Mapping[str, Callable[[], App]] = MappingProxyType({})
@@ -91,7 +89,7 @@ def make_app(
 
 
 class HttpFront:
-    """ASGI application with the MCP endpoints, `/healthz` and `/readyz`."""
+    """ASGI application with the MCP endpoints, `/healthz`, `/healthz/ready` and `/readyz`."""
 
     def __init__(
         self,
@@ -145,6 +143,7 @@ class HttpFront:
         self._upgrades = Upgrades(bridge.server, settings, auth, self._routes, self._host_check, self._proxies)
         self._elsewhere: Elsewhere | None = None
         self._is_stopping = False
+        self._readiness = Readiness(bridge, auth, self._why_not_ready)
         self._tokens = None if auth.resource_server is None else auth.resource_server.tokens
         if auth.resource_server is not None:
             auth.resource_server.on_ended = self.end_of_user
@@ -345,7 +344,9 @@ class HttpFront:
     def _beside(self, exchange: Exchange) -> Awaitable[None] | None:
         """What answers without a token: health, metadata, what browsers ask beforehand, and pages."""
         if exchange.path == "/healthz":
-            return self._health(exchange)
+            return self._readiness.live(exchange)
+        if exchange.path == "/healthz/ready":
+            return self._readiness.ready(exchange)
         if exchange.path.startswith(_WELL_KNOWN) and self._auth.resource_server is not None:
             document = self._auth.resource_server.metadata(exchange.path)
             if document is not None and exchange.method in ("GET", "HEAD"):
@@ -371,7 +372,7 @@ class HttpFront:
     def _behind_token(self, exchange: Exchange) -> Awaitable[None] | None:
         """What answers beside the endpoints: readiness, and further applications."""
         if exchange.path == "/readyz":
-            return self._readiness(exchange)
+            return self._readiness.explained(exchange)
         app = self._mounts.find(exchange.path)
         if app is None:
             return None
@@ -381,10 +382,14 @@ class HttpFront:
 
     def _mcp(self, exchange: Exchange) -> Awaitable[None]:
         version = exchange.version = exchange.header(b"mcp-protocol-version")
-        if self._elsewhere is not None and version not in MODERN and not exchange.is_forwarded:
+        if self._elsewhere is not None and version not in MODERN and not exchange.guest:
             id_ = exchange.headers.get(b"mcp-session-id")
             if id_ is not None and id_.strip() not in self._legacy.sessions:
                 return self._serve_elsewhere(exchange, self._elsewhere, id_.strip())
+        return self._mcp_here(exchange)
+
+    def _mcp_here(self, exchange: Exchange) -> Awaitable[None]:
+        version = exchange.version
         if exchange.method == "POST":
             return self._post(exchange, version)
         if exchange.method not in ("GET", "DELETE"):
@@ -397,8 +402,7 @@ class HttpFront:
 
     async def _serve_elsewhere(self, exchange: Exchange, elsewhere: Elsewhere, session: bytes) -> None:
         if not await elsewhere.serve(exchange, session):
-            exchange.is_forwarded = True  # nobody else is asked again
-            await self._mcp(exchange)
+            await self._mcp_here(exchange)
 
     async def _post(self, exchange: Exchange, version: str | None) -> None:
         headers = exchange.headers
@@ -424,37 +428,27 @@ class HttpFront:
         else:
             is_modern = isinstance(message, Frame) and declares_modern(body, message)
         if not is_modern:
+            if await self._is_opened_elsewhere(exchange, message):
+                return
             await self._legacy.post(exchange, message)
         elif isinstance(message, Frame):
             await self._modern.post(exchange, message, exchange.raw_headers)
         else:
             raise Refused(400, "This revision has no batches")
 
-    async def _health(self, exchange: Exchange) -> None:
-        """The process serves; nothing is said about what is behind it."""
-        if exchange.method not in ("GET", "HEAD"):
-            raise Refused(405, "Only GET is served here", headers=_GET_ONLY)
-        await exchange.send_json(b'{"status":"ok"}')
+    def _why_not_ready(self) -> str:
+        if self._is_stopping:
+            return "stopping"
+        return "draining" if self._elsewhere is not None and self._elsewhere.is_draining else ""
 
-    async def _readiness(self, exchange: Exchange) -> None:
-        """The bridge is worth asking: its servers had their time to start.
-
-        A server that is down is shown, but does not make the bridge unready.
-        """
-        if exchange.method not in ("GET", "HEAD"):
-            raise Refused(405, "Only GET is served here", headers=_GET_ONLY)
-        is_admin = self._auth.is_admin(exchange.headers.get(b"authorization"))
-        sees = None if is_admin else self._bridge.server.restriction_of(exchange.principal, exchange.identity)
-        servers = [
-            {"name": server["name"], "state": server["state"]}
-            for server in self._bridge.status()["servers"]
-            if sees is None or sees(server["name"])
-        ]
-        is_ready = self._bridge.has_settled
-        document: dict[str, object] = {"status": "ready" if is_ready else "starting"}
-        if self._auth.resource_server is None or is_admin:
-            document["servers"] = servers  # else their names are for those alone whose roles open them
-        await exchange.send_json(encode(document), 200 if is_ready else 503, NO_HEADERS if is_ready else _SOON)
+    async def _is_opened_elsewhere(self, exchange: Exchange, message: Frame | list[bytes]) -> bool:
+        """Whether it was an `initialize` that another bridge has answered, since this one takes nothing new."""
+        elsewhere = self._elsewhere
+        if elsewhere is None or not elsewhere.is_draining or exchange.is_forwarded:
+            return False
+        if not isinstance(message, Frame) or message.method != "initialize" or not message.id:
+            return False
+        return await elsewhere.open_elsewhere(exchange)
 
 
 def _proxies(settings: HttpSettings, reach: Reach) -> "TrustedProxies | None":

@@ -123,6 +123,11 @@ class Stream:
         self._readers: list[asyncio.Event] = []
 
     @property
+    def readers(self) -> int:
+        """Connections that it is sent to now."""
+        return len(self._readers)
+
+    @property
     def last(self) -> int:
         """Number of the newest event."""
         return self._first + len(self._events) - 1

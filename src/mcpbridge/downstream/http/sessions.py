@@ -259,6 +259,21 @@ class Elsewhere(Protocol):
         """
         ...
 
+    @property
+    def is_draining(self) -> bool:
+        """This bridge takes nothing new."""
+        ...
+
+    async def open_elsewhere(self, exchange: Exchange) -> bool:
+        """Have a session opened by another bridge, since this one takes nothing new. The body was read.
+
+        False: nothing was done, and this bridge opens it.
+
+        Raises:
+            Refused: that bridge was lost before it answered.
+        """
+        ...
+
     async def serve_at(self, bridge: str, exchange: Exchange, session: Session | None = None) -> bool:
         """Have a request, whose body was read, answered by the bridge of this name.
 

@@ -59,6 +59,8 @@ def _show(bridge: Document) -> None:
     _show_tools(bridge)
     if daemon := cast("State", bridge.get("daemon") or {}):
         _show_daemon(daemon)
+    if fleet := cast("State", bridge.get("fleet") or {}):
+        print(visible(_fleet(fleet)))
     if (call_log := cast("State", bridge.get("call_log") or {})).get("file"):
         kept = "with arguments and results" if call_log.get("content") else "sizes and digests"
         print(visible(f"call log ({kept}): {call_log['file']}"))
@@ -153,6 +155,13 @@ def _show_daemon(daemon: State) -> None:
         print(_snapshots(snapshot))
     if daemon.get("log"):
         print(visible(f"log: {daemon['log']}"))
+
+
+def _fleet(fleet: State) -> str:
+    count = fleet["members"]
+    draining = ", takes nothing new" if fleet["draining"] else ""
+    problem = f"; its shared records cannot be reached: {fleet['problem']}" if fleet["problem"] else ""
+    return f"fleet: {fleet['name']}, one of {count} bridge{'s' * (count != 1)}{draining}{problem}"
 
 
 def _emergency(grant: State) -> str:

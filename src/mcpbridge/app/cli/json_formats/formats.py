@@ -5,7 +5,19 @@ The version goes up when a field goes, or means something else. A new field is n
 
 from collections.abc import Mapping
 
-from mcpbridge.app.cli.json_formats import approvals, audit, calls, daemon, log, servers, setup, shared, tools, usage
+from mcpbridge.app.cli.json_formats import (
+    approvals,
+    audit,
+    calls,
+    daemon,
+    fleet,
+    log,
+    servers,
+    setup,
+    shared,
+    tools,
+    usage,
+)
 
 FORMATS: Mapping[str, type] = {
     "demo/1": daemon.Demo,
@@ -61,6 +73,9 @@ FORMATS: Mapping[str, type] = {
     "logout/1": servers.Logout,
     # -- what runs, and what ran
     "status/1": servers.Status,
+    "fleet-members/1": fleet.FleetMembers,
+    "fleet-status/1": fleet.FleetStatus,
+    "fleet-drain/1": fleet.FleetDrained,
     "stats/1": calls.Stats,
     "usage/1": usage.Usage,
     "usage-quotas/1": usage.UsedQuotas,

@@ -4,6 +4,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 from mcpbridge.app.cli.json_formats.audit import AuditState
 from mcpbridge.app.cli.json_formats.daemon import Daemon
+from mcpbridge.app.cli.json_formats.fleet import FleetPlace
 from mcpbridge.app.cli.json_formats.shared import BridgeAnswer, ConfigProblem
 from mcpbridge.app.cli.json_formats.usage import QuotaState
 
@@ -279,6 +280,8 @@ class Bridge(BridgeAnswer):
     """The file with the token that HTTP clients send."""
     daemon: NotRequired[Daemon]
     """What a daemon says besides."""
+    fleet: NotRequired[FleetPlace]
+    """Its place in its fleet; not there if it belongs to none."""
 
 
 class Status(TypedDict):

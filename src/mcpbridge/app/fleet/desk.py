@@ -1,0 +1,158 @@
+"""What a running bridge answers about its fleet: who belongs to it, how they are, and to drain one of them.
+
+The fleet begins when the bridge serves over HTTP, and the desk is there before; without a fleet it says so.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from mcpbridge.app.admin.control_client import Document
+from mcpbridge.app.admin.control_socket import Answers
+from mcpbridge.app.admin.errors import Problem
+from mcpbridge.library.bridge import Bridge
+
+if TYPE_CHECKING:  # loaded where there is a fleet
+    from mcpbridge.fleet.fleet import Fleet
+    from mcpbridge.fleet.orders import Own
+
+NO_FLEET = "this bridge belongs to no fleet: its configuration has no `[fleet]`, or it does not serve over HTTP"
+
+
+class FleetDesk:
+    """Who asks for the fleet of this bridge comes here."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+        self.fleet: Fleet | None = None
+        """The fleet, while there is one."""
+
+    def open(self, fleet: "Fleet") -> None:
+        """There is one from now on."""
+        self.fleet = fleet
+        fleet.orders.own = self._own
+
+    def close(self) -> None:
+        """There is none any more."""
+        self.fleet = None
+
+    def answers(self) -> Answers:
+        """What commands ask: `fleet.members`, `fleet.status` and `fleet.drain`."""
+        return {"fleet.members": self._members, "fleet.status": self._status, "fleet.drain": self._drain}
+
+    def facts(self) -> Mapping[str, Any]:
+        """What `mcpbridge status` says of it; empty: there is no fleet."""
+        if self.fleet is None:
+            return {}
+        members = self.fleet.members
+        return {
+            "fleet": {
+                "name": members.me.name,
+                "id": members.me.id,
+                "members": len(members.all()),
+                "draining": members.me.is_draining,
+                "problem": members.problem,
+            }
+        }
+
+    async def members(self) -> Document:
+        """Who belongs to the fleet, as far as this bridge knows.
+
+        Raises:
+            Problem: there is no fleet.
+        """
+        from mcpbridge.fleet.orders import member_document
+
+        fleet = self._fleet()
+        await fleet.members.look()
+        me = fleet.members.me
+        found = [member_document(one, me) for one in fleet.members.all()]
+        return {"members": found, "problem": fleet.members.problem}
+
+    async def status(self) -> Document:
+        """How each member is, by its own words, and all together.
+
+        Raises:
+            Problem: there is no fleet.
+        """
+        from mcpbridge.fleet.orders import member_document
+
+        fleet = self._fleet()
+        me = fleet.members.me
+        rows: list[dict[str, Any]] = []
+        for member, report in await fleet.orders.reports():
+            row: dict[str, Any] = dict(member_document(member, me))
+            rows.append(row | ({"error": report} if isinstance(report, str) else msgspec.to_builtins(report)))
+        return {"members": rows, "together": _together(rows), "problem": fleet.members.problem}
+
+    async def drain(self, which: str, *, undo: bool) -> Document:
+        """Have a member take nothing new, or take it again. `which`: its name or id; empty: this bridge.
+
+        Raises:
+            Problem: there is no fleet, or no such member, or it cannot be reached.
+        """
+        from mcpbridge.fleet.orders import OrderFailed, UnknownMember, member_document
+
+        fleet = self._fleet()
+        try:
+            member, report = await fleet.orders.drain(which, undo=undo)
+        except UnknownMember as error:
+            raise Problem("unknown", str(error)) from error
+        except OrderFailed as error:
+            raise Problem("failed", str(error)) from error
+        self._bridge.trail.note("fleet.resumed" if undo else "fleet.drained", {"detail": f"{member.name} {member.id}"})
+        return {**member_document(member, fleet.members.me), **msgspec.to_builtins(report), "draining": not undo}
+
+    def _fleet(self) -> "Fleet":
+        if self.fleet is None:
+            raise Problem("no_fleet", NO_FLEET)
+        return self.fleet
+
+    def _own(self) -> "Own":
+        from mcpbridge.fleet.orders import Own
+
+        bridge = self._bridge
+        problems = bridge.status()["storage_problems"]
+        return Own(calls=len(bridge.running_calls()), problems=[str(one) for one in problems])
+
+    # -- over the control socket
+
+    async def _members(self, _: Document) -> Document:
+        try:
+            return {"pid": os.getpid(), **await self.members()}
+        except Problem as problem:
+            return _failed(problem)
+
+    async def _status(self, _: Document) -> Document:
+        try:
+            return {"pid": os.getpid(), **await self.status()}
+        except Problem as problem:
+            return _failed(problem)
+
+    async def _drain(self, request: Document) -> Document:
+        try:
+            done = await self.drain(str(request.get("name") or ""), undo=bool(request.get("undo")))
+            return {"pid": os.getpid(), **done}
+        except Problem as problem:
+            return _failed(problem)
+
+
+def _together(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """What all have that answer."""
+    known = [row for row in rows if "error" not in row]
+    together: dict[str, Any] = {
+        name: sum(int(row[name]) for row in known)
+        for name in ("sessions", "busy_sessions", "calls", "taken_over", "handed_on", "store_failures")
+    }
+    outcomes = sorted({name for row in known for name in row["forwarded"]})
+    together["forwarded"] = {name: sum(int(row["forwarded"].get(name, 0)) for row in known) for name in outcomes}
+    together |= {"members": len(rows), "silent": len(rows) - len(known)}
+    together["draining"] = sum(1 for row in rows if row["draining"])
+    together["same_settings"] = all(row["same_settings"] for row in rows)
+    return together
+
+
+def _failed(problem: Problem) -> Document:
+    return {"pid": os.getpid(), "code": problem.code, "error": str(problem)}

@@ -1,0 +1,225 @@
+"""What bridges of a fleet ask one another about themselves: how they are, and to take nothing new.
+
+These are no requests of clients. They go over the same link, so whoever asks has the key of the fleet.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from time import perf_counter
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from mcpbridge.base.errors import BridgeError
+from mcpbridge.fleet.counts import FleetCounts
+from mcpbridge.fleet.frames import Ask, BadFrame, Kind, Reply
+from mcpbridge.fleet.link import Links, NotSent, OutcomeUnknown, Served
+from mcpbridge.fleet.members import Members
+from mcpbridge.fleet.records import Member
+from mcpbridge.fleet.sessions import FleetSessions
+
+_PATIENCE = 2.0
+"""Seconds that another bridge has to answer; what is asked takes it no time."""
+_MEASURE_EVERY = 5.0
+"""Seconds between two measurements of a link."""
+_STATUS, _DRAIN, _RESUME, _PING = "status", "drain", "resume", "ping"
+
+
+class Own(Struct, frozen=True):
+    """What the process knows of itself beside its fleet."""
+
+    calls: int = 0
+    """Calls under way."""
+    problems: list[str] = field(default_factory=list[str])
+    """Why something that should be kept may be lost."""
+
+
+class Report(Struct, frozen=True):
+    """How a bridge of the fleet is, by its own words."""
+
+    sessions: int = 0
+    busy_sessions: int = 0
+    """Those of them that have requests or streams."""
+    calls: int = 0
+    """Calls under way."""
+    is_draining: bool = False
+    has_lease: bool = True
+    lease_age: float = 0.0
+    """Seconds since the lease was renewed."""
+    store: str = ""
+    """Why the shared records cannot be reached; empty: they can."""
+    store_failures: int = 0
+    """Times that the lease could not be renewed."""
+    storage_problems: list[str] = field(default_factory=list[str])
+    links: list[str] = field(default_factory=list[str])
+    """Ids of the members that it has a connection to."""
+    unreachable: dict[str, str] = field(default_factory=dict[str, str])
+    """Ids of the members that it could not reach, and why."""
+    forwarded: dict[str, int] = field(default_factory=dict[str, int])
+    """Requests that it asked other bridges, by what became of them."""
+    taken_over: int = 0
+    """Sessions of other bridges that it took over."""
+    handed_on: int = 0
+    """Sessions that it left to others."""
+
+
+class UnknownMember(BridgeError):
+    """No bridge of the fleet has this name or id, or several have the name."""
+
+
+class OrderFailed(BridgeError):
+    """Another bridge of the fleet does not do what it was asked."""
+
+
+_reports = msgspec.json.Decoder(Report)
+_encode = msgspec.json.Encoder().encode
+
+
+class Orders:
+    """What this bridge answers the others, and what it asks them."""
+
+    def __init__(self, links: Links, members: Members, sessions: FleetSessions, counts: FleetCounts) -> None:
+        self._links, self._members, self._sessions = links, members, sessions
+        self.counts = counts
+        """What this bridge has counted."""
+        self.own: Callable[[], Own] = Own
+        """What its process knows; set by who runs the bridge."""
+
+    # -- what the others ask
+
+    async def answer(self, served: Served, _: bytes) -> None:
+        """Answer what another member asks."""
+        name = served.head.path
+        if name == _DRAIN:
+            await self._sessions.start_draining()
+        elif name == _RESUME:
+            await self._sessions.resume()
+        elif name not in (_STATUS, _PING):
+            served.reply_whole(Reply(404, []), b"")
+            return
+        served.reply_whole(Reply(200, []), b"" if name == _PING else _encode(self.report()))
+
+    def report(self) -> Report:
+        """How this bridge is."""
+        members, counts, own = self._members, self.counts, self.own()
+        sessions = self._sessions.own()
+        return Report(
+            sessions=len(sessions),
+            busy_sessions=sum(1 for one in sessions if one.busy),
+            calls=own.calls,
+            is_draining=members.me.is_draining,
+            has_lease=members.has_lease,
+            lease_age=round(members.lease_age, 3),
+            store=members.problem,
+            store_failures=members.failures,
+            storage_problems=own.problems,
+            links=self._links.open(),
+            unreachable=dict(self._links.problems),
+            forwarded={str(name): count for name, count in counts.forwarded.items()},
+            taken_over=counts.taken_over,
+            handed_on=counts.handed_on,
+        )
+
+    # -- what the others are asked
+
+    async def reports(self) -> list[tuple[Member, Report | str]]:
+        """Each member and how it is, or why it does not say; the oldest first. Cancelling is safe."""
+        await self._members.look()
+        members = self._members.all()
+        return list(zip(members, await asyncio.gather(*map(self._report_of, members)), strict=True))
+
+    async def _report_of(self, member: Member) -> Report | str:
+        if member.id == self._members.me.id:
+            return self.report()
+        try:
+            return await self._asked(member, _STATUS)
+        except OrderFailed as error:
+            return str(error)
+
+    async def drain(self, which: str, *, undo: bool = False) -> tuple[Member, Report]:
+        """Have a bridge take nothing new and hand its sessions on; `undo`: take new ones again.
+
+        `which`: its name or id; empty: this one. Returns at once, with how it is; calls under way continue.
+
+        Raises:
+            UnknownMember: no bridge has this name, or several.
+            OrderFailed: it cannot be reached, or does not know what is asked.
+        """
+        await self._members.look()
+        me = self._members.me
+        member = self._named(which) if which else me
+        if member.id == me.id:
+            await (self._sessions.resume() if undo else self._sessions.start_draining())
+            return self._members.me, self.report()
+        return member, await self._asked(member, _RESUME if undo else _DRAIN)
+
+    def _named(self, which: str) -> Member:
+        all_members = self._members.all()
+        found = [one for one in all_members if one.id == which] or [one for one in all_members if one.name == which]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise UnknownMember(f"{len(found)} bridges are called {which!r}; name one by its id: {_ids(found)}")
+        raise UnknownMember(f"no bridge of the fleet is called {which!r}; there are {_names(all_members)}")
+
+    async def _asked(self, member: Member, what: str) -> Report:
+        try:
+            reply, body = await self._ask(member, what)
+            if reply.status != 200:
+                raise OrderFailed(f"{member.name!r} is of another version ({member.version}), and does not know this")
+            return _reports.decode(body)
+        except (NotSent, OutcomeUnknown, BadFrame, msgspec.MsgspecError) as error:
+            raise OrderFailed(f"{member.name!r} at {member.address} cannot be reached: {error or 'it left'}") from error
+        except TimeoutError as error:
+            raise OrderFailed(f"{member.name!r} at {member.address} does not answer within {_PATIENCE:g} s") from error
+
+    async def _ask(self, member: Member, what: str) -> tuple[Reply, bytes]:
+        async with asyncio.timeout(_PATIENCE):
+            began = perf_counter()
+            head = Ask("", what, b"", [], "", 0)
+            was_open = member.id in self._links.open()
+            stream = await self._links.ask(member.id, member.address, head, b"", Kind.ORDER)
+            try:
+                reply, body, _ = await stream.head()
+            finally:
+                stream.close()
+            if was_open and what in (_STATUS, _PING):
+                self.counts.add_round_trip(perf_counter() - began)
+            return reply, body
+
+    async def measure(self) -> None:
+        """Measure how long the links take that are open, until cancelled."""
+        while True:
+            await asyncio.sleep(_MEASURE_EVERY)
+            await self._measure_once()
+
+    async def _measure_once(self) -> None:
+        for id_ in self._links.open():
+            if (member := self._members.find(id_)) is not None:
+                try:
+                    await self._ask(member, _PING)
+                except (NotSent, OutcomeUnknown, BadFrame, TimeoutError):
+                    continue  # whoever needs the link learns why
+
+
+def member_document(member: Member, me: Member) -> Mapping[str, Any]:
+    """A member as commands show it."""
+    return {
+        "name": member.name,
+        "id": member.id,
+        "address": member.address,
+        "version": member.version,
+        "since": member.since,
+        "draining": member.is_draining,
+        "same_settings": member.settings == me.settings,
+        "is_this": member.id == me.id,
+    }
+
+
+def _ids(members: list[Member]) -> str:
+    return ", ".join(one.id for one in members)
+
+
+def _names(members: list[Member]) -> str:
+    return ", ".join(one.name for one in members)
