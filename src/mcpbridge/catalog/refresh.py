@@ -294,6 +294,11 @@ class Catalog:
         return roles is None or roles.may_see(roles.of(caller.principal, caller.identity), server)
 
     @property
+    def policy(self) -> Policy | None:
+        """The policy in effect; None: everybody may do everything."""
+        return self._policy
+
+    @property
     def roles(self) -> "Roles | None":
         """Who may do what; None: nobody is kept to roles."""
         return self._policy.roles if self._policy is not None else None

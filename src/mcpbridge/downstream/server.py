@@ -47,6 +47,7 @@ from mcpbridge.downstream.tasks.session_tasks import LegacyTasks
 from mcpbridge.downstream.tasks.tasks import TaskIds, Tasks
 from mcpbridge.pipeline.plan import Pipelines
 from mcpbridge.pipeline.stages.abandoned_calls import AbandonedCalls
+from mcpbridge.pipeline.stages.permission import judge_again
 from mcpbridge.protocol.body import LARGE, Body
 from mcpbridge.protocol.error_codes import INVALID_PARAMS, INVALID_REQUEST
 from mcpbridge.protocol.jsonrpc import Frame, encode, encode_large_response, encode_response
@@ -103,7 +104,9 @@ class Server:
         self._catalog, self._pool, self._plan, self._around = catalog, pool, plan, around
         self._sealer = Sealer(service.asking.state_key or "")
         self._loop = asyncio.get_running_loop()
-        self.parking = Parking(plan, self._sealer, seconds=service.asking.timeout, runs_here=pool.runs_here)
+        self.parking = Parking(
+            plan, self._sealer, seconds=service.asking.timeout, runs_here=pool.runs_here, judge=self._judge_again
+        )
         ids = TaskIds(self._sealer, catalog.sees_tool, runs_here=pool.runs_here)
         self._session_tasks = LegacyTasks(catalog, pool, plan, ids)
         self._server_info = encode({"name": service.identity.name, "version": service.identity.version})
@@ -383,6 +386,10 @@ class Server:
     def roles_changed(self, principal: str) -> None:
         """Somebody has other roles from now on, with the same token: notify them, and end what is theirs no more."""
         self._lists.roles_changed(principal)
+
+    def _judge_again(self, call: Call, begun: Call) -> None:
+        if (policy := self._catalog.policy) is not None:
+            judge_again(policy, call, begun)
 
     def newer_token(self, identity: TokenIdentity) -> None:
         """See `Core`."""

@@ -13,6 +13,7 @@ import pytest
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.identity import Identity
 from mcpbridge.downstream.revisions.request_meta import modern_client
+from mcpbridge.library.access import take_role
 from mcpbridge.results.kept_results import KeptResults
 from support.answering_clients import ALL, FORM
 from support.in_process_bridge import BridgeToScripts, Ear, bridged, envelope, frame_of
@@ -180,3 +181,87 @@ async def test_calls_that_wait_for_an_answer_end_with_the_role_that_they_need() 
             line = next(line for line in bridge.transports["mail"].lines if line.asked("tools/call"))
             line.gives({"jsonrpc": "2.0", "id": line.asked("tools/call")[0]["id"], "result": {"content": []}})
         assert "result" in resumed.result(), resumed.result()
+
+
+ACCEPTED = {"q1": {"action": "accept", "content": {"name": "Ada"}}}
+
+
+async def finished(bridge: BridgeToScripts, who: Identity, server: str, state: str) -> dict[str, Any]:
+    """Come back to a call that waits, as this person; the answer, once the server has done its part."""
+    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+        resumed = tasks.create_task(modern_call(bridge, who, server, requestState=state, inputResponses=ACCEPTED))
+        answer = await bridge.transports[server].answer(f"question of {server}")
+        assert answer["result"] == ACCEPTED["q1"]
+        line = next(line for line in bridge.transports[server].lines if line.asked("tools/call"))
+        line.gives({"jsonrpc": "2.0", "id": line.asked("tools/call")[0]["id"], "result": {"content": []}})
+    return resumed.result()
+
+
+MOVED = [{"tools": "mail/*", "when": "claims.team == 'sales'", "permission": "deny", "reason": "not for sales"}]
+
+
+async def test_a_call_that_waits_is_judged_by_the_token_that_comes_back() -> None:
+    """Newer tokens count at once (docs/how-to/give-people-roles.md), also for what an older one has begun."""
+    async with place(permissions=MOVED) as bridge:
+        state = await parked(bridge, person("ann", team="core"), "mail")
+        moved = await modern_call(
+            bridge, person("ann", team="sales"), "mail", requestState=state, inputResponses=ACCEPTED
+        )
+        assert moved["result"]["isError"], moved
+        assert "not for sales" in json.dumps(moved)
+        answer = await bridge.transports["mail"].answer("question of mail")
+        assert answer["result"] == {"action": "cancel"}, "the answer never reaches the server"
+        await bridge.transports["mail"].hears("notifications/cancelled")
+        back = await modern_call(
+            bridge, person("ann", team="core"), "mail", requestState=state, inputResponses=ACCEPTED
+        )
+        assert "error" in back, "the call is over"
+
+
+async def test_a_call_that_waits_continues_for_a_newer_token_that_allows_it() -> None:
+    async with place(permissions=MOVED) as bridge:
+        state = await parked(bridge, person("ann", team="core"), "mail")
+        assert "result" in await finished(bridge, person("ann", team="research"), "mail", state)
+
+
+async def test_a_call_that_waits_is_judged_by_the_rules_of_now() -> None:
+    """A rule that wants a person to agree cannot be made up for in the middle of a call."""
+    ann = person("ann")
+    async with place() as bridge:
+        state = await parked(bridge, ann, "mail")
+        asking = [{"tools": "mail/*", "permission": "require_approval"}]
+        rules = Settings.model_validate({"permissions": asking}).permissions
+        await bridge.reload(bridge.settings.model_copy(update={"permissions": rules}))
+        refused = await modern_call(bridge, ann, "mail", requestState=state, inputResponses=ACCEPTED)
+        assert "has to agree" in json.dumps(refused)
+        await bridge.transports["mail"].hears("notifications/cancelled")
+
+
+async def test_a_call_that_waits_is_not_lost_with_a_token_that_lacks_scopes() -> None:
+    """Its client steps up, and comes back with a wider one."""
+    wide, narrow = person("ann", scopes=("mail",)), person("ann")
+    async with place(auth={"tool_scopes": {"mail/*": ["mail"]}}) as bridge:
+        state = await parked(bridge, wide, "mail")
+        refused = await modern_call(bridge, narrow, "mail", requestState=state, inputResponses=ACCEPTED)
+        assert "mail" in json.dumps(refused.get("error", refused)), refused
+        assert not bridge.transports["mail"].asked("notifications/cancelled")
+        assert "result" in await finished(bridge, wide, "mail", state)
+
+
+async def test_a_call_that_waits_ends_with_the_role_of_an_emergency() -> None:
+    roles = [*ROLES[1:], {"name": "oncall", "groups": "oncall", "servers": ["hr"], "break_glass": True}]
+    ann = person("ann", groups=["oncall"])
+    async with place() as bridge:
+        await bridge.reload(
+            bridge.settings.model_copy(update={"roles": Settings.model_validate({"roles": roles}).roles})
+        )
+        take_role(bridge, ann.principal, "oncall", "the site is down", 60, "test")
+        lost, kept = [await parked(bridge, ann, name) for name in ("hr", "mail")]
+        assert bridge.policy.roles is not None
+        assert bridge.policy.roles.break_glass.give_back(ann.principal, "oncall")
+        bridge.server.roles_changed(ann.principal)  # as when its time is over
+        answer = await bridge.transports["hr"].answer("question of hr")
+        assert answer["result"] == {"action": "cancel"}
+        await bridge.transports["hr"].hears("notifications/cancelled")
+        assert "error" in await modern_call(bridge, ann, "hr", requestState=lost, inputResponses=ACCEPTED)
+        assert "result" in await finished(bridge, ann, "mail", kept)

@@ -11,13 +11,13 @@ fleet that has it. Each state opens once, only for the same request of the same 
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from msgspec import Raw, Struct
 
-from mcpbridge.base.errors import BadRequest, UpstreamAnswered
+from mcpbridge.base.errors import BadRequest, CallRefused, InsufficientScope, UpstreamAnswered
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.elicitation import ELICIT, ClientCapabilities, Question, QuestionRefused
 from mcpbridge.core.jobs import Job, Jobs
@@ -129,8 +129,13 @@ class Parking:
         *,
         seconds: float,
         runs_here: Callable[[str], bool] = lambda server: False,
+        judge: Callable[[Call, Call], None] = lambda call, begun: None,
     ) -> None:
-        """`seconds`: how long a parked call waits for its client. `runs_here`: see `Relaying`."""
+        """`seconds`: how long a parked call waits for its client. `runs_here`: see `Relaying`.
+
+        `judge`: refuses a request that continues a call which may not be any more; gets both.
+        """
+        self._judge = judge
         self._plan, self._sealer, self.seconds = plan, sealer, seconds
         self._relaying = Relaying(sealer, runs_here)
         self._parked = Jobs[_ParkedCall](per_owner=MAX_PARKED, cancels_by_hand=True)
@@ -150,7 +155,9 @@ class Parking:
             parked = self._begin(client, call, bound, 0)
         else:
             answers = read_answers(call.params)  # first: a state is not used up by a request that cannot be read
-            claims = await self._sealer.open_once(read_state(state), bound.value)
+            text = read_state(state)
+            self._judge_parked(self._sealer.open(text, bound.value), call)
+            claims = await self._sealer.open_once(text, bound.value)
             if "parked" in claims:
                 parked = self._resume(claims["parked"], claims["round"], client, call, answers)
             else:
@@ -305,6 +312,22 @@ class Parking:
                 if not entry.answer.done():
                     entry.answer.set_result(answer)
         return parked
+
+    def _judge_parked(self, claims: Mapping[str, Any], call: Call) -> None:
+        """Whoever comes back may have another token than before: what it says counts, and the rules that there are now.
+
+        A call that may not be any more ends. One whose token lacks scopes waits on: its client can fetch a wider one.
+        """
+        parked = self._parked.get(claims["parked"]) if "parked" in claims else None
+        if parked is None:
+            return
+        try:
+            self._judge(call, parked.call)
+        except InsufficientScope:
+            raise
+        except CallRefused:
+            self._expire(parked)
+            raise
 
     def _expire(self, parked: _ParkedCall) -> None:
         """Nobody came back: the upstream gets an answer that says so, then the call is withdrawn."""

@@ -176,13 +176,37 @@ def opening_role(policy: Policy, tool: Tool, options: CallOptions) -> Callable[[
     return role_of
 
 
+def judge_again(policy: Policy, call: Call, begun: Call) -> None:
+    """Decide once more about a call that waited, by who continues it now and by the rules of now.
+
+    `call`: the request that continues it; `begun`: the call, with the arguments that the tool gets.
+
+    Raises:
+        CallRefused: it may not continue.
+    """
+    tool, caller = begun.tool, call.caller
+    if tool is None:
+        return
+    of_tool = policy.of(tool)
+    if caller.identity is not None and not of_tool.scopes <= caller.identity.scopes:
+        call.note("permission", "deny")
+        raise InsufficientScope(of_tool.scopes)
+    audience = policy.audience(caller.name, caller.principal, caller.identity)
+    decision = of_tool.decide(audience, _Asked(call, begun))
+    if decision.permission == "deny":
+        raise _refused(call, tool, decision)
+    if decision.permission == "require_approval" and not begun.approval:
+        raise NotPermitted(f"a person has to agree to this call of {tool.id} by now: call it again")
+
+
 class _Asked:
     """A call, for conditions."""
 
-    __slots__ = ("_call",)
+    __slots__ = ("_begun", "_call")
 
-    def __init__(self, call: Call) -> None:
-        self._call = call
+    def __init__(self, call: Call, begun: Call | None = None) -> None:
+        """`begun`: whose arguments count, if it is another one that this one continues."""
+        self._call, self._begun = call, begun or call
 
     @property
     def client(self) -> Mapping[str, object]:
@@ -203,7 +227,7 @@ class _Asked:
 
     @property
     def arguments(self) -> Fields:
-        raw = self._call.params.fields.get("arguments")
+        raw = self._begun.params.fields.get("arguments")
         return decode_fields(raw) if raw is not None and first_byte(raw) == OBJECT_START else {}
 
     @property
