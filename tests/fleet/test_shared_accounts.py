@@ -1,8 +1,10 @@
 """An account that a person connected at one bridge counts at all of them (issue 24)."""
 
 import json
+import re
 import subprocess
 import sys
+from html import unescape
 from pathlib import Path
 
 import httpx2
@@ -27,10 +29,11 @@ ABOUT = {
 }
 
 
-def command(replica: Replica, *arguments: str, given: str = "") -> str:
-    """What a command says on the machine of a bridge."""
+def command(replica: Replica, *arguments: str, given: str = "", settings: bool = True) -> str:
+    """What a command says on the machine of a bridge. `settings`: it takes the configuration."""
+    config = ["--config", str(replica.config)] if settings else []
     done = subprocess.run(
-        [sys.executable, "-m", "mcpbridge", *arguments, "--config", str(replica.config)],
+        [sys.executable, "-m", "mcpbridge", *arguments, *config],
         input=given.encode(),
         env=home_at(replica.directory),
         capture_output=True,
@@ -67,6 +70,41 @@ def test_variables_that_are_set_at_one_bridge_count_at_the_others(tmp_path: Path
             assert "tester" in listed
             command(one, "users", "revoke", "tester")
             until(lambda: "account of your own" in whoami(two), "the other bridge has forgotten it")
+    finally:
+        redis.kill()
+
+
+def test_a_browser_stays_with_the_bridge_whose_pages_it_visits(tmp_path: Path) -> None:
+    """A bridge knows its visitors by itself, and the balancer sends each request to another one."""
+    redis = Server(tmp_path / "redis").start()
+    try:
+        with fleet(tmp_path, redis, servers=SERVERS, more=f'{ACCOUNTS}url = "http://BALANCER"\n') as three:
+            origin, owner = f"http://127.0.0.1:{three.port}", three.replicas[1]
+            link = command(owner, "connections", "link", "--user", "tester", settings=False).strip()
+            assert link.startswith(f"{origin}/connections/enter?code=")
+            with httpx2.Client(trust_env=False, timeout=60, follow_redirects=True) as browser:
+                headers = {"origin": origin, "sec-fetch-site": "same-origin"}
+                ask = unescape(browser.get(link).text)
+                [path], fields = (
+                    re.findall(r'action="([^"]+)"', ask),
+                    re.findall(r'name="([^"]+)" value="([^"]*)"', ask),
+                )
+                page = browser.post(f"{origin}{path}", data=dict(fields), headers=headers)
+                for _ in range(6):
+                    assert page.status_code == 200
+                    assert "/connections/me/variables" in page.text
+                    page = browser.get(f"{origin}/connections")
+                [token, *_] = re.findall(r'name="form_token" value="([^"]+)"', page.text)
+                form = {"form_token": token, "v.USER_TOKEN": "token-of-a-form"}
+                for _ in range(4):
+                    done = browser.post(f"{origin}/connections/me/variables", data=form, headers=headers)
+                    assert done.status_code == 200, done.text
+                until(lambda: "token-of-a-form" in whoami(three.replicas[0]), "another bridge knows the value")
+                owner.kill()
+                until(
+                    lambda: "/connections/me/variables" not in browser.get(f"{origin}/connections").text,
+                    "others answer",
+                )
     finally:
         redis.kill()
 

@@ -111,7 +111,8 @@ class Fleet:
     def add(self) -> Replica:
         """One more bridge, which does not run yet."""
         host = f'[http]\nallowed_hosts = ["127.0.0.1:{self.port}"]\n'
-        replica = Replica(self._directory, f"r{len(self.replicas) + 1}", host + self.config)
+        config = host + self.config.replace("BALANCER", f"127.0.0.1:{self.port}")
+        replica = Replica(self._directory, f"r{len(self.replicas) + 1}", config)
         self.replicas.append(replica)
         return replica
 

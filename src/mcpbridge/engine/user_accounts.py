@@ -111,6 +111,8 @@ class EngineAccounts:
         """Each signs a user out of the pages of the bridge in every browser; added by the fronts."""
         self.origin: Callable[[], str] = lambda: ""
         """Where browsers reach the bridge, `https://HOST`; empty: nowhere."""
+        self.bridge: str = ""
+        """What links name this bridge by, where it is one of a fleet."""
 
     @property
     def are_open(self) -> bool:
@@ -148,6 +150,7 @@ class EngineAccounts:
         """The accounts."""
         accounts = _open_accounts(self._settings, self._around)
         accounts.sign_ins.origin = lambda: self.origin()  # noqa: PLW0108 - the front may set another one later
+        accounts.sign_ins.bridge = lambda: self.bridge
         accounts.assertions = lambda: self.sign_ins
         accounts.connected, accounts.disconnected = self._connected, self._disconnected
         accounts.changed_elsewhere = self._changed_elsewhere

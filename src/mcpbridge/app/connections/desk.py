@@ -110,7 +110,8 @@ class ConnectionsDesk:
         if not self.origin:
             return {"code": "nowhere", "error": "the bridge serves no HTTP that a browser reaches: see `accounts.url`"}
         code = self.sign_ins.make_code("read", str(request.get("user") or ""))
-        return {"url": f"{self.origin}{PREFIX}/enter?code={code}"}
+        bridge = self._bridge.user_accounts.bridge
+        return {"url": f"{self.origin}{PREFIX}/enter?code={code}{f'&bridge={bridge}' if bridge else ''}"}
 
 
 def origin_of(url: str) -> str:

@@ -20,7 +20,6 @@ from mcpbridge.base.directories import cache_directory, runtime_directory, state
 from mcpbridge.base.log import Level, get_logger
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded
-from mcpbridge.config.schema import Settings
 from mcpbridge.config.trust.decisions import TrustStore
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.storage.settings import RunMode
@@ -178,7 +177,8 @@ async def serve_over_http(
     mounts = {"/api": api, **({"/metrics": metrics} if bridge.settings.observe.metrics else {})}
     shown = {PREFIX: accounts, APPROVALS: approving, **({"/console": pages} if bridge.settings.console.enabled else {})}
     http = bridge.settings.http
-    if connections.origin.startswith("https:"):  # forms of our own pages come from there
+    if connections.origin.startswith("https:") or bridge.settings.accounts.url is not None:
+        # Forms of our own pages come from there.
         http = http.model_copy(update={"allowed_origins": [*http.allowed_origins, origin_of(connections.origin)]})
     server = at.auth.resource_server
     if server is not None:
@@ -186,7 +186,7 @@ async def serve_over_http(
 
         server.tokens.revocations, bridge.user_accounts.doors = Revocations(bridge.store), server
     async with AsyncExitStack() as stack:
-        join = await stack.enter_async_context(_fleet_of(bridge.settings, desk))
+        join = await stack.enter_async_context(_fleet_of(bridge, desk))
         public: Mapping[str, Callable[[], App]] = {}
         if bridge.settings.auth.sign_in is not None and server is not None:
             from mcpbridge.app.sign_in.app import signing_in
@@ -200,8 +200,9 @@ async def serve_over_http(
 
 
 @asynccontextmanager
-async def _fleet_of(settings: Settings, desk: FleetDesk) -> AsyncGenerator[Callable[["HttpFront"], None]]:
+async def _fleet_of(bridge: Bridge, desk: FleetDesk) -> AsyncGenerator[Callable[["HttpFront"], None]]:
     """What makes a front one of a fleet's, if there is a fleet."""
+    settings = bridge.settings
     if settings.fleet.listen is None:
         yield lambda _: None
         return
@@ -210,6 +211,7 @@ async def _fleet_of(settings: Settings, desk: FleetDesk) -> AsyncGenerator[Calla
     shared = settings.model_dump(exclude={"fleet", "daemon", "log", "source"})
     async with running_fleet(settings.fleet, settings.store, settings.http, shared) as fleet:
         desk.open(fleet)
+        bridge.user_accounts.bridge = fleet.sessions.me
         try:
             yield fleet.join
         finally:

@@ -32,7 +32,7 @@ from mcpbridge.downstream.http.http1_exchange import Http1Exchange
 from mcpbridge.downstream.http.legacy import LegacyFront
 from mcpbridge.downstream.http.readiness import Readiness
 from mcpbridge.downstream.http.reply import OpenReplies, declares_modern, decode_body
-from mcpbridge.downstream.http.routes import App, Mounts, Routes, serve
+from mcpbridge.downstream.http.routes import App, Mounts, Routes, serve, serve_page
 from mcpbridge.downstream.http.sessions import Elsewhere
 from mcpbridge.downstream.http.sse import SseFront
 from mcpbridge.downstream.http.stateless import ModernFront
@@ -358,7 +358,12 @@ class HttpFront:
         if self._is_stopping:
             raise STOPPING
         app = self._pages.find(exchange.path)
-        return None if app is None else serve(app, exchange, self._body_deadline.seconds)
+        return None if app is None else self._page(app, exchange)
+
+    def _page(self, app: App, exchange: Exchange) -> Awaitable[None]:
+        if self._elsewhere is None:
+            return serve(app, exchange, self._body_deadline.seconds)
+        return serve_page(app, exchange, self._elsewhere, self._settings.max_body, self._body_deadline)
 
     def _in_public(self, exchange: Exchange, app: App) -> Awaitable[None]:
         headers = exchange.headers
@@ -367,7 +372,7 @@ class HttpFront:
             raise STOPPING
         if exchange.method == "OPTIONS" and (allowed := preflight_headers(headers)) is not None:
             return exchange.send_empty(204, (*allowed, (b"access-control-allow-origin", b"*")))
-        return serve(app, exchange, self._body_deadline.seconds)
+        return self._page(app, exchange)
 
     def _behind_token(self, exchange: Exchange) -> Awaitable[None] | None:
         """What answers beside the endpoints: readiness, and further applications."""

@@ -9,7 +9,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import parse_qs
 
+from mcpbridge.downstream.http.body_deadline import Deadline
 from mcpbridge.downstream.http.exchange import (
     MERGED,
     NO_HEADERS,
@@ -22,6 +24,7 @@ from mcpbridge.downstream.http.exchange import (
     Scope,
     Send,
 )
+from mcpbridge.downstream.http.sessions import Elsewhere
 from mcpbridge.downstream.settings import HttpSettings
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -62,6 +65,9 @@ async def serve(
         nonlocal is_whole, is_over
         if is_whole:
             return await exchange.receive()
+        if exchange.early_body is not None:
+            is_whole = True
+            return {"type": "http.request", "body": exchange.early_body, "more_body": False}
         try:
             async with asyncio.timeout_at(end):
                 message = await exchange.receive()
@@ -85,6 +91,36 @@ async def serve(
 
     scope = exchange.scope
     await app({**scope, "state": {**scope.get("state", {}), **who}} if who else scope, receive, send)
+
+
+AT_BRIDGE = "bridge"
+"""The parameter of a link that names the bridge whose page it leads to."""
+_VISITED = b"mcpbridge-at="
+
+
+async def serve_page(app: App, exchange: Exchange, elsewhere: Elsewhere, limit: int, deadline: Deadline) -> None:
+    """Let the application answer that runs at the bridge which this browser visits.
+
+    A bridge knows the visitors of its pages, and the sign-ins that are under way, by itself alone. So a browser stays
+    with the bridge that answered it first, by a cookie, or that its link names, as long as that one is there. `limit`:
+    bytes of a body.
+
+    Raises:
+        Refused: that bridge cannot be reached, or was lost before it answered.
+    """
+    cookies = exchange.headers.get(b"cookie", b"").replace(b" ", b"").split(b";")
+    visited = [one.removeprefix(_VISITED) for one in cookies if one.startswith(_VISITED)]
+    named = parse_qs(exchange.query.decode("latin-1")).get(AT_BRIDGE, [])
+    at = named[0] if named else visited[0].decode("latin-1") if visited else ""
+    if at != elsewhere.me and at and not exchange.is_forwarded:
+        if exchange.method not in ("GET", "HEAD"):
+            exchange.early_body = await exchange.body(limit, deadline)
+        if await elsewhere.serve_at(at, exchange):
+            return
+    extra = NO_HEADERS
+    if exchange.method == "GET" and visited != [elsewhere.me.encode()]:
+        extra = ((b"set-cookie", b"%b%b; Path=/; HttpOnly; SameSite=Lax" % (_VISITED, elsewhere.me.encode())),)
+    await serve(app, exchange, deadline.seconds, extra=extra)
 
 
 _SERVERS = "/servers/"

@@ -119,6 +119,8 @@ class SignIns:
     def __init__(self) -> None:
         self.origin: Callable[[], str] = lambda: ""
         """Where browsers reach the bridge, `https://HOST`; empty: not known, or nowhere."""
+        self.bridge: Callable[[], str] = lambda: ""
+        """What links name this bridge by, where there are several at this address; empty: it is the only one."""
         self._open: dict[str, UserSignIn] = {}
         self._of_user: dict[tuple[str, str], str] = {}
 
@@ -137,6 +139,8 @@ class SignIns:
             return known
         id_, origin = secrets.token_urlsafe(24), self.origin()
         url = f"{origin}{PREFIX}/{quote(server, safe='')}/start?ask={id_}" if origin else ""
+        if url and (bridge := self.bridge()):
+            url = f"{url}&bridge={bridge}"
         sign_in = UserSignIn(id_, server, principal, url)
         self._open[id_], self._of_user[server, principal] = sign_in, id_
         loop = asyncio.get_running_loop()
