@@ -213,6 +213,8 @@ class Settings(BaseModel):
                 f"{who} keeps tokens of people, which all bridges of a fleet have to open: set `accounts.key`, "
                 "such as `${ACCOUNTS_KEY}` (`openssl rand -base64 32` makes one)"
             )
+        if self.fleet.listen is None and (of := [name for name, one in self.servers.items() if one.share == "fleet"]):
+            raise ValueError(f'`servers.{of[0]}.share` is "fleet", but there is no `[fleet]` with `listen`')
         return self
 
     @model_validator(mode="after")

@@ -4,7 +4,7 @@
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mcpbridge.base.background_tasks import OwnedTasks
@@ -38,6 +38,7 @@ from mcpbridge.upstream.transports.factory import TransportMaker
 
 if TYPE_CHECKING:  # loaded by who has one
     from mcpbridge.engine.cassettes.cassette import Cassette
+    from mcpbridge.upstream.transports.in_fleet import FleetPlaces
 
 _BUILT = frozenset({
     "server", "pool", "pins", "catalog", "startup", "backends", "health_checks", "results", "list_ledger", "approvals",
@@ -119,6 +120,15 @@ class EngineState:
     _stack: Any
     """What ends the engine; None before it runs."""
     _has_ended: bool
+
+    def join_fleet(self, places: "FleetPlaces") -> Callable[[str], None]:
+        """Servers that the fleet has once are where this says. Returns what is to hear of each that has moved."""
+        self._transports.membership.join(places)
+        return self._upstream_events.moved
+
+    def leave_fleet(self) -> None:
+        """They cannot be used any more."""
+        self._transports.membership.join(None)
 
     if not TYPE_CHECKING:  # else every name would pass for one that there is
 

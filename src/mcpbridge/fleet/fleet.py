@@ -22,8 +22,11 @@ from mcpbridge.fleet.link import Links, LinkServer, Served
 from mcpbridge.fleet.members import Members, new_member_id
 from mcpbridge.fleet.orders import Orders
 from mcpbridge.fleet.records import FleetRecords, Member
+from mcpbridge.fleet.server_leases import ServerLeases
 from mcpbridge.fleet.sessions import FleetSessions
 from mcpbridge.fleet.settings import FleetSettings
+from mcpbridge.fleet.shared_channels import ATTACH, SEND
+from mcpbridge.fleet.shared_servers import SharedServers
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.storage.settings import StoreSettings, redis_address
 
@@ -33,8 +36,8 @@ log = get_logger("mcpbridge.fleet")
 class Fleet:
     """The fleet, as one of its bridges sees it."""
 
-    def __init__(self, members: Members, sessions: FleetSessions, orders: Orders) -> None:
-        self.members, self.sessions, self.orders = members, sessions, orders
+    def __init__(self, members: Members, sessions: FleetSessions, orders: Orders, servers: SharedServers) -> None:
+        self.members, self.sessions, self.orders, self.servers = members, sessions, orders, servers
         self._front: HttpFront | None = None
 
     def join(self, front: HttpFront) -> None:
@@ -71,7 +74,7 @@ async def running_fleet(
         await fleet.answer(exchange)
 
     async def serve(served: Served) -> None:
-        await answering.serve(served)
+        await (servers.serve if served.head.method in (ATTACH, SEND) else answering.serve)(served)
 
     server = LinkServer(contexts, serve)
     background = OwnedTasks()
@@ -89,7 +92,8 @@ async def running_fleet(
         forwarding, idle, largest = Forwarding(links, counts), http.session_idle, http.max_body
         sessions = FleetSessions(records, members, forwarding, counts, idle=idle, max_body=largest)
         orders = Orders(links, members, sessions, counts)
-        fleet = Fleet(members, sessions, orders)
+        servers = SharedServers(ServerLeases(redis_address(store), store.prefix), members, links)
+        fleet = Fleet(members, sessions, orders, servers)
         answering = Answering(answer, sessions.gives_up, sessions.hand_on, orders.answer)
         await members.look()
         log.info("this bridge has joined its fleet", member=id_, address=me.address)
@@ -98,7 +102,8 @@ async def running_fleet(
             background.spawn(sessions.keep())
             background.spawn(orders.measure())
             try:
-                yield fleet
+                async with servers.running():
+                    yield fleet
             finally:
                 with anyio.CancelScope(shield=True):
                     await members.leave()

@@ -269,7 +269,7 @@ class Pool:
             return Instance(self._make(name, project, is_spare=True), project)
         _, profile, whose, _ = key
         settings = self._primary.servers[name]
-        home = None if settings.share == "shared" else whose
+        home = None if settings.is_shared else whose
         user = str(cast("tuple[object, ...]", whose)[0]) if settings.auth.is_per_user else None
         return Instance(self._make(name, project, profile=profile, home=home, user=user), project, key)
 

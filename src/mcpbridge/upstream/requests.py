@@ -86,7 +86,7 @@ class UpstreamRequests:
         places = self.limiter.slots + settings.max_queued
         self._waiting_room = WaitingRoom(f"Server '{name}' is starting", places=places)
         self._queue_timeout = settings.queue_timeout
-        self._is_apart = settings.share != "shared"
+        self._is_apart = not settings.is_shared
         self._lock = SessionLock(name, places=settings.max_queued, patience=settings.queue_timeout)
         self._running = attribution.running
         self.adopt(settings.timeouts)

@@ -171,9 +171,10 @@ class ServerSettings(OfferSettings, BaseModel):
     """Directories, or `file://` URIs, with which the bridge answers `roots/list` instead of asking the client. A
     relative path starts at the directory of the configuration file."""
 
-    share: Literal["shared", "session", "project", "user"] = "shared"
+    share: Literal["shared", "session", "project", "user", "fleet"] = "shared"
     """Which clients share a process, or with `url` a session. `shared`: all. `session`: each client has its own.
-    `project`: the clients of one project. `user`: those of one user (the holder of a token). Default with a
+    `project`: the clients of one project. `user`: those of one user (the holder of a token). `fleet`: all clients of
+    all bridges of a `[fleet]`, for a `command` that keeps something in its memory; it can ask nobody. Default with a
     `${PROJECT_ROOT}`: `project`; with `auth.as` `"user"`, `"exchange"` or `"id-jag"`: `user`."""
 
     max_instances: int = Field(default=8, ge=1)
@@ -277,6 +278,11 @@ class ServerSettings(OfferSettings, BaseModel):
         return self.model_copy(update=changed) if changed else self
 
     @property
+    def is_shared(self) -> bool:
+        """All clients of this bridge share one process."""
+        return self.share in ("shared", "fleet")
+
+    @property
     def is_started(self) -> bool:
         """The bridge starts it: a program, or a container."""
         return self.url is None
@@ -316,7 +322,7 @@ class ServerSettings(OfferSettings, BaseModel):
             given.setdefault("share", "user")
             if given.get("url"):
                 given.setdefault("max_instances", _SESSIONS_OF_USERS)
-        if given.get("may_ask") == []:
+        if given.get("may_ask") == [] or given.get("share") == "fleet":  # no bridge would be the one to ask
             given["questions"] = "never"
         return given
 
@@ -390,7 +396,7 @@ class ServerSettings(OfferSettings, BaseModel):
 
     @model_validator(mode="after")
     def _has_one_project(self) -> Self:
-        if self.share in ("shared", "user") and self.needs_project:
+        if (self.is_shared or self.share == "user") and self.needs_project:
             where = ", ".join(sorted({f"`{text.key[0]}`" for text in self.project_texts if text.needs_project}))
             of_user = " of a user" if self.share == "user" else ""
             raise ValueError(
@@ -429,6 +435,8 @@ class ServerSettings(OfferSettings, BaseModel):
         if self.url is None and self.headers:
             raise ValueError("`headers` go with `url`; a `command` gets its secrets through `env`")
         self.auth.check_server(has_url=self.url is not None, share=self.share, headers=self.headers)
+        if self.url is not None and self.share == "fleet":
+            raise ValueError('`share = "fleet"` goes with `command`: each bridge has a session of its own with a `url`')
         if self.url is not None and self.sandbox is not None:
             raise ValueError("`sandbox` goes with `command`: what runs behind a `url` runs elsewhere")
         if self.url is None and (self.proxy is not None or self.tls != TlsSettings()):

@@ -103,7 +103,7 @@ class Upstream:
         self.settings = settings
         """As they are now; see `configure`."""
         self.is_primary, self.home = is_primary, home
-        self.is_shared = settings.share == "shared"
+        self.is_shared = settings.is_shared
         self.restarts = 0
         self.version = ""
         """The revision of the last session; empty before the first."""

@@ -212,7 +212,9 @@ async def _fleet_of(bridge: Bridge, desk: FleetDesk) -> AsyncGenerator[Callable[
     async with running_fleet(settings.fleet, settings.store, settings.http, shared) as fleet:
         desk.open(fleet)
         bridge.user_accounts.bridge = fleet.sessions.me
+        fleet.servers.on_moved = bridge.join_fleet(fleet.servers)
         try:
             yield fleet.join
         finally:
+            bridge.leave_fleet()
             desk.close()

@@ -231,7 +231,7 @@ class _Cached:
         self._cache, self._id, self._seconds = cache, tool.id, options.cache
         self._definition = canonical_digest(tool.definition)
         self._is_shared = options.is_cache_shared
-        self._is_apart = isinstance(server, ServerSettings) and server.share != "shared"
+        self._is_apart = isinstance(server, ServerSettings) and not server.is_shared
         self._may_ask = not isinstance(server, ServerSettings) or server.questions == "auto"
         self._use = use
 

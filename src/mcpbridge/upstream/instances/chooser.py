@@ -73,7 +73,7 @@ class InstanceChooser:
                 self._adopt(upstream, profile)
 
     async def _right_one(self, base: Upstream, client: Elicitor, principal: str) -> Upstream:
-        if base.settings.share == "shared":
+        if base.settings.is_shared:
             return await self._shared(base, client)
         if base.settings.share == "user" or base.settings.auth.is_per_user:
             return await self._of_user(base, client, principal)

@@ -39,7 +39,7 @@ class DeclaredProfile:
         self.question_limits = limits
         """What the server may ask clients."""
         self._transport, self._replace_session = transport, replace_session
-        self._is_shared, self._has_roots = settings.share == "shared", bool(settings.roots)
+        self._is_shared, self._has_roots = settings.is_shared, bool(settings.roots)
         self._is_joined = is_primary and settings.share != "session" and settings.questions == "auto"
         self.history = history
         """What the server was seen to ask."""

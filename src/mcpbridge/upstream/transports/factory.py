@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from mcpbridge.sandbox.egress.report import EgressReport
     from mcpbridge.upstream.accounts.accounts import UserAccounts
     from mcpbridge.upstream.auth.authorization import Authorization
+    from mcpbridge.upstream.transports.in_fleet import Membership
 
 
 log = get_logger("mcpbridge.upstream")
@@ -66,6 +68,22 @@ class TransportMaker:
 
         `user`: whose account it uses, where users have their own; None: it is of the instance that lists.
         """
+        own = self._own(name, settings, user)
+        if settings.share != "fleet":
+            return own
+        from mcpbridge.upstream.transports.in_fleet import InFleetTransport
+
+        return InFleetTransport(name, own, self.membership)
+
+    @cached_property
+    def membership(self) -> "Membership":
+        """Of this bridge in its fleet."""
+        from mcpbridge.upstream.transports.in_fleet import Membership  # few bridges are in one
+
+        return Membership()
+
+    def _own(self, name: str, settings: ServerSettings, user: str | None) -> Transport:
+        """What reaches it from this bridge alone."""
         if settings.auth.variables and self.users is not None:
             own = self.users.environment(name, settings, user)
             settings = settings.model_copy(update={"env": {**settings.env, **own}})

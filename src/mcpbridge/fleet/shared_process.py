@@ -1,0 +1,325 @@
+"""The one process of a server for a whole fleet: several bridges speak to it over one channel.
+
+Each of them has a session of its own for all it knows. Their requests get ids that no two have in common, so that each
+answer, progress and subscription finds its way back. The handshake is made once, and its answer is given to all. What
+the server says to nobody in particular all get; what it asks goes to one.
+
+Nothing passes once the lease is over, in either direction, by a clock that continues while this bridge is stopped.
+"""
+
+import asyncio
+from contextlib import suppress
+from itertools import count
+from time import monotonic
+from typing import Protocol
+
+import msgspec
+from msgspec import Raw
+
+from mcpbridge.base.errors import BridgeError, Overloaded, UpstreamGone
+from mcpbridge.base.log import get_logger
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.error_codes import INTERNAL_ERROR
+from mcpbridge.protocol.jsonrpc import (
+    Frame,
+    decode_frame,
+    encode_error,
+    encode_notification,
+    encode_request,
+    encode_response,
+)
+from mcpbridge.protocol.meta import SUBSCRIPTION_ID
+from mcpbridge.protocol.transport import Channel, Outgoing, Transport
+
+log = get_logger("mcpbridge.fleet")
+
+_MOST_OPEN = 10_000
+"""Requests whose answers are waited for; the oldest is forgotten, such as one that was never answered."""
+
+
+class Party(Protocol):
+    """One bridge that uses the process."""
+
+    def take(self, frame: Frame) -> None:
+        """A message for it."""
+        ...
+
+    def spoiled(self, id_: bytes, reason: str) -> None:
+        """The answer to this request cannot be read."""
+        ...
+
+    def closed(self, reason: str) -> None:
+        """Nothing follows."""
+        ...
+
+
+class SharedProcess:
+    """The process, as the bridge has it that owns its lease. Implements `Receiver`."""
+
+    has_unasked = False
+
+    def __init__(self, name: str, epoch: int, transport: Transport, valid_until: float) -> None:
+        """`valid_until`: when the lease is over if it is not renewed, on the monotonic clock."""
+        self.name, self.epoch, self.valid_until = name, epoch, valid_until
+        self.reason = ""
+        """Why it is over; empty: it is not."""
+        self._transport = transport
+        self._channel: Channel | None = None
+        self._started, self._over = asyncio.Event(), asyncio.Event()
+        self._parties = dict[int, Party]()
+        self._numbers, self._ids = count(1), count(1)
+        self._open = dict[bytes, tuple[int, bytes, bytes]]()
+        """By the id that the server knows: whose request it is, the id that they know, and their progress token."""
+        self._asked = dict[bytes, int]()
+        """Whom the server's own requests went to."""
+        self._handshake: Frame | None = None
+        self._handshake_id = b""
+        self._waiting = list[tuple[int, bytes]]()
+        """Who waits for the answer to the handshake, and under which id."""
+        self._is_initialized = False
+
+    def __repr__(self) -> str:
+        state = self.reason or f"{len(self._parties)} bridges, {len(self._open)} requests"
+        return f"<SharedProcess {self.name!r} {self.epoch}: {state}>"
+
+    # -- its life
+
+    async def run(self) -> None:
+        """Start it, and return once it has ended: for whatever reason, or since the lease is over."""
+        try:
+            async with self._transport.connect(self) as self._channel:
+                self._started.set()
+                while not self.reason:
+                    try:
+                        async with asyncio.timeout_at(self._loop_time_of(self.valid_until)):
+                            await self._over.wait()
+                    except TimeoutError:
+                        self._look_at_lease()
+        except BridgeError as error:
+            self.end(str(error))
+        finally:
+            self.end("it is being stopped")
+            self._started.set()
+
+    async def started(self) -> None:
+        """Return when it runs.
+
+        Raises:
+            UpstreamGone: it does not.
+        """
+        await self._started.wait()
+        self._refuse_if_over()
+
+    def end(self, reason: str) -> None:
+        """Nothing passes any more, and the process is ended."""
+        if self.reason:
+            return
+        self.reason = reason
+        self._over.set()
+        parties, self._parties = self._parties, {}
+        for party in parties.values():
+            party.closed(reason)
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether something may pass."""
+        self._look_at_lease()
+        return not self.reason
+
+    def _look_at_lease(self) -> None:
+        if not self.reason and monotonic() >= self.valid_until:
+            self.end("its bridge could not keep its lease")
+
+    def _refuse_if_over(self) -> None:
+        if not self.is_valid:
+            raise UpstreamGone(self.name, self.reason)
+
+    @staticmethod
+    def _loop_time_of(at: float) -> float:
+        return asyncio.get_running_loop().time() + at - monotonic()
+
+    # -- who uses it
+
+    def attach(self, party: Party) -> int:
+        """One more; its number."""
+        number = next(self._numbers)
+        self._parties[number] = party
+        return number
+
+    def detach(self, number: int) -> None:
+        """It uses the process no more. After the last one it ends."""
+        if self._parties.pop(number, None) is None:
+            return
+        for id_ in [id_ for id_, (whose, _, _) in self._open.items() if whose == number]:
+            del self._open[id_]
+        for id_ in [id_ for id_, whose in self._asked.items() if whose == number]:
+            del self._asked[id_]
+            if self._channel is not None and not self.reason:
+                with suppress(UpstreamGone, Overloaded):
+                    self._channel.send(Outgoing(encode_error(id_, INTERNAL_ERROR, "who was asked has left")))
+        if not self._parties:
+            self.end("no bridge uses it")
+
+    def party(self, number: int) -> Party | None:
+        """Who has this number."""
+        return self._parties.get(number)
+
+    # -- to the process
+
+    def send(self, number: int, data: bytes) -> None:
+        """A message of this one.
+
+        Raises:
+            UpstreamGone: the process is gone, or the lease; nothing was sent.
+            Overloaded: it does not read.
+        """
+        self._refuse_if_over()
+        assert self._channel is not None, "it has started"
+        frame = decode_frame(data)
+        if not frame.method:
+            if self._asked.get(bytes(frame.id)) == number:
+                del self._asked[bytes(frame.id)]
+                self._channel.send(Outgoing(data))
+        elif frame.id:
+            self._request(self._channel, number, frame)
+        elif frame.method == "notifications/cancelled":
+            self._cancel(self._channel, number, frame)
+        elif frame.method != "notifications/initialized" or not self._is_initialized:
+            self._is_initialized = self._is_initialized or frame.method == "notifications/initialized"
+            self._channel.send(Outgoing(data, frame.method))
+
+    def _request(self, channel: Channel, number: int, frame: Frame) -> None:
+        if frame.method == "initialize":
+            if self._handshake is not None:
+                self._deliver(number, _answer(bytes(frame.id), self._handshake))
+                return
+            self._waiting.append((number, bytes(frame.id)))
+            if self._handshake_id:
+                return
+        id_, params, token = b"%d" % next(self._ids), frame.params, b""
+        if frame.method == "initialize":
+            self._handshake_id = id_
+        if b'"progressToken"' in bytes(params):
+            params, token = _with_token(params, id_)
+        self._open[id_] = number, bytes(frame.id), token
+        if len(self._open) > _MOST_OPEN:
+            del self._open[next(iter(self._open))]
+        channel.send(Outgoing(encode_request(id_, frame.method, params), frame.method, id_))
+
+    def _cancel(self, channel: Channel, number: int, frame: Frame) -> None:
+        body = Body(frame.params)
+        wanted = bytes(body.get("requestId") or b"")
+        found = next((id_ for id_, (whose, own, _) in self._open.items() if (whose, own) == (number, wanted)), None)
+        if found is not None:
+            del self._open[found]
+            body.put("requestId", Raw(found))
+            channel.send(Outgoing(encode_notification(frame.method, body.data), frame.method))
+
+    # -- from the process; see `Receiver`
+
+    def frame(self, frame: Frame, via: bytes) -> None:
+        """See `Receiver`."""
+        if not self.is_valid:
+            return
+        if not frame.method:
+            self._answered(frame)
+        elif frame.id:
+            for number, party in self._parties.items():  # the first of them
+                self._asked[bytes(frame.id)] = number
+                party.take(frame)
+                break
+        else:
+            self._notified(frame)
+
+    def _answered(self, frame: Frame) -> None:
+        id_ = bytes(frame.id)
+        if id_ == self._handshake_id:
+            self._open.pop(id_, None)
+            waiting, self._waiting = self._waiting, []
+            self._handshake_id = b""
+            if frame.result:
+                self._handshake = frame
+            for number, own in waiting:
+                self._deliver(number, _answer(own, frame))
+            return
+        if (found := self._open.pop(id_, None)) is not None:
+            self._deliver(found[0], _answer(found[1], frame))
+
+    def _notified(self, frame: Frame) -> None:
+        if frame.params:
+            try:
+                body = Body(frame.params)
+                id_ = bytes(body.get("progressToken") or b"") if frame.method == "notifications/progress" else b""
+                if id_:
+                    self._about(id_, frame, body, is_progress=True)
+                    return
+                meta = body.inner("_meta")
+                if meta is not None and (id_ := bytes(meta.get(SUBSCRIPTION_ID) or b"")):
+                    self._about(id_, frame, body, is_progress=False)
+                    return
+            except (msgspec.DecodeError, RecursionError):
+                pass
+        for number in list(self._parties):
+            self._deliver(number, frame)
+
+    def _about(self, id_: bytes, frame: Frame, body: Body, *, is_progress: bool) -> None:
+        """A notification about one request."""
+        found = self._open.get(id_)
+        if found is None:
+            return
+        number, own, token = found
+        if is_progress:
+            body.put("progressToken", Raw(token))
+        elif (meta := body.inner("_meta")) is not None:
+            meta.put(SUBSCRIPTION_ID, Raw(own))
+            body.put("_meta", meta)
+        self._deliver(number, Frame(method=frame.method, params=Raw(body.data), jsonrpc=frame.jsonrpc))
+
+    def _deliver(self, number: int, frame: Frame) -> None:
+        if (party := self._parties.get(number)) is not None:
+            party.take(frame)
+
+    def spoiled(self, ids: list[bytes], reason: str, via: bytes) -> None:
+        """See `Receiver`."""
+        for id_ in ids:
+            found = self._open.pop(id_, None)
+            if found is not None and (party := self._parties.get(found[0])) is not None:
+                party.spoiled(found[1], reason)
+                return
+
+    def failed(self, id_: bytes, error: BridgeError, *, sent: bool) -> None:
+        """See `Receiver`. Programs do not fail single requests."""
+
+    def pause_after(self, seconds: float) -> float:
+        """See `Receiver`."""
+        return 0.0
+
+    def closed(self, reason: str) -> None:
+        """See `Receiver`."""
+        self.end(reason)
+
+
+def line_of(frame: Frame) -> bytes:
+    """A message as one line of JSON."""
+    if not frame.method:
+        if frame.result:
+            return encode_response(frame.id, bytes(frame.result))
+        return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (bytes(frame.id) or b"null", bytes(frame.error) or b"null")
+    if frame.id:
+        return encode_request(bytes(frame.id), frame.method, bytes(frame.params))
+    return encode_notification(frame.method, bytes(frame.params))
+
+
+def _answer(id_: bytes, frame: Frame) -> Frame:
+    return Frame(id=Raw(id_), result=frame.result, error=frame.error, jsonrpc=frame.jsonrpc)
+
+
+def _with_token(params: Raw, id_: bytes) -> tuple[Raw, bytes]:
+    """The params, whose progress token is this id now, and what it was; nothing if there was none."""
+    body = Body(params)
+    meta = body.inner("_meta")
+    if meta is None or (token := meta.get("progressToken")) is None:
+        return params, b""
+    meta.put("progressToken", Raw(id_))
+    body.put("_meta", meta)
+    return Raw(body.data), bytes(token)

@@ -1,0 +1,185 @@
+"""Several bridges on one channel to a server: each message finds its way back (issue 24)."""
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from time import monotonic
+from typing import Any
+
+import anyio
+import pytest
+from msgspec import Raw
+
+from mcpbridge.base.errors import UpstreamGone
+from mcpbridge.fleet.shared_process import SharedProcess, line_of
+from mcpbridge.protocol.jsonrpc import Frame, decode_frame
+from mcpbridge.protocol.transport import Outgoing, Receiver
+
+SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
+
+
+class Wire:
+    """A transport that keeps what it is sent."""
+
+    kind = "stdio"
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+        self.is_open = False
+
+    @asynccontextmanager
+    async def connect(self, receiver: Receiver) -> AsyncGenerator["Wire"]:
+        self.is_open = True
+        try:
+            yield self
+        finally:
+            self.is_open = False
+
+    def send(self, message: Outgoing) -> None:
+        self.sent.append(json.loads(message.data))
+
+    def withdraw(self, id_: bytes) -> bool:
+        return False
+
+    def negotiated(self, version: str) -> None: ...
+
+    def last_words(self) -> str:
+        return ""
+
+
+class Bridge:
+    """One of those that share it."""
+
+    def __init__(self) -> None:
+        self.heard: list[dict[str, Any]] = []
+        self.reason = ""
+
+    def take(self, frame: Frame) -> None:
+        self.heard.append(json.loads(line_of(frame)))
+
+    def spoiled(self, id_: bytes, reason: str) -> None:
+        self.heard.append({"spoiled": int(id_)})
+
+    def closed(self, reason: str) -> None:
+        self.reason = reason
+
+
+@pytest.fixture
+async def shared() -> AsyncGenerator[tuple[SharedProcess, Wire, list[Bridge], list[int]]]:
+    wire = Wire()
+    process = SharedProcess("x", 1, wire, monotonic() + 1000)  # type: ignore[arg-type] - it is one
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(process.run)
+            await process.started()
+            bridges = [Bridge(), Bridge()]
+            yield process, wire, bridges, [process.attach(one) for one in bridges]
+            process.end("the test is over")
+    assert not wire.is_open
+
+
+Shared = tuple[SharedProcess, Wire, list[Bridge], list[int]]
+
+
+def send(process: SharedProcess, number: int, **message: Any) -> None:
+    process.send(number, json.dumps({"jsonrpc": "2.0", **message}).encode())
+
+
+def says(process: SharedProcess, **message: Any) -> None:
+    process.frame(decode_frame(json.dumps({"jsonrpc": "2.0", **message}).encode()), b"")
+
+
+async def test_equal_ids_are_told_apart_and_answers_come_in_any_order(shared: Shared) -> None:
+    process, wire, bridges, numbers = shared
+    for number in numbers:
+        send(process, number, id=7, method="tools/call", params={"of": number})
+    first, second = wire.sent
+    assert first["id"] != second["id"]
+    says(process, id=second["id"], result={"for": second["params"]["of"]})
+    says(process, id=first["id"], error={"code": 1, "message": "no"})
+    says(process, id=first["id"], result={"again": True})
+    assert bridges[0].heard == [{"jsonrpc": "2.0", "id": 7, "error": {"code": 1, "message": "no"}}]
+    assert bridges[1].heard == [{"jsonrpc": "2.0", "id": 7, "result": {"for": numbers[1]}}]
+
+
+async def test_the_handshake_is_made_once_also_while_it_is_under_way(shared: Shared) -> None:
+    process, wire, bridges, numbers = shared
+    for number in numbers:
+        send(process, number, id=1, method="initialize", params={})
+    assert len(wire.sent) == 1
+    says(process, id=wire.sent[0]["id"], result={"protocolVersion": "x"})
+    for number in numbers:
+        send(process, number, method="notifications/initialized")
+    late = Bridge()
+    send(process, process.attach(late), id=3, method="initialize", params={})
+    assert [one["method"] for one in wire.sent] == ["initialize", "notifications/initialized"]
+    assert [one.heard[-1]["result"] for one in (*bridges, late)] == [{"protocolVersion": "x"}] * 3
+    assert late.heard[0]["id"] == 3
+
+
+async def test_progress_subscriptions_and_cancellation_name_the_request_that_each_side_knows(shared: Shared) -> None:
+    process, wire, bridges, numbers = shared
+    for number in numbers:
+        send(process, number, id=5, method="tools/call", params={"_meta": {"progressToken": 5}})
+    first, second = (one["id"] for one in wire.sent)
+    assert [one["params"]["_meta"]["progressToken"] for one in wire.sent] == [first, second]
+    says(process, method="notifications/progress", params={"progressToken": second, "progress": 1})
+    says(process, method="notifications/resources/updated", params={"uri": "x", "_meta": {SUBSCRIPTION: first}})
+    assert bridges[1].heard[0]["params"]["progressToken"] == 5
+    assert bridges[0].heard[0]["params"]["_meta"] == {SUBSCRIPTION: 5}
+    assert (len(bridges[0].heard), len(bridges[1].heard)) == (1, 1)
+    send(process, numbers[1], method="notifications/cancelled", params={"requestId": 5})
+    assert wire.sent[-1]["params"]["requestId"] == second
+    send(process, numbers[1], method="notifications/cancelled", params={"requestId": 99})
+    assert len(wire.sent) == 3, "nobody else's request is cancelled"
+    says(process, id=second, result={})
+    says(process, method="notifications/tools/list_changed")
+    assert [one.heard[-1]["method"] for one in bridges] == ["notifications/tools/list_changed"] * 2
+    assert len(bridges[1].heard) == 2, "an answer to what was cancelled is nobody's"
+
+
+async def test_a_question_goes_to_one_and_only_its_answer_counts(shared: Shared) -> None:
+    process, wire, bridges, numbers = shared
+    says(process, id="q", method="ping")
+    assert [len(one.heard) for one in bridges] == [1, 0]
+    send(process, numbers[1], id="q", result={"from": "the other"})
+    assert wire.sent == []
+    send(process, numbers[0], id="q", result={})
+    assert wire.sent == [{"jsonrpc": "2.0", "id": "q", "result": {}}]
+    says(process, id="r", method="roots/list")
+    process.detach(numbers[0])
+    assert wire.sent[-1]["id"] == "r"
+    assert wire.sent[-1]["error"]["message"] == "who was asked has left"
+
+
+async def test_nothing_passes_once_the_lease_is_over(shared: Shared) -> None:
+    """By the clock alone: as after a pause of the whole bridge, nothing has run meanwhile."""
+    process, wire, bridges, numbers = shared
+    send(process, numbers[0], id=1, method="tools/call", params={})
+    process.valid_until = monotonic()
+    says(process, id=wire.sent[0]["id"], result={"late": True})
+    assert bridges[0].heard == []
+    assert "lease" in bridges[0].reason
+    with pytest.raises(UpstreamGone, match="lease"):
+        send(process, numbers[1], id=2, method="tools/call", params={})
+    assert len(wire.sent) == 1
+
+
+async def test_the_process_ends_with_the_last_that_uses_it(shared: Shared) -> None:
+    process, wire, _, numbers = shared
+    process.detach(numbers[0])
+    assert wire.is_open
+    assert process.is_valid
+    process.spoiled([b"77"], "odd", b"")
+    send(process, numbers[1], id=4, method="tools/call", params={})
+    process.spoiled([str(wire.sent[0]["id"]).encode()], "odd", b"")
+    process.detach(numbers[1])
+    assert not process.is_valid
+
+
+def test_a_message_is_one_line_of_json() -> None:
+    assert json.loads(line_of(Frame(id=Raw(b"1"), error=Raw(b'{"code":1}')))) == {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "error": {"code": 1},
+    }

@@ -1,0 +1,250 @@
+"""One process of a server for a whole fleet (`share = "fleet"`, issue 24): never do two of them answer."""
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Generator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from support.redis_server import Server
+from support.replicas import TOKEN, Fleet, Replica, fleet, needs_fleet, until
+
+pytestmark = needs_fleet
+
+HEADERS = {
+    "authorization": f"Bearer {TOKEN}",
+    "accept": "application/json, text/event-stream",
+    "content-type": "application/json",
+}
+PROGRAM = Path(__file__).parents[1] / "servers" / "remembering.py"
+
+
+class Team:
+    """Three bridges that share a server with a memory, with its calls in a file."""
+
+    def __init__(self, bridges: Fleet, file: Path) -> None:
+        self.fleet, self.bridges, self.redis = bridges, bridges.replicas, bridges.redis
+        self._file = file
+        self.users = [User(one) for one in bridges.replicas]
+
+    @property
+    def lines(self) -> list[list[str]]:
+        """What the processes wrote: process id, and what happened."""
+        return [line.split(" ", 1) for line in self._file.read_text("utf-8").splitlines()]
+
+    def starts(self) -> list[str]:
+        """The process ids of all that were started."""
+        return [pid for pid, what in self.lines if what == "started"]
+
+    def owner(self) -> Replica:
+        """The bridge that has the process which runs."""
+        [pid] = [pid for pid in self.starts() if is_running(int(pid))]
+        parents = {replica.process.pid: replica for replica in self.bridges if replica.process is not None}
+        found = int(pid)
+        while found not in parents:
+            found = int(Path(f"/proc/{found}/stat").read_text("utf-8").rpartition(")")[2].split()[1])
+        return parents[found]
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+class User:
+    """A client of one bridge."""
+
+    def __init__(self, replica: Replica) -> None:
+        self.replica = replica
+        self.http = httpx2.Client(trust_env=False, timeout=60)
+        self.session = ""
+
+    def ask(self, method: str, id_: int | None = 1, **params: Any) -> httpx2.Response:
+        body: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params}
+        if id_ is not None:
+            body["id"] = id_
+        session = {"mcp-session-id": self.session} if self.session else {}
+        return self.http.post(self.replica.url, json=body, headers={**HEADERS, **session})
+
+    def begin(self) -> "User":
+        client = {"name": "raw", "version": "1"}
+        answer = self.ask("initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo=client)
+        assert answer.status_code == 200, answer.text
+        self.session = answer.headers["mcp-session-id"]
+        assert self.ask("notifications/initialized", None).status_code == 202
+        return self
+
+    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        answer = self.ask("tools/call", 7, name=f"memory__{tool}", arguments=arguments)
+        return {"status": answer.status_code} if answer.status_code != 200 else messages(answer)[-1]
+
+    def text(self, tool: str, **arguments: Any) -> str:
+        """The text of a result that is no error; else nothing."""
+        found = self.call(tool, **arguments).get("result", {"isError": True})
+        return "" if found.get("isError") else found["content"][0]["text"]
+
+
+def messages(answer: httpx2.Response) -> list[dict[str, Any]]:
+    if answer.headers.get("content-type", "").startswith("text/event-stream"):
+        lines = [line[5:] for line in answer.text.splitlines() if line.startswith("data:") and line[5:].strip()]
+        return [json.loads(line) for line in lines]
+    return [answer.json()]
+
+
+@pytest.fixture
+def team(tmp_path: Path) -> Generator[Team]:
+    redis, file = Server(tmp_path / "redis", "--appendonly", "yes").start(), tmp_path / "calls.txt"
+    file.touch()
+    arguments = json.dumps(["-ES", str(PROGRAM), str(file)])
+    servers = f'[servers.memory]\ncommand = "{sys.executable}"\nargs = {arguments}\nshare = "fleet"\ntrusted = true\n'
+    found: Team | None = None
+    try:
+        with fleet(tmp_path, redis, servers=servers) as bridges:
+            found = Team(bridges, file)
+            for user in found.users:
+                user.begin()
+                until(lambda user=user: bool(user.text("recall")), "the server is up")
+            yield found
+    finally:
+        for user in found.users if found is not None else []:
+            user.http.close()
+        redis.kill()
+
+
+def test_all_bridges_use_one_process_and_its_memory(team: Team) -> None:
+    first, second, third = team.users
+    pid = first.text("remember", value="blue")
+    assert [user.text("recall") for user in team.users] == [f"{pid} blue"] * 3
+    assert team.starts() == [pid]
+    assert [what for _, what in team.lines].count("initialize") == 1, "the handshake is made once"
+    # Calls of several bridges at once find their own answers.
+    answers: dict[str, str] = {}
+
+    def many(user: User, name: str) -> None:
+        with httpx2.Client(trust_env=False, timeout=60) as http:
+            own = User(user.replica)
+            own.http.close()
+            own.http, own.session = http, user.session
+            for number in range(20):
+                answers[f"{name}{number}"] = own.text("echo", text=f"{name}{number}")
+
+    threads = [threading.Thread(target=many, args=(user, name)) for user in team.users for name in (f"{id(user)}-",)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(answers) == 60
+    assert all(key == value for key, value in answers.items())
+    for user in (second, third):
+        reported = user.ask("tools/call", 9, name="memory__report", arguments={}, _meta={"progressToken": "mine"})
+        assert [one["params"]["progressToken"] for one in messages(reported) if "method" in one] == ["mine"]
+
+
+def test_the_process_moves_when_its_bridge_dies_and_when_it_stops(team: Team) -> None:
+    """Each time there is one, its memory is new, and the clients of other bridges are notified once."""
+    assert team.users[0].text("remember", value="blue")
+    for end in (Replica.kill, Replica.stop):
+        owner = team.owner()
+        rest = [user for user in team.users if user.replica is not owner and user.replica.process is not None]
+        listener = rest[0]
+        assert listener.ask("logging/setLevel", 3, level="info").status_code == 200
+        heard: list[dict[str, Any]] = []
+        ready = threading.Event()
+
+        def listen(user: User = listener, heard: list[dict[str, Any]] = heard, ready: threading.Event = ready) -> None:
+            headers = {**HEADERS, "mcp-session-id": user.session}
+            with (
+                suppress(httpx2.HTTPError),
+                httpx2.Client(trust_env=False, timeout=120) as http,
+                http.stream("GET", user.replica.url, headers=headers) as events,
+            ):
+                ready.set()
+                heard.extend(json.loads(line[5:]) for line in events.iter_lines() if line[:5] == "data:" and line[5:])
+
+        thread = threading.Thread(target=listen, daemon=True)
+        thread.start()
+        assert ready.wait(60)
+        before = team.starts()
+        end(owner)
+        for user in rest:
+            until(lambda user=user: bool(user.text("recall")), "it runs elsewhere")
+        assert len(team.starts()) == len(before) + 1
+        assert {user.text("recall") for user in rest} == {f"{team.starts()[-1]} "}, "its memory is new"
+        assert team.owner() is not owner
+        until(lambda heard=heard: any("runs on another bridge" in str(one) for one in heard), "its clients know")
+        assert sum("runs on another bridge" in str(one) for one in heard) == 1
+        if end is Replica.kill:
+            owner.start()
+            index = team.bridges.index(owner)
+            team.users[index].session = ""
+            team.users[index].begin()
+            until(lambda index=index: bool(team.users[index].text("recall")), "the new one uses it as well")
+            assert len(team.starts()) == len(before) + 1
+
+
+def test_two_processes_never_answer_though_the_owner_stands_still_past_its_lease(team: Team) -> None:
+    """The owner is stopped (SIGSTOP) with a call on its way; its process would answer when it continues."""
+    owner = team.owner()
+    rest = [user for user in team.users if user.replica is not owner]
+    old = team.starts()[-1]
+    assert rest[0].text("remember", value="blue") == old
+    late: list[dict[str, Any]] = []
+    own = next(user for user in team.users if user.replica is owner)
+    owner.signal(signal.SIGSTOP)
+    try:
+        thread = threading.Thread(target=lambda: late.append(own.call("remember", value="late")), daemon=True)
+        thread.start()
+        until(lambda: bool(rest[0].text("recall")), "another bridge runs it")
+        new = team.starts()[-1]
+        assert new != old
+        assert rest[0].text("remember", value="green") == new
+        count = len(team.lines)
+    finally:
+        owner.signal(signal.SIGCONT)
+    thread.join(60)
+    assert late
+    assert "late" not in [what for pid, what in team.lines if pid == old]
+    until(lambda: not is_running(int(old)), "the former owner ends its process")
+    assert [pid for pid, _ in team.lines[count:] if pid == old] == [], "it got nothing more"
+    until(lambda: own.text("recall").startswith(new), "the former owner uses the new one")
+    assert {user.text("recall") for user in team.users} <= {f"{new} green", f"{new} late"}
+    assert team.starts() == [old, new]
+
+
+def test_without_the_shared_records_the_process_ends_and_comes_back(team: Team) -> None:
+    """Nobody could know whether another bridge has it: calls fail, and nothing has to be done once it is back."""
+    old = team.starts()[-1]
+    team.redis.kill()
+    until(lambda: not is_running(int(old)), "it ends when its lease does")
+    failed = team.users[0].call("recall")
+    assert failed.get("result", {}).get("isError"), failed
+    team.redis.start()
+    for user in team.users:
+        until(lambda user=user: bool(user.text("recall")), "it runs again")
+    assert len(team.starts()) == 2
+
+
+def test_epochs_survive_a_server_that_lost_its_data_and_there_is_still_one_process(team: Team) -> None:
+    old = team.starts()[-1]
+    key = next(key for key in team.redis.cli("--scan", "--pattern", "*:u:memory").splitlines() if key)
+    epoch = int(team.redis.cli("HGET", key, "epoch"))
+    team.redis.cli("FLUSHALL")
+    until(lambda: team.redis.cli("HGET", key, "epoch") == str(epoch), "its owner writes it down again")
+    for user in team.users:  # their sessions went with the data
+        user.session = ""
+        user.begin()
+    assert {user.text("recall") for user in team.users} == {f"{old} "}
+    os.kill(int(old), signal.SIGKILL)
+    for user in team.users:
+        until(lambda user=user: user.text("recall") not in ("", f"{old} "), "it is started again")
+    assert len(team.starts()) == 2
+    assert int(team.redis.cli("HGET", key, "epoch")) > epoch
