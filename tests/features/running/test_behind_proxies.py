@@ -6,28 +6,22 @@ Each proxy is tried first before a server that records what comes to it, then be
 import asyncio
 import hashlib
 import json
-import shutil
-import ssl
-import subprocess
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-import trustme
 import websockets
 from mcp import ClientSession
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from websockets.asyncio.client import connect
 
-from support.real_sign_in import Bridge, free_port, until
+from support.proxies import Command, Front, proxy, recording, replaced
+from support.real_sign_in import Bridge
 
-DEPLOY = Path(__file__).parents[3] / "deploy"
 TOKEN = "a-token-of-the-team-0123456789-0123456789"
 SPOOFED = {
     "x-forwarded-for": "203.0.113.9",
@@ -35,15 +29,6 @@ SPOOFED = {
     "x-forwarded-host": "evil.example",
     "forwarded": 'for=203.0.113.9;host="evil.example";proto=http',
 }
-
-
-def replaced(name: str, changes: dict[str, str]) -> str:
-    """A file of `deploy/` with other names and ports; each that is to be replaced must be there."""
-    text = (DEPLOY / name).read_text("utf-8")
-    for old, new in changes.items():
-        assert old in text, f"{old!r} is not in deploy/{name}"
-        text = text.replace(old, new)
-    return text
 
 
 def nginx(directory: Path, port: int, behind: int) -> list[str]:
@@ -75,99 +60,14 @@ def haproxy(directory: Path, port: int, behind: int) -> list[str]:
     return ["haproxy", "-db", "-f", str(directory / "haproxy.cfg")]
 
 
-PROXIES: dict[str, Callable[[Path, int, int], list[str]]] = {"nginx": nginx, "caddy": caddy, "haproxy": haproxy}
-
-
-class Behind:
-    """What is behind the proxy for a while, and records what comes to it."""
-
-    def __init__(self, port: int) -> None:
-        self.heads: list[tuple[str, str, dict[str, str]]] = []
-        """Method, path and headers of each request, by lower-case names."""
-        mine = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def _answer(self) -> None:
-                headers = {name.lower(): value for name, value in self.headers.items()}
-                mine.heads.append((self.command, self.path, headers))
-                self.rfile.read(int(headers.get("content-length", 0)))
-                if self.path == "/drop":
-                    self.close_connection = True
-                    return
-                self.send_response(200)
-                self.send_header("content-length", "2")
-                self.end_headers()
-                self.wfile.write(b"{}")
-
-            do_GET = do_POST = _answer  # noqa: N815 - as it is called there
-
-            def log_message(self, format: str, *args: Any) -> None: ...  # noqa: A002 - as it is called there
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
-
-    def end(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
-class Front:
-    """A proxy that runs."""
-
-    def __init__(self, name: str, directory: Path) -> None:
-        self.name, self.port, self.behind = name, free_port(), free_port()
-        self.origin = f"https://localhost:{self.port}"
-        self.directory = directory
-        authority = trustme.CA()
-        leaf = authority.issue_cert("localhost")
-        (directory / "fullchain.pem").write_bytes(b"".join(blob.bytes() for blob in leaf.cert_chain_pems))
-        leaf.private_key_pem.write_to_path(str(directory / "privkey.pem"))
-        self.tls = ssl.create_default_context()
-        authority.configure_trust(self.tls)
-        command = PROXIES[name](directory, self.port, self.behind)
-        env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(directory), "XDG_DATA_HOME": str(directory)}
-        self.log = directory / "log.txt"
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
-
-    def ask(self, path: str, method: str = "GET", **more: Any) -> httpx2.Response:
-        with httpx2.Client(verify=self.tls, timeout=60, trust_env=False) as client:
-            return client.request(method, f"{self.origin}{path}", **more)
-
-    def end(self) -> None:
-        self.process.terminate()
-        try:
-            self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait(30)
-
-
-@contextmanager
-def recording(front: Front) -> Iterator[Behind]:
-    behind = Behind(front.behind)
-    try:
-        yield behind
-    finally:
-        behind.end()
+PROXIES: dict[str, Command] = {"nginx": nginx, "caddy": caddy, "haproxy": haproxy}
 
 
 @pytest.fixture(scope="module", params=list(PROXIES))
 def front(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
     name = str(request.param)
-    if shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin") is None:
-        pytest.skip(f"{name} is not installed: `make proxies` installs Debian's")
-    front = Front(name, tmp_path_factory.mktemp(name))
-    try:
-        try:
-            until(lambda: front.ask("/healthz").status_code in (502, 503), "the proxy answers")
-        except AssertionError:
-            raise AssertionError(front.log.read_text("utf-8")) from None
-        yield front
-    finally:
-        front.end()
+    with proxy(name, tmp_path_factory.mktemp(name), PROXIES[name]) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
