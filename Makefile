@@ -60,8 +60,8 @@ SUITE := $(if $(shell command -v npm),tests/conformance/node/node_modules/.ready
 conformance: .venv/.ready $(SUITE) ## run the official conformance suite through the bridge
 	$(if $(filter no-suite,$(SUITE)),,PYTHONPATH=tests $(BIN)/python -m conformance)
 
-conformance-all: .venv/.ready $(SUITE) ## the same, over SSE and WebSocket upstreams as well
-	$(if $(filter no-suite,$(SUITE)),,PYTHONPATH=tests $(BIN)/python -m conformance --all)
+conformance-all: .venv/.ready $(SUITE) ## the same, over SSE and WebSocket upstreams as well, and before several bridges
+	$(if $(filter no-suite,$(SUITE)),,PYTHONPATH=tests $(BIN)/python -m conformance --all --fleet)
 
 matrix: .venv/.ready ## write the table of what is bridged into docs/reference/matrix.md, from a run of the matrix test
 	PYTHONPATH=tests $(BIN)/python -m matrix --write

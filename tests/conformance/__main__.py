@@ -2,6 +2,7 @@
 
 PYTHONPATH=tests python -m conformance            what the project promises
 PYTHONPATH=tests python -m conformance --all      the transports that no revision knows as well
+PYTHONPATH=tests python -m conformance --fleet    also through a balancer before three bridges that act as one
 PYTHONPATH=tests python -m conformance --only 'stdio*' --keep /tmp/results
 """
 
@@ -15,7 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatch
 from pathlib import Path
 
-from conformance.legs import CLIENT, DIRECT, FURTHER_LEGS, LEGS, ServerLeg
+from conformance.fleet import missing
+from conformance.legs import CLIENT, DIRECT, FLEET_LEGS, FURTHER_LEGS, LEGS, ServerLeg
 from conformance.results import Expected, Outcome, Verdict, expectations, judge, read_outcomes
 from conformance.suite import HERE, REVISIONS, Suite
 from support.programs.preloaded_python import prepared
@@ -26,6 +28,7 @@ Outcomes = dict[str, Outcome]
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true", help="also over SSE and WebSocket upstreams")
+    parser.add_argument("--fleet", action="store_true", help="also before three bridges, which take requests in turn")
     parser.add_argument("--only", default="*", metavar="GLOB", help="legs to run, by name")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where to leave the suite's results and all logs")
     parser.add_argument("--jobs", type=int, default=min(3, os.cpu_count() or 1), help="how many runs at a time")
@@ -35,14 +38,21 @@ def main() -> int:
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.keep or Path(scratch)
-        legs = [leg for leg in [*LEGS, *(FURTHER_LEGS if options.all else [])] if fnmatch(leg.name, options.only)]
+        all_legs = [*LEGS, *(FURTHER_LEGS if options.all else []), *(_of_fleet() if options.fleet else [])]
+        legs = [leg for leg in all_legs if fnmatch(leg.name, options.only)]
         with_client = fnmatch(CLIENT.name, options.only)
-        all_legs = [DIRECT, *legs] if legs else []
-        problems = _run(suite, folder, all_legs, with_client=with_client, jobs=options.jobs)
+        problems = _run(suite, folder, [DIRECT, *legs] if legs else [], with_client=with_client, jobs=options.jobs)
         verdicts = list(_verdicts(suite, folder, legs, problems, with_client=with_client))
     print(_table(verdicts))
     print(f"\n{time.monotonic() - started:.0f} s")
     return 0 if verdicts and all(verdict.is_good for verdict in verdicts) else 1
+
+
+def _of_fleet() -> list[ServerLeg]:
+    if absent := missing():
+        print(f"{' and '.join(absent)} not installed (`make redis proxies`): nothing runs before several bridges")
+        return []
+    return FLEET_LEGS
 
 
 def _run(suite: Suite, folder: Path, legs: list[ServerLeg], *, with_client: bool, jobs: int) -> dict[str, str]:

@@ -13,10 +13,11 @@ from typing import Any, Literal
 import tomlkit
 
 from conformance.fixture.serving import Era
+from conformance.fleet import behind_a_balancer
 from conformance.processes import TESTS, environment, free_port, running, wait_until_ready
 from conformance.suite import PREFIX, REVISIONS, Suite
 
-__all__ = ["CLIENT", "DIRECT", "FURTHER_LEGS", "LEGS", "ClientLeg", "ServerLeg"]
+__all__ = ["CLIENT", "DIRECT", "FLEET_LEGS", "FURTHER_LEGS", "LEGS", "ClientLeg", "ServerLeg"]
 
 Reached = Literal["stdio", "http", "sse", "websocket"]
 
@@ -30,6 +31,8 @@ class ServerLeg:
     """How the bridge reaches the fixture; None: no bridge between."""
     era: Era = "both"
     revisions: tuple[str, ...] = tuple(REVISIONS)
+    of_fleet: bool = False
+    """Several bridges behind a balancer instead of one."""
 
     def run(self, suite: Suite, folder: Path) -> None:
         """The results of each revision lie in a folder of its name."""
@@ -43,8 +46,8 @@ class ServerLeg:
         fixture = [sys.executable, "-m", "conformance.fixture", "--era", self.era]
         with ExitStack() as stack:
 
-            def start(command: list[str], port: int, ready: str) -> None:
-                log = folder / f"{ready}.log"
+            def start(command: list[str], port: int, ready: str, number: int = 1) -> None:
+                log = folder / (f"{ready}.log" if number == 1 else f"{ready}{number}.log")
                 child = stack.enter_context(running(command, log, env, home))
                 wait_until_ready(f"http://127.0.0.1:{port}/{ready}", child, log)
 
@@ -58,26 +61,33 @@ class ServerLeg:
                     yield url
                     return
                 server = {"url": url, **settings}
-            config = folder / "servers.toml"
-            config.write_text(tomlkit.dumps({"servers": {PREFIX.rstrip("_"): server}}), "utf-8")
-            port = free_port()
-            bridge = [sys.executable, "-m", "mcpbridge", "serve", "--config", str(config)]
-            # The suite sends no headers of its own, so it cannot have a token.
-            start([*bridge, "--http", f"127.0.0.1:{port}", "--no-auth"], port, "readyz")
-            url = f"http://127.0.0.1:{port}/mcp"
-            if (self.upstream, self.era) == ("stdio", "legacy"):
-                _call_once(url)
-            yield url
+            settings = {"servers": {PREFIX.rstrip("_"): server}}
+            if self.of_fleet:
+                port, places = stack.enter_context(behind_a_balancer(home, folder, settings))
+            else:
+                port, config = free_port(), folder / "servers.toml"
+                config.write_text(tomlkit.dumps(settings), "utf-8")
+                places = [(home, config, port)]
+            for number, (place, config, at) in enumerate(places, 1):
+                env = environment(place, XDG_RUNTIME_DIR=str(place))
+                bridge = [sys.executable, "-m", "mcpbridge", "serve", "--config", str(config)]
+                # The suite sends no headers of its own, so it cannot have a token.
+                start([*bridge, "--http", f"127.0.0.1:{at}", "--no-auth"], at, "readyz", number)
+                if (self.upstream, self.era) == ("stdio", "legacy"):
+                    for capabilities in ({"elicitation": {}}, {}) if self.of_fleet else ({"elicitation": {}},):
+                        _call_once(f"http://127.0.0.1:{at}/mcp", capabilities)
+            yield f"http://127.0.0.1:{port}/mcp"
 
 
-def _call_once(url: str) -> None:
-    """Call a tool as a client that can be asked.
+def _call_once(url: str, capabilities: dict[str, Any]) -> None:
+    """Call a tool as a client that can be asked so much.
 
-    For such clients the bridge starts a legacy fixture once more, which takes a second or two of Python's imports. One
-    scenario gives the first frame 0.6 seconds, and is about other things.
+    For each kind of client the bridge starts a legacy fixture once more, which takes a second or two of Python's
+    imports. One scenario gives the first frame 0.6 seconds, and is about other things. Of one bridge its first requests
+    start what the later ones need; of several each gets some of them.
     """
     prefix = "io.modelcontextprotocol/"
-    meta = {prefix + "protocolVersion": "2026-07-28", prefix + "clientCapabilities": {"elicitation": {}}}
+    meta = {prefix + "protocolVersion": "2026-07-28", prefix + "clientCapabilities": capabilities}
     name = PREFIX + "test_simple_text"
     params = {"name": name, "arguments": {}, "_meta": meta}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
@@ -133,4 +143,11 @@ FURTHER_LEGS = [
     ServerLeg("websocket modern", "websocket", "modern", _HANDSHAKE),
 ]
 """What no requirement set knows of, so not with every change."""
+FLEET_LEGS = [
+    ServerLeg("fleet stdio", "stdio", of_fleet=True),
+    ServerLeg("fleet http", "http", of_fleet=True),
+    ServerLeg("fleet stdio legacy", "stdio", "legacy", ("2026-07-28",), of_fleet=True),
+    ServerLeg("fleet http modern", "http", "modern", _HANDSHAKE, of_fleet=True),
+]
+"""Several bridges that act as one must not differ from one."""
 CLIENT = ClientLeg("bridge as client")
