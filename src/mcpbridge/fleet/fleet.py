@@ -15,6 +15,7 @@ from mcpbridge.base.version import __version__
 from mcpbridge.downstream.http.app import HttpFront
 from mcpbridge.downstream.http.exchange import Exchange
 from mcpbridge.downstream.settings import HttpSettings
+from mcpbridge.fleet.announcements import ANNOUNCE, Announcements
 from mcpbridge.fleet.certificates import link_contexts
 from mcpbridge.fleet.counts import FleetCounts
 from mcpbridge.fleet.forwarding import Answering, Forwarding
@@ -36,14 +37,27 @@ log = get_logger("mcpbridge.fleet")
 class Fleet:
     """The fleet, as one of its bridges sees it."""
 
-    def __init__(self, members: Members, sessions: FleetSessions, orders: Orders, servers: SharedServers) -> None:
+    def __init__(
+        self,
+        members: Members,
+        sessions: FleetSessions,
+        orders: Orders,
+        servers: SharedServers,
+        announcements: Announcements,
+        key: str,
+    ) -> None:
         self.members, self.sessions, self.orders, self.servers = members, sessions, orders, servers
+        self.announcements, self._key = announcements, key
         self._front: HttpFront | None = None
 
     def join(self, front: HttpFront) -> None:
         """Requests of the fleet's clients are answered by this front."""
         self._front = front
         front.join(self.sessions)
+
+    def configured(self, shared: Mapping[str, Any]) -> None:
+        """This is configured from now on; see `running_fleet`."""
+        self.members.configured(_digest(self._key, shared))
 
     async def answer(self, exchange: Exchange) -> None:
         """Answer what another bridge sends."""
@@ -74,7 +88,10 @@ async def running_fleet(
         await fleet.answer(exchange)
 
     async def serve(served: Served) -> None:
-        await (servers.serve if served.head.method in (ATTACH, SEND) else answering.serve)(served)
+        if served.head.method == ANNOUNCE:
+            fleet.announcements.serve(served)
+        else:
+            await (servers.serve if served.head.method in (ATTACH, SEND) else answering.serve)(served)
 
     server = LinkServer(contexts, serve)
     background = OwnedTasks()
@@ -84,7 +101,7 @@ async def running_fleet(
             address=settings.advertise or f"{host}:{actual_port}",
             name=settings.name or socket.gethostname(),
             version=__version__,
-            settings=hmac.digest(settings.key.encode(), encode(_plain(shared)), "sha256").hex()[:16],
+            settings=_digest(settings.key, shared),
             since=time.time(),
         )
         members = Members(records, me)
@@ -93,7 +110,7 @@ async def running_fleet(
         sessions = FleetSessions(records, members, forwarding, counts, idle=idle, max_body=largest)
         orders = Orders(links, members, sessions, counts)
         servers = SharedServers(ServerLeases(redis_address(store), store.prefix), members, links)
-        fleet = Fleet(members, sessions, orders, servers)
+        fleet = Fleet(members, sessions, orders, servers, Announcements(members, links, background), settings.key)
         answering = Answering(answer, sessions.gives_up, sessions.hand_on, orders.answer)
         await members.look()
         log.info("this bridge has joined its fleet", member=id_, address=me.address)
@@ -110,6 +127,11 @@ async def running_fleet(
                     links.close()
     with anyio.CancelScope(shield=True):
         await records.close()
+
+
+def _digest(key: str, shared: Mapping[str, Any]) -> str:
+    """The same for all bridges that are configured alike, and tells nothing to whoever does not have the key."""
+    return hmac.digest(key.encode(), encode(_plain(shared)), "sha256").hex()[:16]
 
 
 def _plain(value: object) -> object:

@@ -42,6 +42,8 @@ class Members:
         """Called with each member that is none any more."""
         self.on_lapsed: Callable[[], None] = lambda: None
         """Called when this bridge finds that it was none for a while: others may have its sessions."""
+        self.differing: dict[str, tuple[str, str]] = {}
+        """By member: the digests of its configuration and of this bridge's, where they differ."""
         self._records = records
         self._known: Mapping[str, Member] = {me.id: me}
         self._has_joined = self._has_left = False
@@ -100,11 +102,27 @@ class Members:
         for id_ in known.keys() - former.keys():
             other = known[id_]
             log.info("a bridge has joined the fleet", member=id_, name=other.name, address=other.address)
-            if other.settings != self.me.settings:
-                log.warning("bridges of the fleet have different configurations", member=id_, name=other.name)
+        self._compare()
         if lapsed:
             log.warning("this bridge was no member of its fleet for a while")
             self.on_lapsed()
+
+    def configured(self, settings: str) -> None:
+        """This bridge has another configuration, with this digest, from now on."""
+        self.me = replace(self.me, settings=settings)
+
+    def _compare(self) -> None:
+        """Warn once of each member whose configuration differs from this bridge's, or whose key does."""
+        differ = {one.id: (one.settings, self.me.settings) for one in self._known.values() if self._differs(one)}
+        for id_ in differ.keys() - self.differing.keys():
+            log.warning("bridges of the fleet have different configurations", member=id_, name=self._known[id_].name)
+        for id_ in self.differing.keys() - differ.keys():
+            if id_ in self._known:
+                log.info("bridges of the fleet have one configuration again", member=id_, name=self._known[id_].name)
+        self.differing = differ
+
+    def _differs(self, other: Member) -> bool:
+        return other.id != self.me.id and other.settings != self.me.settings
 
     async def keep_lease(self) -> None:
         """Renew it until cancelled."""

@@ -63,7 +63,8 @@ class Pool:
         self._question_limits: dict[str, QuestionLimits] = {}
         """Of each server, where there is no manifest to keep them."""
         self._primary = PrimaryInstances(_enabled(servers), self._base)
-        self._observer: Observer = CurrentInstances(observer, self._primary.counts)
+        self._current = CurrentInstances(observer, self._primary.counts)
+        self._observer: Observer = self._current
         self._on_demand = OnDemandInstances(self._another)
         self._chooser = InstanceChooser(self._primary, self._on_demand, require_account)
         self.upstreams: Mapping[str, Upstream] = self._primary.upstreams
@@ -95,7 +96,7 @@ class Pool:
     def runs_here(self, name: str) -> bool:
         """Whether the server is a process of this bridge, which no other bridge reaches."""
         upstream = self.upstreams.get(name)
-        return upstream is not None and upstream.settings.kind == "stdio"
+        return upstream is not None and upstream.settings.kind == "stdio" and upstream.settings.share != "fleet"
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -134,6 +135,16 @@ class Pool:
                     await upstream.connection.stepped()
             return True
         return False
+
+    def when_lists_change(self, on_changed: Callable[[str], object]) -> None:
+        """Have this called with the name of each server that announced other lists, once they are read."""
+        self._current.on_changed = on_changed
+
+    def lists_changed(self, name: str) -> None:
+        """The lists of this server have changed, as another bridge heard: read them again."""
+        upstream = self.upstreams.get(name)
+        if upstream is not None and upstream.status.state == "ready":  # any other lists when it starts
+            upstream.listings.relisting.announced("tools", "prompts", "resources", "templates")
 
     async def lists_in_force(self, name: str = "") -> None:
         """Return when what this server announced of its lists is in force; empty: what all of them did.

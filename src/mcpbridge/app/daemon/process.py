@@ -206,10 +206,14 @@ async def _fleet_of(bridge: Bridge, desk: FleetDesk) -> AsyncGenerator[Callable[
     if settings.fleet.listen is None:
         yield lambda _: None
         return
+    from mcpbridge.app.daemon.fleet_changes import configured_alike, sharing_changes
     from mcpbridge.fleet.fleet import running_fleet
 
-    shared = settings.model_dump(exclude={"fleet", "daemon", "log", "source"})
-    async with running_fleet(settings.fleet, settings.store, settings.http, shared) as fleet:
+    shared = configured_alike(settings)
+    async with (
+        running_fleet(settings.fleet, settings.store, settings.http, shared) as fleet,
+        sharing_changes(bridge, fleet),
+    ):
         desk.open(fleet)
         bridge.user_accounts.bridge = fleet.sessions.me
         fleet.servers.on_moved = bridge.join_fleet(fleet.servers)

@@ -73,7 +73,7 @@ class Registry:
         `is_whole`: these settings have all servers; else nothing is added to them that was kept of earlier runs.
         """
         self._base, self._apply, self._redact = base, apply, redact
-        self._stored = StoredEntries(store, lambda: f"config:{base().source or ''}")
+        self._stored = StoredEntries(store, lambda: _owner(base()))
         self._spawn, self._is_whole = spawn, is_whole
         self._environ = environ if environ is not None else os.environ
         self._now = NO_OVERLAY
@@ -81,6 +81,8 @@ class Registry:
         self.check_edit: Callable[[str], object] = lambda text: None
         """Called in a thread with the text of the file before it is edited; raises if nobody has trusted that text, so
         that a switch does not put into effect what somebody else wrote."""
+        self.on_kept: Callable[[], object] = lambda: None
+        """Called when what is kept in the store has changed."""
         self.loaded = asyncio.Event()
         """Set once it is known what was kept of earlier runs."""
 
@@ -88,6 +90,11 @@ class Registry:
     def entries(self) -> Mapping[Key, Entry]:
         """All that was said and lies over the file."""
         return self._now.entries
+
+    @property
+    def below(self) -> Settings:
+        """The settings that lie below the entries: those of the file."""
+        return self._base()
 
     def over(self, base: Settings) -> Settings:
         """These settings with all entries over them."""
@@ -111,6 +118,15 @@ class Registry:
         finally:
             self.loaded.set()
 
+    async def load_again(self) -> None:
+        """Take what another bridge of the fleet has kept, changed or taken out since."""
+        try:
+            async with self._lock:
+                entries = [entry for data in await self._stored.all() if (entry := self._parsed(data)) is not None]
+                await self._begin_with(entries)
+        except StoreFailed as error:
+            log.error("what another bridge changed at run time cannot be read", reason=str(error))
+
     def _parsed(self, data: bytes) -> tuple[Entry, OfferSettings | None] | None:
         try:
             entry = msgspec.json.decode(data, type=Entry)
@@ -124,15 +140,20 @@ class Registry:
         return replace(entry, is_stored=True), parsed
 
     async def _begin_with(self, entries: list[tuple[Entry, OfferSettings | None]]) -> None:
-        together = NO_OVERLAY
+        own = NO_OVERLAY
+        for key, entry in self._now.entries.items():
+            if not entry.is_stored:
+                own = own.having(entry, self._now.parsed.get(key))
+        together = own
         entries = [one for one in entries if (other_section(one[0].section), one[0].name) not in _keys_of(entries)]
         for entry, parsed in entries:
             together = together.having(entry, parsed)
-        if not together.entries:
+        if together.entries == self._now.entries:
             return
         with suppress(BridgeError):
             await self._effect(together)
             return
+        await self._effect(own)
         for entry, parsed in entries:  # one of them spoils it for the others
             try:
                 await self._effect(self._now.having(entry, parsed))
@@ -258,6 +279,10 @@ class Registry:
 
     async def _set(self, entry: Entry, parsed: OfferSettings | None) -> Reloaded:
         """Have an entry in effect. What cannot be kept is not put into effect, and the other way round."""
+        if not entry.is_stored and self._base().fleet.listen is not None:
+            with suppress(RegistryProblem):  # what runs here is for this bridge alone
+                rules.refuse_keeping(self._base(), entry)
+                entry = replace(entry, is_stored=True)
         if entry.is_stored:
             rules.refuse_keeping(self._base(), entry)
         before, after = self._now, self._now.having(entry, parsed)
@@ -269,7 +294,12 @@ class Registry:
                 await self._stored.change(after.entries.get(entry.key), before.entries.get(entry.key))
             raise
         log.info("registry changed", section=entry.section, name=entry.name, by=entry.by)
+        self._announce(before.entries.get(entry.key), entry)
         return done
+
+    def _announce(self, before: Entry | None, after: Entry | None) -> None:
+        if any(entry is not None and entry.is_stored for entry in (before, after)):
+            self.on_kept()
 
     async def _effect(self, after: Overlay, rebase: Callable[[Settings], Settings] = lambda base: base) -> Reloaded:
         done = await self._apply(after.over, rebase)
@@ -319,6 +349,7 @@ class Registry:
                 "run-time changes that the file now contains cannot be deleted", name=entry.name, reason=str(error)
             )
         log.info("configuration file changed", section=entry.section, name=entry.name, by=entry.by)
+        self._announce(before.entries.get(entry.key), None)
         return done
 
     def _read(self, section: Section, name: str, table: dict[str, Any]) -> OfferSettings:
@@ -380,6 +411,11 @@ class Registry:
 
     def _is_known(self, section: Section, name: str) -> bool:
         return name in section_of(self.over(self._base()), section)
+
+
+def _owner(base: Settings) -> str:
+    """The configuration whose entries they are; bridges of a fleet have one, wherever their files are."""
+    return "config of the fleet" if base.fleet.listen is not None else f"config:{base.source or ''}"
 
 
 def _keys_of(entries: list[tuple[Entry, OfferSettings | None]]) -> set[Key]:

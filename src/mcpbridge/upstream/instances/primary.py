@@ -230,11 +230,17 @@ class CurrentInstances:
         self.resource_updated, self.logged = observer.resource_updated, observer.logged
         self.elicitation_completed, self.beside = observer.elicitation_completed, observer.beside
         self.introduced = observer.introduced
+        self.on_changed: Callable[[str], object] = lambda name: None
+        """Called with the name of each server whose lists are others than before, since it announced that."""
+        self._lists: dict[str, Lists] = {}
 
     def offered(self, upstream: Upstream, lists: Lists) -> None:
         """See `Observer`."""
         if self._counts(upstream):
+            before, self._lists[upstream.name] = self._lists.get(upstream.name), lists
             self._observer.offered(upstream, lists)
+            if upstream.listings.is_relisting and before is not None and before != lists:
+                self.on_changed(upstream.name)
 
     def stepped(self, upstream: Upstream) -> None:
         """See `Observer`."""

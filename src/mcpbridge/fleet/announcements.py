@@ -1,0 +1,79 @@
+"""What has changed at one bridge, said to all others over the link: each looks for itself what there is now.
+
+An announcement has a topic and nothing else, so that one that comes twice does no harm. A bridge that cannot be reached
+hears of it as soon as it can, unless it is no member any more.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from mcpbridge.base.background_tasks import OwnedTasks
+from mcpbridge.base.log import get_logger
+from mcpbridge.fleet.frames import Ask, Reply
+from mcpbridge.fleet.link import Links, NotSent, OutcomeUnknown, Served
+from mcpbridge.fleet.members import Members
+
+log = get_logger("mcpbridge.fleet")
+
+ANNOUNCE = "ANNOUNCE"
+"""In the place of the method of a request."""
+_AGAIN_AFTER = 1.0
+"""Seconds after which a bridge that could not be reached is tried again."""
+_ANSWER_SECONDS = 5.0
+_MOST_TOPICS = 1000
+"""Topics that one bridge has not heard of; more are not kept for it."""
+
+
+class Announcements:
+    """Announces to the other members, and hears of them."""
+
+    def __init__(self, members: Members, links: Links, tasks: OwnedTasks) -> None:
+        """`tasks` runs what is said."""
+        self._members, self._links, self._tasks = members, links, tasks
+        self._due: dict[str, dict[str, None]] = {}
+        """What each member has not heard of."""
+        self.on_heard: Callable[[str], object] = lambda topic: None
+        """Called with each topic that another bridge announces."""
+
+    def announce(self, topic: str) -> None:
+        """Let all others know. Returns at once."""
+        self._tasks.spawn(self._announce(topic))
+
+    def serve(self, served: Served) -> None:
+        """Take what another bridge announces."""
+        self.on_heard(served.head.path)
+        served.reply_whole(Reply(204, []), b"")
+
+    async def _announce(self, topic: str) -> None:
+        await self._members.look()  # whoever has just joined may have looked before the change
+        for member in self._members.all():
+            if member.id == self._members.me.id:
+                continue
+            due = self._due.get(member.id)
+            if due is None:
+                self._due[member.id] = {topic: None}
+                self._tasks.spawn(self._say_all(member.id))
+            elif len(due) < _MOST_TOPICS:
+                due[topic] = None
+
+    async def _say_all(self, id_: str) -> None:
+        due = self._due[id_]
+        try:
+            while due and (member := self._members.find(id_)) is not None:
+                topic = next(iter(due))
+                del due[topic]
+                try:
+                    await self._say(id_, member.address, topic)
+                except (NotSent, OutcomeUnknown, TimeoutError):
+                    due[topic] = None
+                    await asyncio.sleep(_AGAIN_AFTER)
+        finally:
+            del self._due[id_]
+
+    async def _say(self, id_: str, address: str, topic: str) -> None:
+        stream = await self._links.ask(id_, address, Ask(ANNOUNCE, topic, b"", [], "", 0), b"")
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                await stream.head()
+        finally:
+            stream.close()
