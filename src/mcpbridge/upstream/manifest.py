@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 import anyio.to_thread
@@ -116,6 +116,18 @@ class _Entry(Struct, frozen=True, array_like=True):
     known: Known
 
 
+class SharedManifest(Protocol):
+    """What other bridges of a fleet know. It never fails: it all can be made anew."""
+
+    def known(self, identity: bytes) -> bytes | None:
+        """What the server that is started so offered, as it is kept; None: nobody knows."""
+        ...
+
+    async def keep(self, entries: Mapping[bytes, bytes | None], /) -> None:
+        """Others are to know this. None: the server is as it was."""
+        ...
+
+
 _decode = msgspec.msgpack.Decoder(_Entry).decode
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -133,6 +145,8 @@ class Manifest:
         self._histories: dict[bytes, AskingHistory] = {}
         self._news = asyncio.Event()
         self._has_complained = False
+        self.shared: SharedManifest | None = None
+        """What is the same for all bridges of a fleet; None: this one has none."""
 
     def of(self, name: str, settings: ServerSettings) -> Memory:
         """What is remembered of the server that is started so."""
@@ -141,6 +155,9 @@ class Manifest:
         pending = self._pending.get(identity)
         is_waiting = isinstance(pending, _Entry)
         entry, seen = (pending, pending.changed) if is_waiting else self._read(name, identity)
+        others = self._known_to_others(name, identity)
+        if others is not None and (entry is None or others.changed > entry.changed):
+            entry, seen = others, others.changed
         history = self._histories.get(identity)
         if history is None:
             history = self._histories[identity] = AskingHistory(
@@ -190,13 +207,27 @@ class Manifest:
                 await self._news.wait()
                 await anyio.sleep(GATHER_SECONDS)
                 self._news.clear()
+                pending = self._take_pending()
                 with anyio.CancelScope(shield=True):  # else an end before the thread begins loses what was taken
-                    await anyio.to_thread.run_sync(self._write, self._take_pending(), not is_tidy)
+                    await anyio.to_thread.run_sync(self._write, pending, not is_tidy)
+                if self.shared is not None:
+                    await self.shared.keep(_for_others(pending))
                 is_tidy = True
         finally:
             self._write(self._take_pending())
 
     # -- reading
+
+    def _known_to_others(self, name: str, identity: bytes) -> _Entry | None:
+        data = self.shared.known(identity) if self.shared is not None else None
+        if data is None:
+            return None
+        try:
+            entry = _decode(data)
+        except (ValueError, RecursionError) as error:
+            log.debug("what the fleet knows of a server cannot be read", upstream=name, reason=str(error))
+            return None
+        return entry if entry.format == FORMAT else None
 
     def _read(self, name: str, identity: bytes) -> tuple[_Entry | None, float]:
         try:
@@ -310,6 +341,16 @@ class Manifest:
         for number, (used_at, path) in enumerate(rest):
             if number >= room or now - used_at > KEPT_SECONDS:
                 Path(path).unlink(missing_ok=True)
+
+
+def _for_others(pending: Mapping[bytes, _Entry | bytes | None]) -> dict[bytes, bytes | None]:
+    """What of this other bridges are to know; not what was put aside, which each makes by itself."""
+    found: dict[bytes, bytes | None] = {}
+    for identity, entry in pending.items():
+        if not identity.startswith(_ASIDE) and not isinstance(entry, bytes):
+            with suppress(msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
+                found[identity] = None if entry is None else _encode(entry)
+    return found
 
 
 def _identity(settings: ServerSettings) -> bytes:

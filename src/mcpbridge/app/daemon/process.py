@@ -20,6 +20,7 @@ from mcpbridge.base.directories import cache_directory, runtime_directory, state
 from mcpbridge.base.log import Level, get_logger
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded
+from mcpbridge.config.schema import Settings
 from mcpbridge.config.trust.decisions import TrustStore
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.storage.settings import RunMode
@@ -73,16 +74,19 @@ async def running(
     gc.enable()
     for warning in loaded.warnings:
         log.warning("configuration", note=warning)
-    async with Bridge(
-        loaded.settings,
-        redact=redact,
-        show=_open_in_browser if has_browser(os.environ) else None,
-        is_interactive=is_interactive,
-        is_whole=not view,
-        manifest=Manifest(cache_directory(os.environ) / "manifest"),
-        sights=state_directory(os.environ) / "pins",
-        mode=mode,
-    ) as bridge:
+    async with (
+        _manifest_of(loaded.settings) as manifest,
+        Bridge(
+            loaded.settings,
+            redact=redact,
+            show=_open_in_browser if has_browser(os.environ) else None,
+            is_interactive=is_interactive,
+            is_whole=not view,
+            manifest=manifest,
+            sights=state_directory(os.environ) / "pins",
+            mode=mode,
+        ) as bridge,
+    ):
         more, directory = more_answers or {}, runtime_directory(os.environ)
         connections, fleet = ConnectionsDesk(bridge), FleetDesk(bridge)
         more = {**more, **fleet.answers()}
@@ -116,6 +120,19 @@ async def running(
 
 def _facts(of_front: Callable[[], Mapping[str, object]], fleet: FleetDesk) -> Mapping[str, object]:
     return {**of_front(), **fleet.facts()}
+
+
+@asynccontextmanager
+async def _manifest_of(settings: Settings) -> AsyncGenerator[Manifest]:
+    """What servers offered last: here, and in a fleet on any of its bridges."""
+    manifest = Manifest(cache_directory(os.environ) / "manifest")
+    if settings.fleet.listen is None:
+        yield manifest
+        return
+    from mcpbridge.fleet.catalog import shared_catalog
+
+    async with shared_catalog(settings.fleet, settings.store, manifest):
+        yield manifest
 
 
 async def _open_in_browser(page: Page) -> bool:
