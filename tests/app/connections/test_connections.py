@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import anyio
 import pytest
 
+from mcpbridge.storage.call_log.reader import Filter, read_calls
 from support.harness import eventually
 from support.team import Team, link_in, team, token_of
 from support.upstreams.oauth_server import OAuthWorld, oauth_world
@@ -149,6 +150,13 @@ async def test_a_call_that_needed_a_sign_in_is_no_failure_of_the_tool(tmp_path: 
         found = await eventually(report, lambda one: one["total"]["calls"] == 3)
         [row] = [row for row in found["rows"] if row["user"] == "bob"]
         assert (row["calls"], row["needed_sign_in"], row["failures"]) == (3, 2, 0)
+        [server] = [one for one in people.bridge.status()["servers"] if one["name"] == "up"]
+        assert (server["calls"], server["errors"]) == (3, 0)
+        counted = people.bridge.metrics.of_server("up")
+        assert (counted.outcomes, counted.failed) == ({"needed_sign_in": 2, "ok": 1}, {})
+        file = people.bridge.audit.path
+        log = await asyncio.to_thread(read_calls, file, Filter(outcome="needed_sign_in"), limit=10)
+        assert [row["error"] for row in log] == ["SignInNeeded"] * 2
 
 
 async def test_the_answer_of_a_provider_counts_only_in_a_browser_of_who_began() -> None:

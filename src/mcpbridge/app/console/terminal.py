@@ -25,6 +25,7 @@ _EVERY = 0.5
 """Seconds between two looks."""
 _LINE = 120
 """Characters of one cell."""
+_OUTCOMES = {"ok": "green", "cancelled": "dim", "asked": "blue", "needed_sign_in": "blue"}
 _COLOURS = {"ready": "green", "idle": "green", "starting": "blue", "disabled": "dim"}
 
 
@@ -168,7 +169,7 @@ def _ended(one: Mapping[str, Any]) -> list[Text]:
     return [
         _cell(_clock(datetime.fromisoformat(one["at"]).astimezone())),
         _cell(one["tool"] or one["method"]),
-        _cell(outcome.replace("_", " "), "green" if outcome == "ok" else "dim" if outcome == "cancelled" else "red"),
+        _cell(outcome.replace("_", " "), _OUTCOMES.get(outcome, "red")),
         _cell(one.get("client", "")),
         _cell(shown_seconds(one.get("seconds"))),
         _cell(shown_count(result.get("tokens"))),

@@ -15,7 +15,7 @@ from itertools import accumulate
 import msgspec
 from msgspec import Struct, field
 
-from mcpbridge.base.errors import BridgeError, CallRefused, UnknownName, UpstreamAnswered
+from mcpbridge.base.errors import BridgeError, CallRefused, SignInNeeded, UnknownName, UpstreamAnswered
 from mcpbridge.core.model import BRIDGE
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.error_codes import code_of
@@ -366,7 +366,7 @@ class CountsBySession:
         counts.calls += 1
         counts.sent += record.sent
         counts.received += record.received
-        if record.outcome != "ok":
+        if record.outcome not in ("ok", "needed_sign_in"):
             counts.errors += 1
             counts.last_error = f"{record.tool}: {record.error or record.outcome}"
 
@@ -428,6 +428,8 @@ def outcome_of_error(error: BaseException) -> Outcome:
     """What an error says of its call."""
     if isinstance(error, asyncio.CancelledError):
         return "cancelled"
+    if isinstance(error, SignInNeeded):
+        return "needed_sign_in"
     return "refused" if isinstance(error, CallRefused) else "failed"
 
 

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 
-Outcome = Literal["ok", "tool_error", "refused", "failed", "cancelled", "asked", "interrupted"]
+Outcome = Literal["ok", "tool_error", "refused", "failed", "cancelled", "asked", "needed_sign_in", "interrupted"]
 """`tool_error`: a result with `isError`; `refused`: by the bridge, unsent; `failed`: at the server or on the way;
-`asked`: the answer was a question, the call continues with another request; `interrupted`: the bridge was killed after
-it sent the call, so nobody knows whether that took effect."""
+`asked`: the answer was a question, the call continues with another request; `needed_sign_in`: its user has to sign in
+to the server first, which is no failure; `interrupted`: the bridge was killed after it sent the call, so nobody knows
+whether that took effect."""
 
 StageTime = tuple[str, float, float]
 """Name of a stage, and when it began and ended: seconds since the call began."""

@@ -36,7 +36,8 @@ _GROUPS = {
 }
 _NAMES = "SELECT principal, max(id), user_name FROM call WHERE user_name <> '' GROUP BY principal"
 """The last name of each user: with `max`, SQLite takes other columns from the row that has it."""
-_NEEDED = f"(outcome = 'failed' AND error = '{SignInNeeded.__name__}')"
+_NEEDED = f"(outcome = 'needed_sign_in' OR (outcome = 'failed' AND error = '{SignInNeeded.__name__}'))"
+"""The latter is how older bridges wrote it."""
 _COUNTED = ("tools/call", "prompts/get", "resources/read")
 
 

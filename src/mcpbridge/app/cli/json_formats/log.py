@@ -78,7 +78,7 @@ class LoggedCall(TypedDict):
     revision: NotRequired[str]
     """The revision of MCP that the client speaks."""
     outcome: str
-    """`ok`, `tool_error`, `refused`, `failed`, `cancelled`, `asked`, `running` or `interrupted`."""
+    """`ok`, `tool_error`, `refused`, `failed`, `cancelled`, `asked`, `needed_sign_in`, `running` or `interrupted`."""
     error: NotRequired[str]
     """The error's name, or its text."""
     arguments: Digest

@@ -28,6 +28,7 @@ OUTCOMES: Mapping[str, str] = {
     "cancelled": "cancelled",
     "interrupted": "interrupted by the end of the bridge",
     "asked": "asked something back",
+    "needed_sign_in": "needed a sign-in first",
 }
 """What the box for the outcome offers: its value, and in words."""
 
