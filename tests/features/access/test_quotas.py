@@ -1,5 +1,6 @@
 """Quotas of people and of teams, as clients meet them (issue 23)."""
 
+import hashlib
 import json
 import sys
 import time
@@ -21,6 +22,7 @@ from mcpbridge.pipeline.roles.settings import RoleSettings
 from support.harness import Place, python_server
 from support.in_process_bridge import BridgeToScripts, Ear, bridged
 from support.people import ear_of, introduce, office, person
+from support.team import team, token_of
 from support.upstreams.scripted_upstream import Refusal, ScriptedTransport
 
 pytestmark = pytest.mark.anyio
@@ -282,3 +284,49 @@ async def test_a_quota_of_calls_lets_everybody_have_the_results_of_their_tasks(t
         for _ in range(3):
             assert (await ann.ask("tasks/get", {"taskId": id_}))["result"]["status"] == "completed"
             assert "word word" in json.dumps(await ann.ask("tasks/result", {"taskId": id_}))
+
+
+async def test_everybody_sees_their_own_over_http_and_on_their_page(tmp_path: Path) -> None:
+    """Issue 23: what belongs to a person is shown to its owner or to an administrator."""
+    roles: list[dict[str, Any]] = [
+        {"name": "engineering", "principals": ["ann", "bob"], "servers": "plain", "quota": "10 calls per day"},
+        {"name": "ops", "principals": ["ann", "cat"], "servers": "*", "quota": "4 calls per day", "quota_of": "team"},
+        {"name": "all", "principals": "*", "servers": "plain"},
+    ]
+    tokens = {"tokens": [{"name": name, "sha256": sha256_of(name), "admin": name == "root"} for name in PEOPLE]}
+    servers = {"plain": python_server("plain")}
+    with anyio.fail_after(60):
+        async with team(servers, *PEOPLE, http=tokens, roles=roles, store={"path": str(tmp_path / "store.db")}) as all_:
+            for name in ("ann", "ann", "bob", "cat"):
+                await all_[name].call("plain__echo", text="it")
+
+            async def seen(name: str) -> set[tuple[str, str, int, int]]:
+                headers = {"authorization": f"Bearer {all_[name].token}"}
+                answer = await all_[name].http.get(f"{all_.origin}/api/quotas", headers=headers)
+                assert answer.status_code == 200, answer.text
+                rows = answer.json()["quotas"]
+                return {(row["role"], row.get("user", "all of it"), row["used"], row["limit"]) for row in rows}
+
+            ops = ("ops", "all of it", 3, 4)
+            assert await seen("ann") == {("engineering", "ann", 2, 10), ops}
+            assert await seen("bob") == {("engineering", "bob", 1, 10)}
+            assert await seen("cat") == {ops}
+            assert await seen("dan") == set(), "none of the roles that he has"
+            assert await seen("root") == {("engineering", "ann", 2, 10), ("engineering", "bob", 1, 10), ops}
+            assert (await all_["ann"].http.get(f"{all_.origin}/api/quotas")).status_code == 401
+            page = (await all_["bob"].get("/connections")).text
+            assert "calls per day" not in page, "nobody is signed in"
+            await all_["bob"].enter()
+            page = (await all_["bob"].get("/connections")).text
+            assert "Your quotas" in page
+            assert "1 of 10 (10 %)" in page
+            assert "of 4" not in page
+            await all_["dan"].enter()
+            assert "Your quotas" not in (await all_["dan"].get("/connections")).text
+
+
+PEOPLE = ("ann", "bob", "cat", "dan", "root")
+
+
+def sha256_of(name: str) -> str:
+    return hashlib.sha256(token_of(name).encode()).hexdigest()

@@ -19,7 +19,7 @@ from mcpbridge.app.admin.approvals import decide, list_approvals
 from mcpbridge.app.admin.errors import STATUS_OF, Problem
 from mcpbridge.app.admin.result_routes import Endpoint, result_routes, stats_routes
 from mcpbridge.app.admin.server_routes import registry_routes
-from mcpbridge.app.admin.usage import requested_usage, visible_usage
+from mcpbridge.app.admin.usage import own_quotas, requested_usage, running_quotas, visible_usage
 from mcpbridge.app.fleet.desk import FleetDesk
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.pipeline.approvals.pending import PendingApprovals
@@ -76,7 +76,10 @@ def _approval_routes(desk: PendingApprovals) -> list[Route]:
 
 
 def _usage_routes(bridge: Bridge) -> list[Route]:
-    """`GET /api/usage`: of everybody for administrators, else of whoever asks, and of whom a role of theirs says."""
+    """`GET /api/usage`: of everybody for administrators, else of whoever asks, and of whom a role of theirs says.
+
+    `GET /api/quotas`: of everybody for administrators, else of whoever asks.
+    """
     limiter = anyio.CapacityLimiter(_REPORTS)
 
     async def usage(request: Request) -> Response:
@@ -87,7 +90,15 @@ def _usage_routes(bridge: Bridge) -> list[Route]:
             whose = visible_usage(bridge.policy, who.principal, who.identity)
         return JSONResponse(await requested_usage(bridge, request.query_params, whose, limiter=limiter))
 
-    return [Route("/api/usage", usage, methods=["GET"])]
+    async def quotas(request: Request) -> Response:
+        who = request.state
+        if getattr(who, "is_admin", False):
+            return JSONResponse({"quotas": await running_quotas(bridge)})
+        if not who.principal:
+            return _error(403, "forbidden", _NOT_ADMIN)
+        return JSONResponse({"quotas": await own_quotas(bridge, who.principal, who.identity)})
+
+    return [Route("/api/usage", usage, methods=["GET"]), Route("/api/quotas", quotas, methods=["GET"])]
 
 
 def _fleet_routes(desk: FleetDesk) -> list[Route]:

@@ -152,6 +152,21 @@ async def running_quotas(bridge: Bridge) -> list[dict[str, Any]]:
     return rows_of_quotas(bridge.settings.roles, await bridge.used_quotas(now), now)
 
 
+async def own_quotas(bridge: Bridge, principal: str, identity: Identity | None) -> list[dict[str, Any]]:
+    """The quotas of the roles of one person, also where nothing is used; of a team's, what all of the team used.
+
+    Raises:
+        StoreFailed: what was used cannot be read.
+    """
+    roles = bridge.policy.roles
+    held = roles.held(roles.of(principal, identity)) if roles is not None else []
+    if not any(role.settings.quota for role in held):
+        return []
+    now = time.time()
+    names = frozenset(role.name for role in held)
+    return rows_of_quotas(bridge.settings.roles, await bridge.used_quotas(now), now, of=(principal, names))
+
+
 async def quotas_status(bridge: Bridge) -> dict[str, Any] | None:
     """How the quotas of a running bridge are, in short; None: no role has one, or they cannot be read."""
     if not any(role.quota for role in bridge.settings.roles):
@@ -197,24 +212,34 @@ def _used_in(path: Path, now: float) -> list[Used]:
         connection.close()
 
 
-def rows_of_quotas(settings: Sequence[RoleSettings], used: Sequence[Used], now: float) -> list[dict[str, Any]]:
-    """A row for each quota and whoever has used something of it, that which is used most first."""
+def rows_of_quotas(
+    settings: Sequence[RoleSettings], used: Sequence[Used], now: float, of: tuple[str, frozenset[str]] | None = None
+) -> list[dict[str, Any]]:
+    """A row for each quota and whoever has used something of it, that which is used most first.
+
+    `of`: the rows of this principal with these roles, all of them.
+    """
     rows: list[dict[str, Any]] = []
     for one in quotas_of(Roles(settings)):
         role = one.role.name
+        if of is not None and role not in of[1]:
+            continue
         begin = team_subject(role) if one.of_team else user_subject(role, "")
         for quota in one.quotas:
             first = quota.first(now, one.zone)
             slots: dict[str, list[tuple[float, int]]] = {begin: []} if one.of_team else {}
+            if of is not None:
+                slots = {one.subject(of[0]): []}
             for subject, counted, slot, amount in used:
                 is_of_it = subject == begin if one.of_team else subject.startswith(begin)
+                is_of_it = subject in slots if of is not None else is_of_it
                 if is_of_it and counted == quota.counted and slot >= first:
                     slots.setdefault(subject, []).append((slot, amount))
-            for subject, of in slots.items():
-                amount = sum(one_amount for _, one_amount in of)
+            for subject, amounts in slots.items():
+                amount = sum(one_amount for _, one_amount in amounts)
                 whose = {} if one.of_team else {"user": subject.removeprefix(begin)}
                 end = quota.counts_until(quota.slot(now, one.zone), one.zone)
-                resets = end if quota.period else resets_at(quota, of, quota.limit, now, one.zone)
+                resets = end if quota.period else resets_at(quota, amounts, quota.limit, now, one.zone)
                 rows.append(
                     {
                         "role": role,

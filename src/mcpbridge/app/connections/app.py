@@ -15,6 +15,7 @@ import asyncio
 import hmac
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,11 +29,13 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from mcpbridge.app.admin.usage import own_quotas
 from mcpbridge.app.console.sign_in import SignIns, Visit, form_token
 from mcpbridge.app.page_requests import PAGE_HEADERS, is_own_form, read_form
 from mcpbridge.app.page_sign_in.sessions import PageSessions
-from mcpbridge.base.errors import BridgeError, ConfigError
+from mcpbridge.base.errors import BridgeError, ConfigError, StoreFailed
 from mcpbridge.base.log import get_logger
+from mcpbridge.core.identity import Identity
 from mcpbridge.downstream.http.app import App
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.upstream.accounts.accounts import UserAccounts
@@ -117,21 +120,29 @@ def make_connections(
     is_secure: bool,
     is_open: bool,
     sees: Callable[[str, str], bool] = lambda user, server: True,
+    identity_of: Callable[[str], Identity | None] = lambda user: None,
     sessions: PageSessions | None = None,
 ) -> App:
     """The application for `/connections` and all below it. See `Visitors`; `is_secure`: browsers come over https.
 
-    `sees`: whether there is a server for a user, by the user's roles.
+    `sees`: whether there is a server for a user, by the user's roles, which `identity_of` knows them by.
     """
     visitors = Visitors(sign_ins, identify, is_secure=is_secure, is_open=is_open, sessions=sessions)
-    return _Pages(bridge, visitors, is_secure=is_secure, sees=sees).app()
+    return _Pages(bridge, visitors, is_secure=is_secure, sees=sees, identity_of=identity_of).app()
 
 
 class _Pages:
     def __init__(
-        self, bridge: Bridge, visitors: Visitors, *, is_secure: bool, sees: Callable[[str, str], bool]
+        self,
+        bridge: Bridge,
+        visitors: Visitors,
+        *,
+        is_secure: bool,
+        sees: Callable[[str, str], bool],
+        identity_of: Callable[[str], Identity | None],
     ) -> None:
         self._bridge, self._visitors, self._is_secure, self._sees = bridge, visitors, is_secure, sees
+        self._identity_of = identity_of
 
     @property
     def _accounts(self) -> UserAccounts:
@@ -226,9 +237,13 @@ class _Pages:
         visitor = self._visitors.visitor(request)
         if visitor is None:
             return self._page(request, "enter.html", "Sign in", next=PREFIX)
+        quotas: list[dict[str, Any]] | None = None
+        with suppress(StoreFailed):  # the log of the bridge says so with the next call
+            quotas = await own_quotas(self._bridge, visitor.user, self._identity_of(visitor.user))
+        connections = await self._accounts.connections(visitor.user) if self._bridge.user_accounts.are_wanted else []
         found = [
             one
-            for one in await self._accounts.connections(visitor.user)
+            for one in connections
             # An account that was connected before a role was lost can still be disconnected.
             if self._sees(visitor.user, one.server) or (one.is_connected and one.how != "exchange")
         ]
@@ -237,7 +252,7 @@ class _Pages:
             for one in found
             if one.how == "sign-in" and not one.is_connected
         }
-        return self._page(request, "list.html", "Your connections", connections=found, asks=asks)
+        return self._page(request, "list.html", "Your connections", connections=found, asks=asks, quotas=quotas)
 
     async def start(self, request: Request) -> Response:
         """A link from a call, or from the list: asks the right user whether to go on to the provider."""

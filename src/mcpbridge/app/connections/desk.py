@@ -13,6 +13,7 @@ from mcpbridge.library.bridge import Bridge
 if TYPE_CHECKING:  # loaded with the first page
     from mcpbridge.app.console.sign_in import SignIns
     from mcpbridge.app.page_sign_in.sessions import PageSessions
+    from mcpbridge.core.identity import Identity
     from mcpbridge.downstream.http.app import App
     from mcpbridge.downstream.http.server import ListenAddress
 
@@ -67,15 +68,16 @@ class ConnectionsDesk:
         is_secure = self.origin.startswith("https://")
         is_open = at.auth.is_open
 
-        def sees(user: str, server: str) -> bool:
-            """By the user's roles, as the identity provider said at the sign-in to pages, or the last token says."""
-            roles, people = self._bridge.catalog.roles, at.auth.resource_server
-            if roles is None:
-                return True
+        def identity_of(user: str) -> "Identity | None":
+            """As the identity provider said at the sign-in to pages, or the last token says."""
+            people = at.auth.resource_server
             identity = self.sessions.latest_identity(user) if self.sessions is not None else None
-            if identity is None and people is not None:
-                identity = people.latest_identity(user)
-            return roles.may_see(roles.of(user, identity), server)
+            return people.latest_identity(user) if identity is None and people is not None else identity
+
+        def sees(user: str, server: str) -> bool:
+            """By the user's roles."""
+            roles = self._bridge.catalog.roles
+            return roles is None or roles.may_see(roles.of(user, identity_of(user)), server)
 
         pages = make_connections(
             self._bridge,
@@ -84,12 +86,14 @@ class ConnectionsDesk:
             is_secure=is_secure,
             is_open=is_open,
             sees=sees,
+            identity_of=identity_of,
             sessions=self.sessions,
         )
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            if not self._bridge.user_accounts.are_wanted:
-                raise Refused(404, "No server of this bridge takes accounts of users")
+            has_quotas = any(role.quota for role in self._bridge.settings.roles)
+            if not (self._bridge.user_accounts.are_wanted or has_quotas):
+                raise Refused(404, "No server of this bridge takes accounts of users, and no role has a quota")
             await pages(scope, receive, send)
 
         return app
