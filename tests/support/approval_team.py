@@ -148,11 +148,12 @@ async def office(
     sign_in: Document | None = None,
     roles: Document | None = None,
     server: Document | None = None,
+    rule: Document | None = None,
 ) -> AsyncIterator[Office]:
     """A bridge of people: ann and dave are staff, carol leads, and bob is both. Every call needs a lead's approval.
 
     `sign_in`: people can also sign in at the bridge, by this provider. `roles`: what roles have besides, by name.
-    `server`: what is set of the server besides.
+    `server`: what is set of the server besides; `rule`: in the rule that asks.
     """
     async with AsyncExitStack() as stack:
         issuer = await stack.enter_async_context(issuing())
@@ -161,7 +162,7 @@ async def office(
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         issuer.resource = f"http://127.0.0.1:{port}/mcp"
-        rule = {"permission": "require_approval", "reason": "it spends money", "tools": "up/*"}
+        rule = {"permission": "require_approval", "reason": "it spends money", "tools": "up/*", **(rule or {})}
         hook = {"url": receiver.url, "secret": WEBHOOK_SECRET, **(webhook or {})}
         settings = Settings.model_validate(
             {

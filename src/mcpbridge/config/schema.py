@@ -287,6 +287,15 @@ class Settings(BaseModel):
     def _approvers_exist(self) -> Self:
         """A rule that names approvers whom nobody can be, or whom nobody asks, would refuse every call."""
         named = [(f"permissions.{number}", rule.approve_by) for number, rule in enumerate(self.permissions)]
+        asks = {f"permissions.{number}": rule.ask for number, rule in enumerate(self.permissions)}
+        for where, approve_by in named:
+            ask, others = asks[where] or [], approve_by or self.approval.approve_by
+            if others is None and not {"page", "webhook"}.isdisjoint(ask):
+                raise ValueError(f"`{where}.ask`: `page` and `webhook` are for other people, so it needs `approve_by`")
+            if others is not None and ask == ["client"]:
+                raise ValueError(
+                    f"`{where}.ask`: other people approve (`approve_by`), and the client is not asked then"
+                )
         names = [role.name for role in self.roles]
         for where, approve_by in [("approval", self.approval.approve_by), *named]:
             if approve_by is None:
@@ -297,7 +306,7 @@ class Settings(BaseModel):
                         f"`{where}.approve_by.roles` names the role '{glob}', which does not exist; known: "
                         f"{', '.join(names) or 'none'}"
                     )
-            if "pending" not in self.approval.ask:
+            if "pending" not in self.approval.ask and (where == "approval" or asks[where] is None):
                 raise ValueError(
                     f'`{where}.approve_by` needs "pending" in `approval.ask`: a call waits there for other people'
                 )

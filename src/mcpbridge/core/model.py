@@ -189,6 +189,8 @@ class Call(Struct, eq=False):
     """Why a person must agree to it; empty: nobody has to."""
     approve_by: "ApproveBy | None" = None
     """Which other people that must be; None: the rule does not say."""
+    ask: tuple[str, ...] = ()
+    """Where people are asked, as the rule says (`PermissionRule.ask`); empty: it does not."""
     agreed: str = ""
     """Digest of what a person has agreed to for this call, in this round or an earlier one; empty: nothing."""
     deadline: float = 0.0

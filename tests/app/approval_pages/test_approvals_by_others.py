@@ -10,6 +10,8 @@ from typing import Any
 import anyio
 import pytest
 
+from mcpbridge.core.identity import Identity
+from mcpbridge.pipeline.approvals.decider import Decider
 from mcpbridge.pipeline.approvals.pending import MayNotDecide
 from support.approval_team import Office, office
 
@@ -71,6 +73,39 @@ async def test_whoever_made_a_call_sees_it_and_cannot_approve_it() -> None:
         await people["carol"].sign_in_for_approvals()
         assert (await people["carol"].answer(id_, "approve")).status_code == 303
         assert text_of(await call) == "it"
+
+
+async def test_a_rule_can_keep_a_call_to_the_console_and_send_no_message() -> None:
+    async with at_work(rule={"ask": "console"}) as people:
+        quiet = people.begins("ann", "quiet")
+        [id_] = await people.waiting()
+        carol = people["carol"]
+        await carol.sign_in_for_approvals()
+        refused = await carol.answer(id_, "approve")
+        assert refused.status_code == 403
+        assert "approved in the console only" in refused.text
+        decider = Decider(f"{people.issuer.url}#carol", person_of(people, "carol"))
+        await people.bridge.approvals.decide(id_, "once", "console:carol", decider=decider)
+        assert text_of(await quiet) == "quiet"
+        assert not people.receiver.messages
+
+
+async def test_a_rule_can_ask_by_a_message_alone() -> None:
+    """Its link leads to the page, so people may answer there."""
+    async with at_work(rule={"ask": "webhook"}) as people:
+        call = people.begins("ann", "pay")
+        await people.receiver.message()
+        [id_] = await people.waiting()
+        with pytest.raises(MayNotDecide, match="approved at /approvals only"):
+            await people.bridge.approvals.decide(id_, "once", "console:carol")
+        await people["carol"].sign_in_for_approvals()
+        assert (await people["carol"].answer(id_, "approve")).status_code == 303
+        assert text_of(await call) == "pay"
+
+
+def person_of(people: Office, name: str) -> Identity:
+    url = people.issuer.url
+    return Identity(f"{url}#{name}", url, name, {"groups": ["leads"]})
 
 
 async def test_somebody_without_the_role_neither_sees_nor_decides() -> None:

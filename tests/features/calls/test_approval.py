@@ -16,6 +16,7 @@ from mcp import Client, StdioServerParameters
 from mcpbridge.app.admin.control_client import ask_all
 from mcpbridge.config.schema import Settings
 from mcpbridge.library.bridge import Bridge
+from mcpbridge.pipeline.approvals.pending import MayNotDecide
 from mcpbridge.pipeline.approvals.request import ApprovalRequest
 from support.answering_clients import ACCEPT, FORM, World, ask, in_rounds, list_of, world
 from support.harness import Finished, Place, eventually, python_server
@@ -141,6 +142,29 @@ async def test_a_client_that_answers_with_an_error_leaves_it_to_the_next(tmp_pat
         [pending] = await eventually(look, bool)
         await around.bridge.approvals.decide(pending.request.id, "once", "me")
         assert (await call).text == "a"
+
+
+async def test_each_rule_says_where_people_are_asked(tmp_path: Path) -> None:
+    """Whatever `approval.ask` says; where nothing else is said, the client has no form for it."""
+    rules = [
+        {"tools": "up/echo", "when": "args.text.startsWith('form')", "permission": "require_approval", "ask": "client"},
+        {"tools": "up/echo", "permission": "require_approval", "ask": ["console", "client"]},
+    ]
+    sections: Any = {"approval": {"ask": ["pending"]}, "store": {"kind": "memory"}, "permissions": rules}
+    async with world("stdio", tmp_path, {"up": ([], {})}, program="plain", **sections) as around:
+        person = await around.person(**FORM_ONLY)
+        reply = await person.calls("up__echo", lambda _: accept("once"), text="form a")
+        assert (reply.text, len(person.asked)) == ("form a", 1)
+        call = begins(person.client, "b")
+        desk = around.bridge.approvals
+        [pending] = await eventually(desk.pending, bool)
+        assert pending.request.ask == ("console", "client")
+        for by in ("cli:ann", "api:ann", "page:ann"):
+            with pytest.raises(MayNotDecide, match="approved in the console only"):
+                await desk.decide(pending.request.id, "once", by)
+        await desk.decide(pending.request.id, "once", "console:ann")
+        assert (await call).text == "b"
+        assert len(person.asked) == 1, "the console can be asked, so the client is not"
 
 
 # -- `mcpbridge approve`

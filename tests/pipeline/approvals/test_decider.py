@@ -91,6 +91,10 @@ LEAD = {"name": "leads", "groups": "leads", "servers": "*"}
         ({"approval": {"approve_by": {"roles": "x*"}}, "roles": [LEAD]}, "`approval.approve_by.roles`"),
         ({"approval": {"ask": ["client"], "approve_by": {"principals": "x"}}}, 'needs "pending"'),
         ({"approval": {"ask": []}, "permissions": [{**RULE, "approve_by": {"principals": "x"}}]}, 'needs "pending"'),
+        ({"permissions": [{**RULE, "ask": "page"}]}, "needs `approve_by`"),
+        ({"permissions": [{**RULE, "ask": "client", "approve_by": {"principals": "x"}}]}, "the client is not asked"),
+        ({"permissions": [{"permission": "deny", "ask": "cli"}]}, "`ask` needs"),
+        ({"permissions": [{**RULE, "ask": []}]}, "at least 1 item"),
     ],
 )
 def test_a_rule_whose_approvers_cannot_be_asked_is_refused(sections: dict[str, object], words: str) -> None:

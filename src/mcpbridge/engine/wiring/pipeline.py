@@ -406,6 +406,7 @@ class CallPipeline:
             keeps_content=self._keeps_content,
             changes_of=self._context.changes_of,
             approve_by=settings.approve_by.value if settings.approve_by is not None else None,
+            ways=ways,
         )
 
     def _keeps_content(self, call: Call, asked: bool | None) -> bool:

@@ -30,7 +30,11 @@ from mcpbridge.pipeline.approvals.request import (
     NotWaited,
     Scope,
     Verdict,
+    is_reported,
+    places_in_words,
+    places_of,
     tell_asked,
+    wrong_place,
 )
 from mcpbridge.pipeline.approvals.settings import ApprovalSettings
 from mcpbridge.protocol.jsonrpc import encode
@@ -313,7 +317,7 @@ class PendingApprovals:
         by = verdict.by
         if id_ in self._decided:
             raise AlreadyDecided(self._decided[id_].verdict)
-        await self._check(id_, granted, decider)
+        await self._check(id_, granted, decider, by)
         waiting = self._waiting.get(id_)
         pending = await (self._take(id_) if waiting is None else self._take_here(waiting[0]))
         if pending is None:
@@ -352,11 +356,13 @@ class PendingApprovals:
         """Why there is nothing to answer."""
         return AlreadyDecided(self._decided[id_].verdict) if id_ in self._decided else UnknownApproval(id_)
 
-    async def _check(self, id_: str, granted: Scope | None, decider: "Decider | None") -> None:
+    async def _check(self, id_: str, granted: Scope | None, decider: "Decider | None", by: str) -> None:
         """Look whether it is for this person to answer. What is not there now may be later, and nobody has looked."""
         pending = await self.find(id_)
         if pending is None:  # such as in the moment in which a call gives up, before it is kept
             raise self._nothing(id_)
+        if why := wrong_place(pending.request, by):
+            raise MayNotDecide(why, pending.request)
         if pending.request.approve_by is None:
             return
         from mcpbridge.pipeline.approvals.decider import OPERATOR
@@ -369,12 +375,13 @@ class PendingApprovals:
             raise MayNotDecide(why, pending.request)
 
     def _report(self, request: ApprovalRequest) -> None:
-        """Let those know who may approve. Of a call that is made again they know already."""
-        if request.approve_by is not None and self.reports is not None and request.asked == 1:
+        if self.reports is not None and is_reported(request):
             self.reports(request, self.link_to(request.id))
 
     def _advice(self, request: ApprovalRequest) -> str:
         """What people can do about a call that gave up waiting."""
+        if request.approve_by is None and "cli" not in places_of(request):
+            return f"A person can still approve it ({request.id}) {places_in_words(request)}"
         if request.approve_by is None:
             return f"A person can still run `mcpbridge approve {request.id}`"
         from mcpbridge.pipeline.approvals.decider import advice
@@ -383,6 +390,8 @@ class PendingApprovals:
 
     def _waits_for(self, request: ApprovalRequest) -> str:
         """What a call waits for, in words for its client."""
+        if request.approve_by is None and "cli" not in places_of(request):
+            return f"Waiting for approval of {request.tool} {places_in_words(request)}"
         if request.approve_by is None:
             return f"Waiting for approval of {request.tool}: run `mcpbridge approve {request.id}`"
         from mcpbridge.pipeline.approvals.decider import waits_for

@@ -76,6 +76,8 @@ class ApprovalRequest(Struct, frozen=True):
     """The settings say that the arguments are not to be written down (`log_content = false`)."""
     approve_by: ApproveBy | None = None
     """Which other people may decide; None: whoever sits at the client, and whoever administers the bridge."""
+    ask: tuple[str, ...] = ()
+    """Where people may answer (`PermissionRule.ask`); empty: wherever `approval.ask` says."""
     requester: str = ""
     """A name of who calls, for people; empty: none is known beside the principal."""
 
@@ -87,6 +89,44 @@ class ApprovalRequest(Struct, frozen=True):
             msgspec.DecodeError: they are nested too deep for that; `arguments_json` has them.
         """
         return decoded(self.arguments_json)
+
+
+OUTSIDE = ("cli", "console", "page", "api")
+"""Where people answer a call that waits, besides the client's form; as `Verdict.by` begins."""
+
+
+def places_of(request: ApprovalRequest) -> tuple[str, ...]:
+    """At which of `OUTSIDE` a request may be answered."""
+    if not request.ask or "pending" in request.ask:
+        return OUTSIDE
+    return tuple(place for place in OUTSIDE if place in request.ask or (place == "page" and "webhook" in request.ask))
+
+
+_IN_WORDS = {
+    "cli": "with `mcpbridge approve`",
+    "console": "in the console",
+    "page": "at /approvals",
+    "api": "by the HTTP API",
+}
+
+
+def places_in_words(request: ApprovalRequest) -> str:
+    """Where a request may be answered, as the end of a sentence."""
+    return " or ".join(_IN_WORDS[place] for place in places_of(request)) or "in the form of the client"
+
+
+def is_reported(request: ApprovalRequest) -> bool:
+    """Whether others get a message about it (`approval.webhook`). Of a call that is made again they know already."""
+    is_wanted = not request.ask or not {"pending", "webhook"}.isdisjoint(request.ask)
+    return is_wanted and request.approve_by is not None and request.asked == 1
+
+
+def wrong_place(request: ApprovalRequest, by: str) -> str:
+    """Why an answer does not count that was given there (`Verdict.by`); empty: it does."""
+    place = by.partition(":")[0]
+    if place not in OUTSIDE or place in places_of(request):
+        return ""
+    return f"The rule that asks for this call has it approved {places_in_words(request)} only"
 
 
 class NotWaited(Exception):
@@ -191,7 +231,9 @@ def request_of(
         session=caller.session.id,
         at=now,
         expires=now if lasts else now + seconds,
-        binding=binding_of(caller.principal, name, definition, digest, policy, call.context.tenant, approve_by),
+        binding=binding_of(
+            caller.principal, name, definition, digest, policy, call.context.tenant, approve_by, call.ask
+        ),
         digest=digest,
         run=run_of(call.meta),
         call=text_in(call.meta, CALL),
@@ -201,6 +243,7 @@ def request_of(
         keeps_content=keeps_content,
         hides_content=hides_content,
         approve_by=approve_by,
+        ask=call.ask,
         requester=caller.identity.name if caller.identity is not None else "",
     )
 
@@ -213,17 +256,20 @@ def binding_of(
     policy: str,
     tenant: str = "",
     approve_by: ApproveBy | None = None,
+    ask: tuple[str, ...] = (),
 ) -> str:
     """What two calls have in common that count as the same: who calls which tool, as it is defined, with what.
 
-    The version of the policy, the tenant and who may approve are part of it too. `digest`: of the arguments, by
+    The version of the policy, the tenant, who may approve and where are part of it too. `digest`: of the arguments, by
     `canonical_digest`: order and blanks do not count, numbers as they are written do.
     """
     parts = [principal, tool, sha256(definition).hexdigest(), digest, policy]
-    if tenant or approve_by is not None:
+    if tenant or approve_by is not None or ask:
         parts.append(tenant)
-    if approve_by is not None:
+    if approve_by is not None or ask:
         parts.append(msgspec.json.encode(approve_by).decode())
+    if ask:
+        parts.append(" ".join(ask))
     whole = sha256()
     for part in parts:
         data = part.encode("utf-8", "surrogatepass")

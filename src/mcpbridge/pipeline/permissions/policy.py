@@ -47,6 +47,8 @@ class Outcome(Struct, frozen=True):
     """Why its condition cannot be evaluated for this tool, whatever the call."""
     approve_by: ApproveBy | None = None
     """Who may approve; None: it does not say."""
+    ask: tuple[str, ...] = ()
+    """Where people are asked; empty: it does not say."""
 
     @property
     def is_final(self) -> bool:
@@ -98,7 +100,14 @@ class Rule:
         wanted = self.settings
         approve_by = wanted.approve_by.value if wanted.approve_by is not None else None
         return Outcome(
-            wanted.permission, wanted.reason, self.number, self.names_callers, condition, problem, approve_by
+            wanted.permission,
+            wanted.reason,
+            self.number,
+            self.names_callers,
+            condition,
+            problem,
+            approve_by,
+            tuple(wanted.ask or ()),
         )
 
     @property
@@ -154,6 +163,8 @@ class Decision(msgspec.Struct, frozen=True):
     """A role denies it, no role opens it, or a role asks for a person's agreement."""
     approve_by: ApproveBy | None = None
     """Who may approve it; None: the rule does not say."""
+    ask: tuple[str, ...] = ()
+    """Where people are asked; empty: the rule does not say."""
 
 
 class ToolPolicy:
@@ -233,7 +244,7 @@ class ToolPolicy:
             if access is not None and outcome.permission == "allow" and access.asks_for(audience):
                 return Decision("require_approval", "the role asks for it", outcome.rule, by_role=True)
             reason = _reason(outcome, problem) if problem else outcome.reason
-            return Decision(outcome.permission, reason, outcome.rule, approve_by=outcome.approve_by)
+            return Decision(outcome.permission, reason, outcome.rule, approve_by=outcome.approve_by, ask=outcome.ask)
         raise AssertionError("the last outcome is final")
 
     def _denies(self, audience: Audience) -> bool:

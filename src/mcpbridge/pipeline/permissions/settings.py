@@ -8,7 +8,7 @@ takes no rule and no hook off it. Case counts.
 import re
 from collections.abc import Collection, Iterable
 from fnmatch import translate
-from typing import Any, Self, cast
+from typing import Any, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -17,7 +17,7 @@ from mcpbridge.core.call_settings import Permission, Risk
 from mcpbridge.core.model import ApproveBy, Tool
 from mcpbridge.pipeline.permissions.conditions import LONGEST, Faulty, condition_of
 
-_LISTS = ("tools", "servers", "risk", "clients", "principals", "roles")
+_LISTS = ("tools", "servers", "risk", "clients", "principals", "roles", "ask")
 
 
 def or_one(schema: dict[str, Any]) -> None:
@@ -97,6 +97,14 @@ class PermissionRule(BaseModel):
     """Who may approve the calls, with `permission = "require_approval"`: other people, by role or name. Whoever sits at
     the client is not asked then. Default: `approval.approve_by`."""
 
+    ask: list[Literal["client", "pending", "cli", "console", "page", "api", "webhook"]] | None = Field(
+        default=None, min_length=1, json_schema_extra=or_one
+    )
+    """Where people are asked about the calls, with `permission = "require_approval"`, and where alone they may answer:
+    `client` (a form), `cli` (`mcpbridge approve` and `mcpbridge ui`), `console`, `page` (`/approvals`), `api`,
+    `webhook` (a message whose link leads to the page). `pending` is all of these but `client`. If the first cannot be
+    asked, the next one is. `page` and `webhook` need `approve_by`. Default: `approval.ask`."""
+
     tools: list[str] = Field(default=[], json_schema_extra=or_one)
     """Globs on tools: ids (`github/delete_*`), or names without a server (`delete_*`). One must match. A renamed tool
     matches by its old and its new name."""
@@ -159,6 +167,8 @@ class PermissionRule(BaseModel):
     def _approves_what_needs_it(self) -> Self:
         if self.approve_by is not None and self.permission != "require_approval":
             raise ValueError(f'`approve_by` needs `permission = "require_approval"`, not {self.permission!r}')
+        if self.ask is not None and self.permission != "require_approval":
+            raise ValueError(f'`ask` needs `permission = "require_approval"`, not {self.permission!r}')
         return self
 
 

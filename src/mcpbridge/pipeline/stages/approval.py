@@ -7,7 +7,7 @@ thinks, no place at a server is held and no deadline of one runs.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Protocol
@@ -83,6 +83,7 @@ class Approval:
         keeps_content: Callable[[Call, bool | None], bool] = lambda call, asked: bool(asked),
         changes_of: Callable[[Tool], str] = lambda tool: "",
         approve_by: ApproveBy | None = None,
+        ways: Mapping[str, Approver] | None = None,
     ) -> None:
         """Make the stages.
 
@@ -91,8 +92,10 @@ class Approval:
         so that nobody is asked about it. `as_before`: gives a request the id that the same call had when it was made
         before and nobody answered. `keeps_content`: whether the arguments of a call may be written down, given what the
         configuration says of its tool (`log_content`). `changes_of`: what the server of a tool changed of it and
-        nobody agreed to, for who is asked. `approve_by`: who may approve where the rule that asks does not say.
+        nobody agreed to, for who is asked. `approve_by`: who may approve where the rule that asks does not say. `ways`:
+        `client` and `pending`, for rules that say where people are asked.
         """
+        self._ways = ways or {}
         self._approve_by = approve_by
         self._as_before, self._keeps_content, self._changes_of = as_before, keeps_content, changes_of
         self._approvers, self._grants, self._seconds = approvers, grants, seconds
@@ -175,7 +178,7 @@ class Approval:
     async def _ask(self, request: ApprovalRequest, call: Call) -> Verdict:
         try:
             async with asyncio.timeout(self._seconds_of(request.approve_by)):
-                for approver in self._approvers:
+                for approver in self._asked(request):
                     if not approver.reaches(call) or not approver.may_decide(request):
                         continue
                     self._audit(ApprovalEvent("asked", request, approver.name))
@@ -188,6 +191,14 @@ class Approval:
             raise await self._not_waited(request, call) from None
         why = f" ({request.reason})" if request.reason else ""
         raise ApprovalUnavailable(f"A person has to approve calls of {request.tool}{why}, and nobody can be asked")
+
+    def _asked(self, request: ApprovalRequest) -> Sequence[Approver]:
+        """Who is asked, in this order: the program that the bridge runs in, then as the rule or `approval.ask` says."""
+        if not request.ask:
+            return self._approvers
+        ways = [self._ways["client" if place == "client" else "pending"] for place in request.ask]
+        program = [one for one in self._approvers if one not in self._ways.values()]
+        return [*program, *dict.fromkeys(ways)]
 
     def _seconds_of(self, approve_by: ApproveBy | None) -> float:
         """How long people have to answer."""
@@ -209,7 +220,7 @@ class Approval:
         return refused
 
     async def _keep_request(self, request: ApprovalRequest, refused: ApprovalRefused) -> ApprovalRefused:
-        ways = [way for approver in self._approvers if (way := await approver.keep(request))]
+        ways = [way for approver in self._asked(request) if (way := await approver.keep(request))]
         if ways:
             refused.advice = f"Nothing was sent. {' '.join(ways)}"
             refused.facts = {APPROVAL: request.id}

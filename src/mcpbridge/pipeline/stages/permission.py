@@ -105,6 +105,7 @@ class _Decided:
             raise _refused(call, self._tool, decision)
         if decision.permission == "require_approval":
             call.approval, call.approve_by = decision.reason or "the policy asks for it", decision.approve_by
+            call.ask = decision.ask
             call.note("rule", self._all.words_of(self._tool, decision))
         elif asks is not None and decision.rule is None:  # a rule that allows it is somebody's word
             reason = asks(call)
