@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -43,8 +43,9 @@ def until(is_so: Callable[[], bool], what: str, seconds: float = 90) -> None:
 class Replica:
     """One bridge."""
 
-    def __init__(self, directory: Path, name: str, config: str) -> None:
-        """`config`: what all bridges have in common."""
+    def __init__(self, directory: Path, name: str, config: str, program: Sequence[str] | None = None) -> None:
+        """`config`: what all bridges have in common. `program`: what is run instead of the bridge, with its options."""
+        self._program = ("-m", "mcpbridge") if program is None else program
         self.name, self.port, self.link = name, free_port(), free_port()
         self.root = f"http://127.0.0.1:{self.port}"
         self.url = f"{self.root}/mcp"
@@ -59,7 +60,7 @@ class Replica:
 
     def start(self) -> "Replica":
         """Returns when it serves."""
-        command = ["-m", "mcpbridge", "serve", "--http", f"127.0.0.1:{self.port}", "--config", str(self.config)]
+        command = [*self._program, "serve", "--http", f"127.0.0.1:{self.port}", "--config", str(self.config)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, *command], stdout=log, stderr=log, env=home_at(self.directory)
@@ -74,6 +75,12 @@ class Replica:
         """Send it a signal."""
         assert self.process
         self.process.send_signal(number)
+
+    def command(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        """Run a command on its machine."""
+        command = [sys.executable, "-m", "mcpbridge", *words]
+        environment = home_at(self.directory)
+        return subprocess.run(command, check=False, env=environment, capture_output=True, text=True, timeout=120)
 
     def kill(self) -> None:
         """End it as a crash does."""
@@ -93,8 +100,15 @@ class Replica:
 class Fleet:
     """Several bridges and their balancer."""
 
-    def __init__(self, directory: Path, redis: Server, servers: str = "", more: str = "") -> None:
-        self.redis, self._directory = redis, directory
+    def __init__(
+        self,
+        directory: Path,
+        redis: Server,
+        servers: str = "",
+        more: str = "",
+        program: Sequence[str] | None = None,
+    ) -> None:
+        self.redis, self._directory, self._program = redis, directory, program
         prefix = f"fleet-{secrets.token_hex(4)}"
         self.config = (
             f'[store]\nkind = "redis"\nurl = "{redis.url}"\nprefix = "{prefix}"\n'
@@ -112,7 +126,7 @@ class Fleet:
         """One more bridge, which does not run yet."""
         host = f'[http]\nallowed_hosts = ["127.0.0.1:{self.port}"]\n'
         config = host + self.config.replace("BALANCER", f"127.0.0.1:{self.port}")
-        replica = Replica(self._directory, f"r{len(self.replicas) + 1}", config)
+        replica = Replica(self._directory, f"r{len(self.replicas) + 1}", config, self._program)
         self.replicas.append(replica)
         return replica
 
@@ -129,7 +143,7 @@ class Fleet:
             "    timeout server 120s\n    timeout http-keep-alive 60s\n    option http-server-close\n"
             f"frontend in\n    bind 127.0.0.1:{self.port}\n    default_backend bridges\n"
             f"backend bridges\n    balance roundrobin\n    option httpchk\n"
-            f"    http-check send meth GET uri /healthz ver HTTP/1.1 hdr Host 127.0.0.1:{self.port}\n{servers}\n",
+            f"    http-check send meth GET uri /healthz/ready ver HTTP/1.1 hdr Host 127.0.0.1:{self.port}\n{servers}\n",
             "utf-8",
         )
         with log.open("wb") as out:
@@ -152,9 +166,17 @@ class Fleet:
 
 
 @contextmanager
-def fleet(directory: Path, redis: Server, *, size: int = 3, servers: str = "", more: str = "") -> Generator[Fleet]:
-    """A fleet of so many bridges, which know one another, behind its balancer."""
-    found = Fleet(directory, redis, servers, more)
+def fleet(
+    directory: Path,
+    redis: Server,
+    *,
+    size: int = 3,
+    servers: str = "",
+    more: str = "",
+    program: Sequence[str] | None = None,
+) -> Generator[Fleet]:
+    """A fleet of so many bridges, which know one another, behind its balancer. `program`: see `Replica`."""
+    found = Fleet(directory, redis, servers, more, program)
     try:
         for _ in range(size):
             found.add()
