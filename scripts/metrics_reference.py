@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpbridge.app.admin.prometheus import exposition
+from mcpbridge.app.fleet.metrics import FleetNumbers, add_fleet
 from mcpbridge.pipeline.observability.metrics import Metrics
 
 PAGE = Path(__file__).resolve().parents[1] / "docs/reference/metrics.md"
@@ -40,9 +41,32 @@ class Example:
         return {"version": "1", "uptime_s": 1, "clients": 1, "servers": [server], "health": health}
 
 
+FLEET = FleetNumbers(
+    name="bridge-1",
+    id="0123456789",
+    members=3,
+    draining=0,
+    other_settings=0,
+    is_draining=False,
+    has_lease=True,
+    lease_age=0.5,
+    sessions=1,
+    links=2,
+    unreachable=0,
+    forwarded={"answered": 1},
+    taken_over=1,
+    handed_on=1,
+    store_failures=1,
+    bounds=(0.001,),
+    round_trips=[1, 1],
+    round_trip_seconds=0.0003,
+)
+"""A bridge of a fleet."""
+
+
 def table() -> str:
     """A row for each metric: its name, kind and labels, and what it counts."""
-    text = exposition(Example())[0].decode()
+    text = exposition(Example(), more=lambda: lambda page: add_fleet(page, FLEET))[0].decode()
     rows = ["| metric | kind | labels | |", "|---|---|---|---|"]
     for name, meaning, kind in re.findall(r"^# HELP (\S+) (.+)\n# TYPE \1 (\w+)$", text, re.MULTILINE):
         [labels, *_] = re.findall(rf"^{name}(?:_bucket)?(?:\{{(.*)\}})? \S+$", text, re.MULTILINE)

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from fleet.test_fleet_sessions import SERVERS, names
 from support.fleet_clients import HEADERS, INITIALIZE, Client, message
@@ -54,6 +55,14 @@ def document(replica: Replica, *arguments: str) -> dict[str, Any]:
     found = json.loads(done.stdout)
     check(found)
     return found
+
+
+def numbers(text: str) -> dict[str, float]:
+    """The samples of a fleet: name, and the first label's value."""
+    found = [sample for family in parse_text(text) for sample in family.samples if "_fleet_" in sample.name]
+    return {" ".join([one.name, *map(str, [*one.labels.values()][-1:])]): one.value for one in found} | {
+        f"{one.name} {one.labels['replica']}": one.value for one in found if "replica" in one.labels
+    }
 
 
 def readiness(http: httpx2.Client, replica: Replica) -> tuple[int, str]:
@@ -203,6 +212,16 @@ def test_administrators_see_and_drain_over_http(tmp_path: Path, http: httpx2.Cli
             assert http.post(ask, headers=token, json={"name": "r2"}).json()["draining"] is True
             assert readiness(http, second) == (503, "draining")
             assert http.post(second.url, json=INITIALIZE, headers=HEADERS).status_code == 200
+            own = numbers(http.get(f"{first.root}/metrics", headers=token).text)
+            assert own["mcpbridge_fleet_members"] == 2
+            assert own["mcpbridge_fleet_draining_members"] == 1
+            assert own["mcpbridge_fleet_lease_held"] == 1
+            assert own["mcpbridge_fleet_draining"] == 0
+            assert own["mcpbridge_fleet_sessions"] == 1, "the one that was opened at the other bridge"
+            other = numbers(http.get(f"{second.root}/metrics", headers=token).text)
+            assert other["mcpbridge_fleet_draining"] == 1
+            assert other["mcpbridge_fleet_forwarded_requests_total answered"] == 1
+            assert other["mcpbridge_fleet_info r2"] == 1
             assert http.post(ask, headers=token, json={"name": "r2", "undo": True}).json()["draining"] is False
             assert readiness(http, second) == (200, "ready")
     finally:

@@ -152,7 +152,9 @@ class Orders:
         if member.id == me.id:
             await (self._sessions.resume() if undo else self._sessions.start_draining())
             return self._members.me, self.report()
-        return member, await self._asked(member, _RESUME if undo else _DRAIN)
+        report = await self._asked(member, _RESUME if undo else _DRAIN)
+        await self._members.look()  # so that this bridge, too, sends it nothing new from now on
+        return member, report
 
     def _named(self, which: str) -> Member:
         all_members = self._members.all()

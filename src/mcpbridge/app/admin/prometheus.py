@@ -91,7 +91,11 @@ class Counted(Protocol):
         ...
 
 
-def make_metrics(bridge: Counted, *, readers: frozenset[str]) -> App:
+More = Callable[[], Callable[["Page"], None] | None]
+"""Further numbers of one moment, and what writes them, in another thread; None: there are none."""
+
+
+def make_metrics(bridge: Counted, *, readers: frozenset[str], more: More = lambda: None) -> App:
     """The application at `/metrics`. `readers`: the principals who may read it, besides those who administer.
 
     Where no token is asked for at all, everyone may who reaches the address.
@@ -107,22 +111,23 @@ def make_metrics(bridge: Counted, *, readers: frozenset[str]) -> App:
         else:
             accept = next((value for name, value in scope["headers"] if name == b"accept"), b"")
             async with one_at_a_time:
-                counts = _Counts(bridge)
+                counts = _Counts(bridge, more())
                 body, kind = await anyio.to_thread.run_sync(counts.page, accept.decode("latin-1"))
             await _send(send, 200, kind.encode(), body if scope["method"] == "GET" else b"")
 
     return app
 
 
-def exposition(bridge: Counted, accept: str = "") -> tuple[bytes, str]:
+def exposition(bridge: Counted, accept: str = "", more: More = lambda: None) -> tuple[bytes, str]:
     """The document, and its media type: OpenMetrics where the `Accept` header names it, else Prometheus' own format."""
-    return _Counts(bridge).page(accept)
+    return _Counts(bridge, more()).page(accept)
 
 
 class _Counts:
     """The counts at one moment. Made in the thread that counts calls; written in another."""
 
-    def __init__(self, bridge: Counted) -> None:
+    def __init__(self, bridge: Counted, more: Callable[[Page], None] | None) -> None:
+        self._more = more
         self._status = bridge.status()
         self._all = [one.copy() for one in bridge.metrics]
 
@@ -138,6 +143,8 @@ class _Counts:
         page.gauges("mcpbridge_clients", "Open sessions and streams of clients.", [("", status["clients"])])
         _add_servers(page, servers)
         _add_health(page, status.get("health", ()))
+        if self._more is not None:
+            self._more(page)
         _add_counts(page, self._all, backends)
         _add_durations(page, self._all, backends)
         return page.written(), page.kind

@@ -165,7 +165,7 @@ async def serve_over_http(
         from mcpbridge.app.admin.prometheus import make_metrics
 
         readers = frozenset(token.name for token in bridge.settings.http.tokens if token.metrics)
-        return make_metrics(bridge, readers=readers)
+        return make_metrics(bridge, readers=readers, more=desk.metrics)
 
     def pages() -> "App":
         return console.app_at(at)

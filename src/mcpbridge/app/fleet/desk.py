@@ -4,7 +4,7 @@ The fleet begins when the bridge serves over HTTP, and the desk is there before;
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,6 +15,7 @@ from mcpbridge.app.admin.errors import Problem
 from mcpbridge.library.bridge import Bridge
 
 if TYPE_CHECKING:  # loaded where there is a fleet
+    from mcpbridge.app.admin.prometheus import Page
     from mcpbridge.fleet.fleet import Fleet
     from mcpbridge.fleet.orders import Own
 
@@ -56,6 +57,15 @@ class FleetDesk:
                 "problem": members.problem,
             }
         }
+
+    def metrics(self) -> "Callable[[Page], None] | None":
+        """The numbers of now, and what writes them; None: there is no fleet."""
+        if self.fleet is None:
+            return None
+        from mcpbridge.app.fleet.metrics import add_fleet, numbers_of
+
+        numbers = numbers_of(self.fleet)
+        return lambda page: add_fleet(page, numbers)
 
     async def members(self) -> Document:
         """Who belongs to the fleet, as far as this bridge knows.
