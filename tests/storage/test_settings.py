@@ -24,6 +24,21 @@ def test_an_address_is_displayed_without_user_and_password(url: str, place: str)
         assert "ann" not in text
 
 
+def test_addresses_of_several_servers() -> None:
+    behind = redis_address(
+        StoreSettings(kind="redis", url="rediss+sentinel://ann:a%2Fb@one,[::1]:3/ours/4", sentinel_password="s3")
+    )
+    assert (behind.kind, behind.nodes) == ("sentinel", (("one", 26379), ("::1", 3)))
+    assert (behind.service, behind.database, behind.is_tls, behind.password) == ("ours", 4, True, "a/b")
+    assert behind.without_password == "rediss+sentinel://one:26379,[::1]:3/ours/4"
+    assert "s3" not in repr(behind)
+    cluster = redis_address(StoreSettings(kind="redis", url="redis+cluster://one:7000,two"))
+    assert (cluster.kind, cluster.nodes, cluster.without_password) == (
+        *("cluster", (("one", 7000), ("two", 6379))),
+        "redis+cluster://one:7000,two:6379",
+    )
+
+
 def test_user_password_and_database_are_those_of_the_url_or_of_their_keys() -> None:
     of_url = redis_address(StoreSettings(kind="redis", url="redis://ann:a%2Fb@h/5"))
     assert (of_url.username, of_url.password, of_url.database) == ("ann", "a/b", 5)
@@ -37,9 +52,14 @@ def test_user_password_and_database_are_those_of_the_url_or_of_their_keys() -> N
         (None, "needs `url`"),
         ("http://s3cret@h", "must begin with"),
         ("localhost:6379", "must begin with"),
-        ("redis+sentinel://s3cret@h/mymaster/0", "Sentinel or a Cluster"),
-        ("redis-cluster://h", "Sentinel or a Cluster"),
-        ("redis://one:1,two:2/0", "Sentinel or a Cluster"),
+        ("redis+sentinel://s3cret@h/mymaster/0", "needs a `password`"),
+        ("redis+sentinel://:s3cret@h/", "what the Sentinels call the server"),
+        ("redis+sentinel://:s3cret@h:port/mymaster", "no valid hosts and ports"),
+        ("redis+sentinel://:s3cret@h,/mymaster", "no valid hosts and ports"),
+        ("redis+sentinel://:s3cret@h/mymaster/name", "number of a database"),
+        ("redis+cluster://:s3cret@h/0", "has no databases"),
+        ("redis-cluster://h", "must begin with"),
+        ("redis://one:1,two:2/0", "names several servers"),
         ("redis://:s3cret@h:port/0", "no valid host and port"),
         ("redis:///0", "names no host"),
         ("unix://", "names no path"),

@@ -1,12 +1,15 @@
 """What every `Store` promises, and what the one in a file promises beyond that (issue 4)."""
 
 import asyncio
+import atexit
 import hashlib
 import json
 import os
 import stat
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,7 @@ from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.storage.settings import StoreSettings, store_path
 from mcpbridge.storage.sqlite.store import SqliteStore
 from mcpbridge.storage.store import Store
+from support.redis_groups import Cluster
 from support.redis_server import PROGRAM, needs_redis, shared_server
 
 BOUND = 4 * 1024**2
@@ -59,6 +63,20 @@ def redis(path: Path, clock: Clock, key: str | None = None) -> Store:
     return shared_server().store(prefix=prefix(path), max_bytes=BOUND, key=key, clock=clock)
 
 
+@cache
+def shared_cluster() -> Cluster:
+    """One for all tests of this process."""
+    directory = tempfile.TemporaryDirectory(prefix="cluster-")
+    found = Cluster(Path(directory.name))
+    atexit.register(directory.cleanup)
+    atexit.register(found.end)
+    return found
+
+
+def redis_cluster(path: Path, clock: Clock) -> Store:
+    return shared_cluster().store(prefix=prefix(path), max_bytes=BOUND, clock=clock)
+
+
 def lazy_redis(path: Path, clock: Clock) -> Store:
     return LazyStore(shared_server().settings(prefix=prefix(path), max_bytes=BOUND), clock=clock)
 
@@ -71,6 +89,7 @@ STORES: dict[str, Callable[[Path, Clock], Store]] = {
     "lazy without its file": lazy_without_file,
     "redis": redis,
     "redis with a key": lambda path, clock: redis(path, clock, KEY),
+    "redis cluster": redis_cluster,
     "lazy redis": lazy_redis,
 }
 """Every implementation; a new one is one more line."""
@@ -382,6 +401,7 @@ async def test_a_file_is_shared_and_outlives_who_made_it(tmp_path: Path) -> None
 
 TAKE_ALL = """
 import sys, json, asyncio
+from functools import cache
 from pathlib import Path
 from mcpbridge.storage.sqlite.store import SqliteStore
 

@@ -180,7 +180,9 @@ class FleetRecords:
     async def is_first_use(self, seal: bytes, seconds: float) -> bool:
         """Whether nobody has used this seal, which is good for so many seconds; from now on it is used."""
         key = self._used + sha256(seal).hexdigest()
-        return await self._server.call("SET", key, "1", "NX", "PX", max(1, int(seconds * 1000))) is not None
+        return (
+            await self._server.call("SET", key, "1", "NX", "PX", max(1, int(seconds * 1000)), is_final=True) is not None
+        )
 
     async def close(self) -> None:
         """End the connections."""

@@ -1,7 +1,7 @@
 """The `store` and `call_log` sections of the configuration, and the paths of both files."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Self
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -52,14 +52,23 @@ class RedisAddress(Struct, frozen=True):
     password: str | None
     is_tls: bool
     tls: StoreTlsSettings
+    kind: Literal["single", "sentinel", "cluster"] = "single"
+    nodes: tuple[tuple[str, int], ...] = ()
+    """The Sentinels, or some nodes of the cluster; the first is `host` and `port`, too."""
+    service: str = ""
+    """What the Sentinels call the server."""
+    sentinel_password: str | None = None
 
     @property
     def without_password(self) -> str:
         """The address without user and password, for people."""
         if self.path:
             return f"unix://{self.path}"
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'rediss' if self.is_tls else 'redis'}://{host}:{self.port}/{self.database}"
+        scheme = f"{'rediss' if self.is_tls else 'redis'}{'' if self.kind == 'single' else f'+{self.kind}'}"
+        nodes = self.nodes or ((self.host, self.port),)
+        hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in nodes)
+        service = f"{self.service}/" if self.service else ""
+        return f"{scheme}://{hosts}{'' if self.kind == 'cluster' else f'/{service}{self.database}'}"
 
     def __repr__(self) -> str:
         return f"RedisAddress({self.without_password!r})"
@@ -76,14 +85,18 @@ class StoreSettings(BaseModel):
     `redis`: `pip install 'mcpbridge[redis]'`."""
 
     url: str | None = Field(default=None, min_length=1, repr=False)
-    """The server of kind `redis`: `redis://HOST:PORT/DATABASE`, `rediss://…` with TLS, or `unix:///PATH`. Redis 7.0 or
-    later, or Valkey, with `maxmemory-policy noeviction`. Sentinel and Cluster are not supported yet."""
+    """The server of kind `redis`: `redis://HOST:PORT/DATABASE`, `rediss://…` with TLS, or `unix:///PATH`. Behind
+    Sentinels: `redis+sentinel://HOST:PORT,HOST:PORT/SERVICE/DATABASE`; a cluster: `redis+cluster://HOST:PORT,HOST:PORT`
+    (with TLS `rediss+…`). Redis 7.0 or later, or Valkey, with `maxmemory-policy noeviction`."""
 
     username: str | None = Field(default=None, min_length=1)
     """The ACL user to sign in as at `url`. Default: the one in the URL, else the server's default user."""
 
     password: str | None = Field(default=None, min_length=1, repr=False)
     """Its password, such as `${REDIS_PASSWORD}` or `${file:/run/secrets/redis}`. Default: the one in the URL."""
+
+    sentinel_password: str | None = Field(default=None, min_length=1, repr=False)
+    """The password of the Sentinels, if they have one."""
 
     prefix: str = Field(default="mcpbridge", pattern=r"^[A-Za-z0-9._:-]{1,64}$")
     """What the keys on that server begin with. Bridges with the same prefix share everything."""
@@ -116,7 +129,8 @@ class StoreSettings(BaseModel):
 
 
 _SCHEMES = ("redis", "rediss", "unix")
-_PORT = 6379
+_OF_SEVERAL = ("redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
+_PORT, _SENTINEL_PORT = 6379, 26379
 
 
 def redis_address(settings: StoreSettings) -> RedisAddress:
@@ -132,12 +146,14 @@ def redis_address(settings: StoreSettings) -> RedisAddress:
     if "${" in settings.url:
         return RedisAddress("", 0, "", 0, None, None, is_tls=False, tls=settings.tls)
     scheme = settings.url.partition("://")[0].lower()
-    if "sentinel" in scheme or "cluster" in scheme or "," in settings.url.partition("://")[2].partition("/")[0]:
-        raise ValueError(
-            "`url` names a Sentinel or a Cluster, which are not supported yet: name one server that can be written to"
-        )
+    if scheme in _OF_SEVERAL and "://" in settings.url:
+        return _address_of_several(settings, scheme)
     if scheme not in _SCHEMES or "://" not in settings.url:
-        raise ValueError('`url` must begin with "redis://", "rediss://" or "unix://"')
+        raise ValueError(
+            '`url` must begin with "redis://", "rediss://" or "unix://", or with "redis+sentinel://" or "redis+cluster://"'
+        )
+    if "," in settings.url.partition("://")[2].partition("/")[0]:
+        raise ValueError('`url` names several servers: write "redis+sentinel://" or "redis+cluster://"')
     try:
         parts = urlsplit(settings.url)
         host, port = parts.hostname or "", parts.port or _PORT
@@ -158,6 +174,63 @@ def redis_address(settings: StoreSettings) -> RedisAddress:
     if username and not password:
         raise ValueError("a user needs a `password`")
     return RedisAddress(host, port, path, int(number), username, password, is_tls=scheme == "rediss", tls=settings.tls)
+
+
+def _address_of_several(settings: StoreSettings, scheme: str) -> RedisAddress:
+    """The address behind Sentinels, or of a cluster. Raises as `redis_address`."""
+    tls, _, kind = scheme.partition("+")
+    rest, _, more = (settings.url or "").partition("://")[2].partition("/")
+    who, at, hosts = rest.rpartition("@")
+    is_cluster = kind == "cluster"
+    try:
+        nodes = hosts_in(hosts, _PORT if is_cluster else _SENTINEL_PORT)
+    except ValueError:
+        raise ValueError(
+            "`url` has no valid hosts and ports, such as HOST:PORT,HOST:PORT; write a password with special characters "
+            "into `password`"
+        ) from None
+    service, _, database = more.strip("/").partition("/")
+    if is_cluster and more.strip("/"):
+        raise ValueError("`url` of a cluster ends after its hosts: it has no databases")
+    if not is_cluster and not service:
+        raise ValueError('`url` must name what the Sentinels call the server, such as "…:26379/mymaster/0"')
+    if not (database or "0").isdecimal() or "?" in more or "#" in more:
+        raise ValueError('`url` must end with the number of a database, such as "/0", and nothing after it')
+    user, _, secret = who.partition(":") if at else ("", "", "")
+    username, password = settings.username or unquote(user) or None, settings.password or unquote(secret) or None
+    if username and not password:
+        raise ValueError("a user needs a `password`")
+    (host, port), is_tls = nodes[0], tls == "rediss"
+    return RedisAddress(
+        host,
+        port,
+        "",
+        int(database or "0"),
+        username,
+        password,
+        is_tls=is_tls,
+        tls=settings.tls,
+        kind="cluster" if is_cluster else "sentinel",
+        nodes=tuple(nodes),
+        service=service,
+        sentinel_password=settings.sentinel_password,
+    )
+
+
+def hosts_in(text: str, port: int) -> Sequence[tuple[str, int]]:
+    """Hosts and ports of `HOST:PORT,HOST:PORT,…`.
+
+    Raises:
+        ValueError: one is none.
+    """
+    found: list[tuple[str, int]] = []
+    for one in text.split(","):
+        host, colon, number = one.rpartition(":") if not one.endswith("]") else (one, "", "")
+        host, number = (host, number) if colon else (one, str(port))
+        if not host.strip("[]") or not number.isdecimal() or not 0 < int(number) < 1 << 16:
+            raise ValueError(one)
+        found.append((host.strip("[]"), int(number)))
+    return found
 
 
 def store_path(settings: StoreSettings, environ: Mapping[str, str] = os.environ) -> Path:

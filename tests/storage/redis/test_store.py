@@ -320,14 +320,6 @@ async def test_a_server_that_removes_values_by_itself_is_refused_at_start(start:
     await store.close()
 
 
-async def test_a_cluster_is_refused(start: Callable[..., Server]) -> None:
-    server = start("--cluster-enabled", "yes", "--port", "0", "--cluster-port", "0")
-    store = server.store()
-    with pytest.raises(ConfigError, match="runs as cluster"):
-        await store.check()
-    await store.close()
-
-
 async def test_wrong_passwords_and_missing_rights_are_named_without_the_password(
     start: Callable[..., Server],
 ) -> None:

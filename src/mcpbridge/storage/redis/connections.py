@@ -6,7 +6,7 @@ at once, and only now and then one of them tries the server again: a slow server
 """
 
 import ssl
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable
 from hashlib import sha1
 from time import monotonic
@@ -16,6 +16,7 @@ import anyio
 from msgspec import Struct
 
 from mcpbridge.base.errors import ConfigError, StoreFailed
+from mcpbridge.storage.redis.nodes import Node, nodes_of
 from mcpbridge.storage.settings import RedisAddress
 
 COMMAND_SECONDS = 2.0
@@ -24,6 +25,9 @@ _AT_ONCE = 16
 """Connections of one store."""
 _FAILURES = 3
 """Failures in a row after which commands fail at once."""
+_MOST_REDIRECTIONS = 5
+_WAIT = ("WAIT", 1, 500)
+"""One replica has what was written; it may take so many milliseconds."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 5.0
 """Seconds between two attempts then; each takes twice as long as the one before."""
 
@@ -49,10 +53,12 @@ class Connections:
         """`seconds`: how long a command may take."""
         self._address = address
         self._seconds = seconds
-        self._idle = deque[Any]()
+        self._idle = defaultdict[Node, deque[Any]](deque)
+        """By node. Where there is one, it is always the same."""
+        self._nodes = nodes_of(address, self._ask_node)
         self._slots: anyio.Semaphore | None = None
-        self._make: Callable[[], Any] | None = None
-        self._is_checked = False
+        self._make: Callable[[Node], Any] | None = None
+        self._checked = set[Node]()
         self._failures = 0
         self._retry_at = 0.0
         self.epoch = 0
@@ -60,19 +66,29 @@ class Connections:
 
     def __repr__(self) -> str:
         state = "failing" if self._failures >= _FAILURES else "working"
-        return f"<Connections to {self._address.without_password}: {state}, {len(self._idle)} idle>"
+        idle = sum(map(len, self._idle.values()))
+        return f"<Connections to {self._address.without_password}: {state}, {idle} idle>"
 
-    async def call(self, *command: Argument) -> Any:
+    async def call(self, *command: Argument, is_final: bool = False) -> Any:
         """The reply to one command. Cancelling closes the connection; the command may still take effect.
+
+        `is_final`: as in `run`.
 
         Raises:
             StoreFailed: the server cannot be reached, does not answer in time, refuses the command, or must not be
                 used.
         """
-        return await self._bounded(lambda connection: _exchange(connection, command))
+        key = str(command[1]) if len(command) > 1 else ""
+        return await self._bounded(lambda connection: _exchange(connection, command), key, is_final=is_final)
 
-    async def run(self, program: Script, keys: list[str], *arguments: Argument) -> Any:
-        """What a script returns. Cancelling and errors as for `call`."""
+    async def run(self, program: Script, keys: list[str], *arguments: Argument, is_final: bool = False) -> Any:
+        """What a script returns. Cancelling and errors as for `call`.
+
+        `is_final`: what it changed must not be undone by a failover. So a replica must have it, where there are any.
+
+        Raises:
+            StoreFailed: also if no replica has it in time; the change may still have been made.
+        """
         rest = (len(keys), *keys, *arguments)
 
         async def work(connection: Any) -> Any:
@@ -83,7 +99,7 @@ class Connections:
             except NoScriptError:  # nothing ran; EVAL also makes it known
                 return await _exchange(connection, ("EVAL", program.text, *rest))
 
-        return await self._bounded(work)
+        return await self._bounded(work, keys[0], is_final=is_final)
 
     async def check(self) -> None:
         """Look whether the server can be used.
@@ -92,9 +108,9 @@ class Connections:
             StoreFailed: it cannot be reached, or refuses the password.
             ConfigError: it is too old, removes values by itself, or is a kind of server that is not supported.
         """
-        self._is_checked = False
+        self._checked.clear()
         try:
-            await self.call("PING")
+            await self._bounded(lambda connection: _exchange(connection, ("PING",)), "")
         except StoreFailed as error:
             if isinstance(error.__cause__, ConfigError):
                 raise error.__cause__ from None
@@ -102,14 +118,15 @@ class Connections:
 
     async def close(self) -> None:
         """Close the idle connections, within a second each; those in use close with their command."""
-        while self._idle:
-            connection = self._idle.pop()
-            with anyio.move_on_after(1, shield=True):
-                await connection.disconnect()
+        for idle in self._idle.values():
+            while idle:
+                connection = idle.pop()
+                with anyio.move_on_after(1, shield=True):
+                    await connection.disconnect()
 
     # -- how
 
-    async def _bounded(self, work: Callable[[Any], Awaitable[Any]]) -> Any:
+    async def _bounded(self, work: Callable[[Any], Awaitable[Any]], key: str, *, is_final: bool = False) -> Any:
         self._refuse_while_failing()
         reply: Any = None
         try:
@@ -120,14 +137,20 @@ class Connections:
 
         try:
             with anyio.move_on_after(self._seconds) as scope:
-                reply = await self._on_connection(make, work)
+                reply = await self._redirected(make, work, key, is_final=is_final)
             if scope.cancelled_caught:
                 raise self._failed(f"did not answer within {self._seconds:g} s")
         except ConfigError as error:
             raise self._error(error.what) from error
         except redis_errors.AuthenticationError as error:
             raise self._failed("refuses the user or the password") from error
-        except (redis_errors.BusyLoadingError, redis_errors.ReadOnlyError) as error:
+        except (
+            redis_errors.BusyLoadingError,
+            redis_errors.ReadOnlyError,
+            redis_errors.ClusterDownError,
+            redis_errors.TryAgainError,
+            redis_errors.MasterDownError,
+        ) as error:
             raise self._failed(str(error)) from error
         except (redis_errors.ConnectionError, redis_errors.TimeoutError, OSError) as error:
             raise self._failed(_reason(error)) from error
@@ -140,17 +163,69 @@ class Connections:
         self._failures = 0
         return reply
 
-    async def _on_connection(self, make: Callable[[], Any], work: Callable[[Any], Awaitable[Any]]) -> Any:
+    async def _redirected(
+        self, make: Callable[[Node], Any], work: Callable[[Any], Awaitable[Any]], key: str, *, is_final: bool
+    ) -> Any:
+        """Do it at the node that has the key. One that has it no more did nothing, and says who has it."""
+        from redis.exceptions import AskError, MovedError
+
+        try:
+            node, is_asking = await self._nodes.of(key), False
+        except StoreFailed as error:
+            raise self._failed(error.what) from error
+        for _ in range(_MOST_REDIRECTIONS):
+            try:
+                return await self._on_connection(make, work, node, is_asking=is_asking, is_final=is_final)
+            except MovedError as error:
+                self._nodes.moved(error.slot_id, _host_of(error), error.port)
+                node, is_asking = await self._nodes.of(key), False
+            except AskError as error:  # the key is on its way there
+                node, is_asking = Node(_host_of(error) or node.host, error.port, node.replicas), True
+        raise self._failed("its nodes do not agree on who has a key")
+
+    async def _ask_node(self, node: Node, command: tuple[str | bytes | int, ...]) -> Any:
+        """What one node says: a Sentinel, or one of a cluster.
+
+        On a connection of its own, and in a part of the time of a command: another one may have to be asked.
+
+        Raises:
+            StoreFailed: it does not answer.
+        """
+        from redis import exceptions as redis_errors
+
+        connection = _maker(self._address, self._seconds / 4, of_sentinel=self._address.kind == "sentinel")(node)
+        try:
+            await connection.connect()
+            return await _exchange(connection, command)
+        except (redis_errors.RedisError, OSError) as error:
+            raise self._error(f"{node}: {_reason(error)}") from error
+        finally:
+            await connection.disconnect(nowait=True)
+
+    async def _on_connection(
+        self,
+        make: Callable[[Node], Any],
+        work: Callable[[Any], Awaitable[Any]],
+        node: Node,
+        *,
+        is_asking: bool,
+        is_final: bool,
+    ) -> Any:
         if self._slots is None:
             self._slots = anyio.Semaphore(_AT_ONCE)
         async with self._slots:
-            connection = await self._connected(make)
+            connection = await self._connected(make, node)
             is_in_step = False
             try:
-                if not self._is_checked:
+                if node not in self._checked:
                     _check_server(await _exchange(connection, ("INFO",)), self._address)
-                    self._is_checked = True
+                    self._checked.add(node)
+                if is_asking:
+                    await _exchange(connection, ("ASKING",))
                 reply = await work(connection)
+                if is_final and reply and node.replicas and not await _exchange(connection, _WAIT):
+                    is_in_step = True
+                    raise self._failed("no replica has what was written, so that a failover could undo it")
                 is_in_step = True
                 return reply
             except _refusals() as error:
@@ -158,20 +233,21 @@ class Connections:
                 raise
             finally:
                 if is_in_step and connection.is_connected:
-                    self._idle.append(connection)
+                    self._idle[node].append(connection)
                 else:  # its reply may still come: nobody else must get it
                     await connection.disconnect(nowait=True)
 
-    async def _connected(self, make: Callable[[], Any]) -> Any:
-        while self._idle:
-            connection = self._idle.pop()
+    async def _connected(self, make: Callable[[Node], Any], node: Node) -> Any:
+        idle = self._idle[node]
+        while idle:
+            connection = idle.pop()
             try:
                 if not await connection.can_read():
                     return connection
             except (OSError, _connection_error()):
                 pass
             await connection.disconnect(nowait=True)
-        connection = make()
+        connection = make(node)
         try:
             await connection.connect()
         except BaseException:
@@ -179,7 +255,7 @@ class Connections:
             raise
         return connection
 
-    def _maker(self) -> Callable[[], Any]:
+    def _maker(self) -> Callable[[Node], Any]:
         if self._make is None:
             self._make = _maker(self._address, self._seconds)
         return self._make
@@ -198,7 +274,8 @@ class Connections:
     def _failed(self, reason: str) -> StoreFailed:
         self._failures += 1
         self.epoch += 1
-        self._is_checked = False
+        self._checked.clear()
+        self._nodes.forget()
         if self._failures >= _FAILURES:
             self._retry_at = monotonic() + self._pause()
         return self._error(reason)
@@ -210,6 +287,10 @@ class Connections:
 async def _exchange(connection: Any, command: tuple[Argument, ...]) -> Any:
     await connection.send_packed_command(connection.pack_command(*command), check_health=False)
     return await connection.read_response(disable_decoding=True)
+
+
+def _host_of(error: Any) -> str:
+    return str(error.host)
 
 
 def _refusals() -> type[Exception]:
@@ -238,8 +319,8 @@ def _reason(error: BaseException) -> str:
     return f"cannot be reached: {error}"
 
 
-def _maker(address: RedisAddress, seconds: float) -> Callable[[], Any]:
-    """What makes a connection.
+def _maker(address: RedisAddress, seconds: float, *, of_sentinel: bool = False) -> Callable[[Node], Any]:
+    """What makes a connection to a node. `of_sentinel`: to a Sentinel.
 
     Raises:
         ConfigError: the package is not installed, or a file of `store.tls` cannot be used.
@@ -262,15 +343,16 @@ def _maker(address: RedisAddress, seconds: float) -> Callable[[], Any]:
         "driver_info": None,
         "client_name": "mcpbridge",
     }
+    if of_sentinel:
+        options |= {"db": 0, "username": None, "password": address.sentinel_password}
     if address.path:
-        return lambda: kinds.UnixDomainSocketConnection(path=address.path, **options)
-    options |= {"host": address.host, "port": address.port}
+        return lambda _: kinds.UnixDomainSocketConnection(path=address.path, **options)
     if not address.is_tls:
-        return lambda: kinds.Connection(**options)
+        return lambda node: kinds.Connection(host=node.host, port=node.port, **options)
     tls = address.tls
     options |= {"ssl_keyfile": tls.key or tls.cert, "ssl_certfile": tls.cert, "ssl_password": tls.key_password}
     options |= {"ssl_ca_certs": tls.ca, "ssl_cert_reqs": "required", "ssl_check_hostname": True}
-    return lambda: kinds.SSLConnection(**options)
+    return lambda node: kinds.SSLConnection(host=node.host, port=node.port, **options)
 
 
 _OLDEST = (7, 0)
@@ -284,12 +366,14 @@ def _check_server(info: bytes, address: RedisAddress) -> None:
     parts = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if parts < _OLDEST:
         raise _unusable(address, f"is version {version or 'unknown'}", "Redis 7.0 or later, or Valkey, is needed.")
-    if (mode := facts.get("redis_mode", "standalone")) != "standalone":
-        raise _unusable(
-            address,
-            f"runs as {mode}",
-            "Sentinel and Cluster are not supported yet: name a single server that can be written to.",
-        )
+    mode, wanted = facts.get("redis_mode", "standalone"), "cluster" if address.kind == "cluster" else "standalone"
+    if mode != wanted:
+        schemes = {"sentinel": "redis+sentinel://…/SERVICE", "cluster": "redis+cluster://…", "standalone": "redis://…"}
+        raise _unusable(address, f"runs as {mode}", f"Write the URL so: {schemes.get(mode, 'redis://…')}")
+    if address.kind == "sentinel" and facts.get("role") != "master":
+        from redis.exceptions import ReadOnlyError
+
+        raise ReadOnlyError("a failover is under way: the server is a replica")
     if (policy := facts.get("maxmemory_policy", "noeviction")) != "noeviction":
         raise _unusable(
             address,

@@ -152,7 +152,9 @@ class RedisStore:
         name, seal = (kind, principal, handle), await self._current()
         aside = self._keys.draft(kind, new_handle())
         arguments = (self._now(), member(name), number_of(seal), _DRAFT_SECONDS)
-        found = _parse(name, await self._server.run(scripts.TAKE, [*self._keys.of(name), aside], *arguments))
+        found = _parse(
+            name, await self._server.run(scripts.TAKE, [*self._keys.of(name), aside], *arguments, is_final=True)
+        )
         if found is None:
             return None
         if found[2] == 1 or found[0].seal not in (0, number_of(seal)):

@@ -1,0 +1,165 @@
+"""A store behind Sentinels, and on a cluster: real servers, killed and moved (issue 24)."""
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from mcpbridge.base.errors import ConfigError, StoreFailed
+from mcpbridge.fleet.records import FleetRecords, Member
+from mcpbridge.storage.redis.store import RedisStore
+from mcpbridge.storage.settings import StoreSettings, redis_address
+from support.harness import eventually
+from support.redis_groups import Cluster, Group, Sentinels
+from support.redis_server import needs_redis
+
+pytestmark = needs_redis
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Generator[Cluster]:
+    found = Cluster(tmp_path_factory.mktemp("cluster"))
+    yield found
+    found.end()
+
+
+async def works(store: RedisStore) -> bool:
+    """A value can be written and read."""
+    try:
+        handle = await store.put("probe", b"there", principal="", expires_in=600)
+        return await store.get("probe", handle, principal="") == b"there"
+    except StoreFailed:
+        return False
+
+
+async def test_behind_sentinels_the_store_follows_a_failover_and_no_approval_comes_back(tmp_path: Path) -> None:
+    group = Sentinels(tmp_path)
+    store = group.store()
+    try:
+        await store.check()
+        kept = await store.put("result", b"kept", principal="ann", expires_in=600)
+        for number in range(20):
+            await store.put("grant", b"once", principal="ann", expires_in=600, handle=f"g{number}")
+        await _until_replicated(group)
+        for number in range(20):
+            assert await store.take("grant", f"g{number}", principal="ann") == b"once"
+        group.master.kill()  # at once: what no replica has is lost
+        await eventually(lambda: works(store), bool, 120)
+        assert await store.get("result", kept, principal="ann") == b"kept"
+        for number in range(20):
+            assert await store.take("grant", f"g{number}", principal="ann") is None
+    finally:
+        await store.close()
+        group.end()
+
+
+async def test_what_no_replica_has_is_not_taken(tmp_path: Path) -> None:
+    group = Sentinels(tmp_path)
+    store = group.store()
+    try:
+        await store.put("grant", b"once", principal="ann", expires_in=600, handle="g")
+        await _until_replicated(group)
+        group.replica.kill()
+        with pytest.raises(StoreFailed, match="a failover could undo it"):
+            await store.take("grant", "g", principal="ann")
+    finally:
+        await store.close()
+        group.end()
+
+
+async def _until_replicated(group: Sentinels) -> None:
+    assert group.master.cli("WAIT", "1", "30000") == "1"
+
+
+async def test_a_cluster_is_used_by_whoever_knows_one_of_its_nodes(cluster: Cluster) -> None:
+    store = RedisStore(
+        redis_address(StoreSettings(kind="redis", url=f"redis+cluster://127.0.0.1:{cluster.nodes[2].port}"))
+    )
+    handles = {kind: await store.put(kind, kind.encode(), principal="ann", expires_in=600) for kind in "abcdefgh"}
+    other = cluster.store()
+    for kind, handle in handles.items():
+        assert await other.get(kind, handle, principal="ann") == kind.encode()
+    used = {cluster.owner(f"mcpbridge:{{v1/{kind}}}:order").port for kind in handles}
+    assert len(used) > 1, "all of it is on one node"
+    await other.count("tokens", {("2026-11-30", "ann"): [3]})
+    await store.count("tokens", {("2026-11-30", "ann"): [4]})
+    assert (await other.read_counts("tokens"))["2026-11-30", "ann"] == [7]
+    await store.close()
+    await other.close()
+
+
+async def test_a_slot_that_moves_is_followed(cluster: Cluster) -> None:
+    store = cluster.store()
+    handle = await store.put("moving", b"before", principal="ann", expires_in=600)
+    key = "mcpbridge:{v1/moving}:order"
+    slot, source = cluster.nodes[0].cli("CLUSTER", "KEYSLOT", key), cluster.owner(key)
+    target = next(node for node in cluster.nodes if node is not source)
+    source_id, target_id = source.cli("CLUSTER", "MYID"), target.cli("CLUSTER", "MYID")
+    target.cli("CLUSTER", "SETSLOT", slot, "IMPORTING", source_id)
+    source.cli("CLUSTER", "SETSLOT", slot, "MIGRATING", target_id)
+    names = source.cli("CLUSTER", "GETKEYSINSLOT", slot, "100").split()
+    source.cli("MIGRATE", "127.0.0.1", str(target.port), "", "0", "30000", "KEYS", *names)
+    assert await store.get("moving", handle, principal="ann") == b"before"  # while it is on its way: ASK
+    for node in (target, source, *cluster.nodes):
+        node.cli("CLUSTER", "SETSLOT", slot, "NODE", target_id)
+    assert await store.get("moving", handle, principal="ann") == b"before"  # MOVED
+    assert await store.take("moving", handle, principal="ann") == b"before"
+    await store.close()
+
+
+async def test_a_cluster_continues_after_one_of_its_servers_died_and_no_approval_comes_back(tmp_path: Path) -> None:
+    group = Cluster(tmp_path, has_replicas=True)
+    store = group.store()
+    try:
+        handle = await store.put("result", b"kept", principal="ann", expires_in=600)
+        await store.put("grant", b"once", principal="ann", expires_in=600, handle="g")
+        owner = group.owner("mcpbridge:{v1/grant}:order")
+        assert owner.cli("WAIT", "1", "30000") == "1"
+        assert await store.take("grant", "g", principal="ann") == b"once"
+        owner.kill()
+
+        async def grant() -> bytes | str | None:
+            try:
+                return await store.take("grant", "g", principal="ann")
+            except StoreFailed as error:
+                return str(error)
+
+        assert await eventually(grant, lambda found: not isinstance(found, str), 120) is None
+        assert await store.get("result", handle, principal="ann") == b"kept"
+    finally:
+        await store.close()
+        group.end()
+
+
+async def test_sessions_of_a_fleet_are_kept_on_a_cluster(cluster: Cluster) -> None:
+    records = FleetRecords(redis_address(cluster.settings()), "fleet-tests")
+    me = Member("a" * 10, "127.0.0.1:1", "one", "1", "s", 0.0)
+    await records.beat(me, 30)
+    assert list(await records.members()) == [me.id]
+    assert await records.write(b"session", me.id, b"who", b"record", 600, is_new=True)
+    other = await records.claim(b"session", "b" * 10, b"who")
+    assert other is not None
+    assert other.owner == me.id
+    await records.leave(me.id)
+    taken = await records.claim(b"session", "b" * 10, b"who")
+    assert taken is not None
+    assert (taken.owner, taken.record) == ("b" * 10, b"record")
+    assert await records.is_first_use(b"seal", 60)
+    assert not await records.is_first_use(b"seal", 60)
+    await records.close()
+
+
+async def test_who_names_the_wrong_kind_of_server_learns_the_right_address(cluster: Cluster) -> None:
+    store = RedisStore(redis_address(StoreSettings(kind="redis", url=f"redis://127.0.0.1:{cluster.nodes[0].port}/0")))
+    with pytest.raises(ConfigError, match=r"(?s)runs as cluster.*redis\+cluster://"):
+        await store.check()
+    await store.close()
+
+
+async def test_sentinels_that_are_away_are_named(tmp_path: Path) -> None:
+    group: Group = Group()
+    group.url = "redis+sentinel://127.0.0.1:1,127.0.0.1:2/ours"
+    store = group.store()
+    with pytest.raises(StoreFailed, match="no Sentinel names a server of 'ours'"):
+        await store.put("result", b"x", principal="", expires_in=600)
+    await store.close()

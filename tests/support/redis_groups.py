@@ -1,0 +1,142 @@
+"""Several real redis-servers that act as one: behind Sentinels, or as a cluster."""
+
+import random
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from mcpbridge.storage.redis.store import RedisStore
+from mcpbridge.storage.settings import StoreSettings, redis_address
+from support.redis_server import PROGRAM
+
+
+def free_ports(count: int) -> Sequence[int]:
+    """Ports of which each has another one for the bus of a cluster, 10,000 above.
+
+    They are none of those that the system gives to connections, which could take one before its server does.
+    """
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(11_000, 22_000)
+        with socket.socket() as own, socket.socket() as bus, suppress(OSError):
+            own.bind(("127.0.0.1", port))
+            bus.bind(("127.0.0.1", port + 10_000))
+            if port not in found:
+                found.append(port)
+    return found
+
+
+class Node:
+    """One process, on a port of this machine."""
+
+    def __init__(self, directory: Path, port: int, *options: str) -> None:
+        self.directory, self.port, self._options = directory / str(port), port, options
+        self.directory.mkdir(parents=True)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *first: str) -> "Node":
+        """Start it."""
+        assert PROGRAM
+        where = ["--port", str(self.port), "--dir", str(self.directory), "--save", "", "--bind", "127.0.0.1"]
+        with (self.directory / "log").open("ab") as log:
+            self._process = subprocess.Popen([PROGRAM, *first, *where, *self._options], stdout=log, stderr=log)
+        self.until(lambda: self.cli("PING") == "PONG", "it answers")
+        return self
+
+    def kill(self) -> None:
+        """End it at once, as a crash does."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def cli(self, *command: str) -> str:
+        """What redis-cli prints for a command."""
+        return subprocess.run(
+            ["redis-cli", "-p", str(self.port), *command], check=False, capture_output=True, text=True, timeout=60
+        ).stdout.strip()
+
+    def until(self, is_so: Callable[[], bool], what: str, seconds: float = 90) -> None:
+        """Wait for something that servers do."""
+        end = time.monotonic() + seconds
+        while not is_so():
+            assert time.monotonic() < end, f"not within {seconds:g} s: {what}\n{(self.directory / 'log').read_text()}"
+            time.sleep(0.05)
+
+
+class Group:
+    """What both kinds have in common."""
+
+    url: str
+    nodes: list[Node]
+
+    def settings(self, **options: Any) -> StoreSettings:
+        """The section of a configuration that names it."""
+        return StoreSettings(kind="redis", url=self.url, **options)
+
+    def store(self, **options: Any) -> RedisStore:
+        """A store there."""
+        return RedisStore(redis_address(self.settings()), **options)
+
+    def end(self) -> None:
+        """End all processes."""
+        for node in self.nodes:
+            node.kill()
+
+
+class Sentinels(Group):
+    """A master, a replica of it, and three Sentinels."""
+
+    def __init__(self, directory: Path) -> None:
+        ports = free_ports(5)
+        self.master = Node(directory, ports[0]).start()
+        self.replica = Node(directory, ports[1], "--replicaof", "127.0.0.1", str(ports[0])).start()
+        self.nodes = [self.master, self.replica]
+        self.replica.until(lambda: "master_link_status:up" in self.replica.cli("INFO", "replication"), "it follows")
+        for port in ports[2:]:
+            file = directory / f"sentinel-{port}.conf"
+            file.write_text(
+                f"port {port}\nbind 127.0.0.1\ndir {directory}\nsentinel monitor ours 127.0.0.1 {ports[0]} 2\n"
+                "sentinel down-after-milliseconds ours 1000\nsentinel failover-timeout ours 5000\n",
+                "utf-8",
+            )
+            self.nodes.append(Node(directory, port, "--sentinel").start(str(file)))
+        first = self.nodes[2]
+        knows = "num-slaves\n1", "num-other-sentinels\n2"
+        first.until(lambda: all(fact in first.cli("SENTINEL", "MASTER", "ours") for fact in knows), "they know all")
+        self.url = f"redis+sentinel://{','.join(f'127.0.0.1:{port}' for port in ports[2:])}/ours"
+
+
+class Cluster(Group):
+    """Three masters, and a replica of each if there is to be one."""
+
+    def __init__(self, directory: Path, *, has_replicas: bool = False) -> None:
+        options = ("--cluster-enabled", "yes", "--cluster-node-timeout", "1000")
+        self.nodes = [Node(directory, port, *options).start() for port in free_ports(6 if has_replicas else 3)]
+        addresses = [f"127.0.0.1:{node.port}" for node in self.nodes]
+        subprocess.run(
+            ["redis-cli", "--cluster", "create", *addresses, "--cluster-yes"]
+            + (["--cluster-replicas", "1"] if has_replicas else []),
+            check=True,
+            capture_output=True,
+            timeout=120,
+        )
+        for node in self.nodes:
+            node.until(lambda node=node: "cluster_state:ok" in node.cli("CLUSTER", "INFO"), "the cluster works")
+        self.url = f"redis+cluster://{','.join(addresses)}"
+
+    def owner(self, key: str) -> Node:
+        """The node that has this key."""
+        slot = int(self.nodes[0].cli("CLUSTER", "KEYSLOT", key))
+        for line in self.nodes[0].cli("CLUSTER", "NODES").splitlines():
+            _, address, _, _, _, _, _, _, *ranges = line.split()
+            for one in ranges:
+                first, _, last = one.partition("-")
+                if first.isdecimal() and int(first) <= slot <= int(last or first):
+                    port = int(address.partition("@")[0].rpartition(":")[2])
+                    return next(node for node in self.nodes if node.port == port)
+        raise AssertionError(key)
