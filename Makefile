@@ -8,7 +8,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 # Compiled files are kept, whatever the environment says: the tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test quick lint types types-beside compiled unit conformance conformance-all matrix bench mutants docs docs-search screenshots browser format clean lock-dependencies audit-dependencies release try-image proxies redis soak
+.PHONY: help run test quick lint types types-beside compiled unit conformance conformance-all matrix bench mutants docs docs-search screenshots browser format clean lock-dependencies audit-dependencies release try-image proxies redis prometheus soak
 .DELETE_ON_ERROR:
 
 help: ## show this
@@ -115,6 +115,11 @@ proxies: ## install Debian's nginx, Caddy and HAProxy for the tests of deploy/ (
 redis: ## install Debian's redis-server for the tests of storage/redis/ (needs root)
 	command -v redis-server > /dev/null \
 	|| { apt-get update --quiet=2 && apt-get install --yes --quiet=2 --no-install-recommends redis-server > /dev/null; }
+
+# The dashboard and the alerts of `deploy/` are tried with Prometheus itself; without it those tests are skipped.
+prometheus: ## install Debian's Prometheus for the tests of deploy/ (needs root)
+	command -v prometheus > /dev/null && command -v promtool > /dev/null \
+	|| { apt-get update --quiet=2 && apt-get install --yes --quiet=2 --no-install-recommends prometheus > /dev/null; }
 
 # `make test` has a short run. The seed is printed, and replays the same disruptions: ARGS="--seed 7".
 soak: .venv/.ready ## check a fleet of bridges for ten minutes, while they are killed, paused, drained and lose their store

@@ -58,9 +58,10 @@ class Page:
         """Of each: labels, how many were within each bound (the last is no bound), and the sum of all."""
         self._head(name, "histogram", text)
         for labels, within, whole in lines:
-            start = f'{name}_bucket{{{labels},le="'
+            start = f'{name}_bucket{{{labels}{"," if labels else ""}le="'
             self._lines += [f'{start}{bound}"}} {count}\n' for bound, count in zip(bounds, within, strict=True)]
-            self._lines.append(f"{name}_count{{{labels}}} {within[-1]}\n{name}_sum{{{labels}}} {whole}\n")
+            of = f"{{{labels}}}" if labels else ""
+            self._lines.append(f"{name}_count{of} {within[-1]}\n{name}_sum{of} {whole}\n")
 
     def written(self) -> bytes:
         """The whole document."""
