@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from mcpbridge.pipeline.observability.tracing_setup import OpenTelemetry
     from mcpbridge.pipeline.roles.break_glass import BreakGlass
     from mcpbridge.storage.quotas import QuotaLedger
+    from mcpbridge.storage.redis.epochs import SharedEpochs
     from mcpbridge.storage.redis.shares import SharedCounts
 
 
@@ -186,7 +187,7 @@ class CallState:
         approval, self._store = settings.approval, settings.store
         recent = RecentApprovals(recording(context.audit, context.trail.note))
         self.audit = recent.write
-        self.cache = Cache(settings.cache, {}, settings.calls)
+        self.cache = Cache(settings.cache, {}, settings.calls, together=self.epochs)
         self.redact = Redact(known_only(context.redact))
         self.abandoned = AbandonedCalls(context.store, {}, lambda tool: CallOptions(), settings.calls.late_lifetime)
         self.grants = Grants(
@@ -236,6 +237,15 @@ class CallState:
         return SharedCounts(redis_address(self._store), self._store.prefix)
 
     @cached_property
+    def epochs(self) -> "SharedEpochs | None":
+        """When servers were written to last, by way of this bridge or another; None: it is alone."""
+        if self._store.kind != "redis":
+            return None
+        from mcpbridge.storage.redis.epochs import SharedEpochs
+
+        return SharedEpochs(redis_address(self._store), self._store.prefix)
+
+    @cached_property
     def quota_store(self) -> "QuotaLedger":
         """What was used of quotas."""
         if self.together is not None:
@@ -250,6 +260,8 @@ class CallState:
     async def running(self) -> AsyncGenerator[None]:
         """Owns what stages do in the background."""
         async with AsyncExitStack() as stack:
+            if self.epochs is not None:
+                stack.push_async_callback(self.epochs.close)
             if self.together is not None:
                 await stack.enter_async_context(self.together.running())
             try:

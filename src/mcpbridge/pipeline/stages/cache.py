@@ -5,6 +5,9 @@ arguments, the same principal (or anybody, as configured), and the same session 
 Not kept: failures, questions, tasks, and what came of a client's answers, which is good for this once. A
 write to a server, and any change of its lists, forgets all that is kept of it, at its start and at its end: what was
 read beside a write goes to those who asked, and to nobody else.
+
+Several bridges may agree on that (`SharedEpochs`): each keeps results of its own, and a write by way of one makes those
+of all stale. Whether a result may be used is asked for each call then; where that cannot be known, none is.
 """
 
 import asyncio
@@ -13,8 +16,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
+import anyio
 import msgspec
 from msgspec import Raw, Struct, structs
 from msgspec.structs import replace
@@ -75,6 +79,20 @@ def is_error(result: Body, data: bytes) -> bool:
     return b'"isError"' in data and bytes(result.get("isError") or b"false") != b"false"
 
 
+class SharedEpochs(Protocol):
+    """What several bridges know of servers together. It never fails."""
+
+    async def current(self, server: str) -> str | None:
+        """Names the time since the last write to a server, by whatever bridge; None: it cannot be known."""
+        ...
+
+    async def changed(self, server: str) -> None:
+        """Something was, or is about to be, written to a server."""
+        ...
+
+
+CHANGE_SECONDS = 2.0
+"""How long a write waits at most for the others to learn of it, once it is over."""
 _PLAIN = {"name", "arguments", "_meta"}
 _SPENT = object()
 
@@ -103,7 +121,10 @@ class Cache:
         calls: CallDefaults,
         *,
         clock: Callable[[], float] = time.monotonic,
+        together: SharedEpochs | None = None,
     ) -> None:
+        """`together`: what several bridges know of servers; None: this one is alone."""
+        self.together = together
         self.settings, self._servers, self._calls, self.clock = settings, servers, calls, clock
         self.runs = SharedRuns()
         self.results = CachedResults(settings.max_bytes, settings.max_result)
@@ -242,6 +263,13 @@ class _Cached:
         if not fields.keys() <= _PLAIN and ("requestState" in fields or "inputResponses" in fields):
             return await proceed(call)  # a later round of a question is a call of its own
         key = self._key(call)
+        if cache.together is not None:
+            since = await cache.together.current(call.upstream)
+            if since is None:
+                self._use.misses += 1
+                call.note("cache", "miss")
+                return await proceed(call)
+            key = (*key, since)
         now = cache.clock()
         if (kept := cache.results.get(key, now)) is not None:
             self._use.hits += 1
@@ -294,6 +322,8 @@ class _Cached:
             shared.be_personal()
             return result
         was_asked = elicitor is not None and elicitor.was_asked
+        if cache.together is not None and await cache.together.current(call.upstream) != key[-1]:
+            return result
         if not was_asked and not is_error(result, data) and epoch == cache.epoch(call.upstream):
             now = cache.clock()
             cache.results.put(key, CachedResult.of(call.upstream, self._id, data, now, now + self._seconds))
@@ -331,10 +361,21 @@ class _Write:
 
     async def __call__(self, call: Call, proceed: CallHandler) -> Body:
         self._cache.forget(call.upstream)
+        together = self._cache.together
+        if together is not None:
+            await together.changed(call.upstream)
         try:
             return await proceed(call)
         finally:
             self._cache.forget(call.upstream)
+            if together is not None:
+                await _over(together, call)
+
+
+async def _over(together: SharedEpochs, call: Call) -> None:
+    """The others learn of it before whoever wrote does, though that one has left."""
+    with anyio.move_on_after(CHANGE_SECONDS, shield=True):
+        await together.changed(call.upstream)
 
 
 class _Tasks:
@@ -351,3 +392,5 @@ class _Tasks:
             return await proceed(call)
         finally:
             self._cache.forget(call.upstream)
+            if self._cache.together is not None:
+                await _over(self._cache.together, call)

@@ -1,0 +1,66 @@
+"""Epochs of servers, for caches on several machines: what was read in another epoch than the present one is stale.
+
+Each is a random name at the server of the store, which whoever writes to a server replaces, before and after. Names are
+random since numbers would come again when the server has lost its data.
+
+    PREFIX:{v1/#epochs}:DIGEST      the epoch of one server
+"""
+
+import secrets
+from hashlib import sha256
+
+from mcpbridge.base.errors import StoreFailed
+from mcpbridge.base.log import get_logger
+from mcpbridge.storage.redis.connections import Connections
+from mcpbridge.storage.settings import RedisAddress
+
+log = get_logger("mcpbridge.storage")
+
+_SECONDS = 1.0
+"""How long a call waits for the server, until it counts as failing."""
+_KEPT = 7 * 86400
+"""Seconds after a change; a result is not cached for so long, or counts as stale then."""
+
+
+class SharedEpochs:
+    """The epochs, as one bridge sees them. It never fails."""
+
+    def __init__(self, address: RedisAddress, prefix: str) -> None:
+        self._server = Connections(address, seconds=_SECONDS)
+        self._begin = f"{prefix}:{{v1/#epochs}}:"
+        self._owed = set[str]()
+        """Servers whose change could not be written down."""
+
+    def __repr__(self) -> str:
+        return f"<SharedEpochs: {len(self._owed)} changes to write>"
+
+    async def current(self, server: str) -> str | None:
+        """The present epoch of a server; None: it cannot be known."""
+        fresh = secrets.token_hex(8)
+        if self._owed:
+            for other in list(self._owed):
+                await self.changed(other)
+            if server in self._owed:
+                return None
+        try:
+            found = await self._server.call("SET", self._key(server), fresh, "NX", "GET", "EX", _KEPT)
+        except StoreFailed:
+            return None
+        return fresh if found is None else found.decode()
+
+    async def changed(self, server: str) -> None:
+        """Another one begins: something was, or is about to be, written to a server."""
+        self._owed.add(server)
+        try:
+            await self._server.call("SET", self._key(server), secrets.token_hex(8), "EX", _KEPT)
+        except StoreFailed as error:
+            log.debug("other bridges do not learn of a write yet", upstream=server, reason=str(error))
+            return
+        self._owed.discard(server)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._server.close()
+
+    def _key(self, server: str) -> str:
+        return self._begin + sha256(server.encode("utf-8", "surrogatepass")).hexdigest()
