@@ -31,6 +31,9 @@ LOST = (
     "outcome unknown: the bridge that had this was lost before it answered; "
     "check whether the action took effect before you repeat it"
 )
+_WATCH_AFTER = 0.05
+"""Seconds after which a client that leaves is noticed."""
+_JSON = (b"content-type", b"application/json")
 _EVENTS = (b"content-type", b"text/event-stream")
 MOVED: Final = _Moved.MOVED
 """The bridge does not have the session any more; it did nothing."""
@@ -65,7 +68,7 @@ class Forwarding:
         outcome: Outcome = "unknown"
         try:
             stream = await self._links.ask(member.id, member.address, head, body)
-            watch = asyncio.create_task(_until_left(exchange, stream))
+            watch = _Watch(exchange, stream)
             try:
                 found = await _pass_on(exchange, stream, body)
                 outcome = "moved" if found is MOVED else "answered" if stream.is_whole else "unknown"
@@ -81,9 +84,26 @@ class Forwarding:
             self._counts.forwarded[outcome] += 1
 
 
-async def _until_left(exchange: Exchange, stream: Stream) -> None:
-    await exchange.until_client_leaves()
-    stream.close()
+class _Watch:
+    """Closes the stream when the client has left. Most answers come before that is worth a task."""
+
+    def __init__(self, exchange: Exchange, stream: Stream) -> None:
+        self._exchange, self._stream = exchange, stream
+        self._task: asyncio.Task[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(_WATCH_AFTER, self._begin)
+
+    def cancel(self) -> None:
+        """The answer has been passed on."""
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _begin(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._until_left())
+
+    async def _until_left(self) -> None:
+        await self._exchange.until_client_leaves()
+        self._stream.close()
 
 
 async def _pass_on(exchange: Exchange, stream: Stream, body: bytes) -> _Moved | None:
@@ -91,6 +111,9 @@ async def _pass_on(exchange: Exchange, stream: Stream, body: bytes) -> _Moved | 
     if reply.status == MOVED_STATUS:
         return MOVED
     headers = tuple((name, value) for name, value in reply.headers if name not in _HOP_BY_HOP)
+    if is_whole and reply.status == 200 and _JSON in headers:  # nearly all: one write
+        await exchange.send_json(answer, headers=tuple(one for one in headers if one != _JSON))
+        return None
     if is_whole:
         length = () if reply.status == 204 else ((b"content-length", b"%d" % len(answer)),)
         await exchange.start(reply.status, (*headers, *length, *exchange.extra))
