@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from support.fleet_clients import Client, message, modern, read
+from support.fleet_clients import Client, listening, message, modern, read
 from support.redis_server import Server
 from support.replicas import OTHER_TOKEN, Fleet, Replica, fleet, needs_fleet, until
 
@@ -72,6 +72,18 @@ def test_a_modern_task_is_cancelled_by_way_of_any_bridge(pair: Fleet) -> None:
     task = begun(first, [{"stay": True}])
     assert "result" in about(second, "tasks/cancel", task)
     assert about(first, "tasks/get", task)["result"]["status"] == "cancelled"
+
+
+def test_news_of_a_task_come_on_a_listen_stream_that_another_bridge_was_asked_for(pair: Fleet) -> None:
+    first, second = pair.replicas
+    params = {"name": "modern__job", "arguments": {"steps": [{"say": "a"}, {"stay": True}], "announces": True}}
+    task = read(modern(first, "tools/call", params, CAN))["result"]["taskId"]
+    with listening(second, {"taskIds": [task]}, CAN) as messages:
+        acknowledged = next(messages)
+        assert acknowledged["params"]["notifications"]["taskIds"] == [task]
+        about(first, "tasks/get", task)
+        news = next(one for one in messages if one["method"] == "notifications/tasks")
+        assert news["params"]["taskId"] == task
 
 
 def test_a_task_ends_with_the_bridge_whose_process_it_is_in(pair: Fleet) -> None:

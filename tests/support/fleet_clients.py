@@ -1,6 +1,8 @@
 """Clients that send each request to the bridge of a fleet that the test says."""
 
 import json
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx2
@@ -69,6 +71,24 @@ def modern(
     token: str = TOKEN,
 ) -> httpx2.Response:
     """What a bridge answers a client of revision 2026-07-28 that can be asked so much."""
+    headers, body = _modern(method, params, capabilities, id_=id_, token=token)
+    return httpx2.post(replica.url, json=body, headers=headers, trust_env=False, timeout=60)
+
+
+@contextmanager
+def listening(
+    replica: Replica, wanted: dict[str, Any], capabilities: dict[str, Any]
+) -> Generator[Iterator[dict[str, Any]]]:
+    """The messages of a listen stream of such a client."""
+    headers, body = _modern("subscriptions/listen", {"notifications": wanted}, capabilities)
+    with httpx2.stream("POST", replica.url, json=body, headers=headers, trust_env=False, timeout=60) as answer:
+        assert answer.status_code == 200, answer.read()
+        yield (json.loads(line[5:]) for line in answer.iter_lines() if line.startswith("data:") and line[5:].strip())
+
+
+def _modern(
+    method: str, params: dict[str, Any], capabilities: dict[str, Any], *, id_: int = 1, token: str = TOKEN
+) -> tuple[dict[str, str], dict[str, Any]]:
     meta: dict[str, Any] = {PREFIX + "protocolVersion": REVISION, PREFIX + "clientCapabilities": capabilities}
     named = {"mcp-name": params["name"]} if "name" in params else {}
     headers = {
@@ -78,5 +98,4 @@ def modern(
         "mcp-method": method,
         **named,
     }
-    body = message(method, id_, **params, _meta=meta)
-    return httpx2.post(replica.url, json=body, headers=headers, trust_env=False, timeout=60)
+    return headers, message(method, id_, **params, _meta=meta)

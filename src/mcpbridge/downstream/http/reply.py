@@ -351,16 +351,38 @@ class Envelope(msgspec.Struct, gc=False):
 _decode_envelope = msgspec.json.Decoder(Envelope).decode
 
 
+class _Filter(msgspec.Struct, gc=False):
+    task_ids: list[str] = msgspec.field(name="taskIds", default_factory=list[str])
+
+
+class _Listened(msgspec.Struct, gc=False):
+    notifications: _Filter
+
+
+_decode_listened = msgspec.json.Decoder(_Listened).decode
+LISTEN = "subscriptions/listen"
 ABOUT_TASKS = frozenset({"tasks/get", "tasks/update", "tasks/cancel", "tasks/result"})
 """Methods about one task. Modern requests name it in the header `Mcp-Name` as well; the SDK looks at that only for
 methods of the core protocol."""
 
 
 def bridge_named(frame: Frame) -> str:
-    """The bridge of the fleet that has what the request is about, as it says; empty: any bridge can answer."""
+    """The bridge of the fleet that has what the request is about, as it says; empty: any bridge can answer.
+
+    A listen stream that names tasks of several bridges is one of them: it says which tasks it reports.
+    """
+    if frame.method == LISTEN:
+        return next((bridge for task in _tasks_listened_to(frame) if (bridge := bridge_of(task))), "")
     envelope = envelope_of(frame)
     about = envelope.task_id if frame.method in ABOUT_TASKS else envelope.state
     return bridge_of(about) if isinstance(about, str) else ""
+
+
+def _tasks_listened_to(frame: Frame) -> list[str]:
+    try:
+        return _decode_listened(frame.params).notifications.task_ids if frame.params else []
+    except (msgspec.DecodeError, RecursionError):
+        return []
 
 
 def decode_body(body: bytes) -> Frame | list[bytes]:

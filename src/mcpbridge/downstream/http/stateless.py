@@ -22,7 +22,15 @@ from mcpbridge.downstream.http.event_streams import Stream
 from mcpbridge.downstream.http.exchange import Admission, Exchange, Refused
 from mcpbridge.downstream.http.express_replies import ExpressReplies, ExpressReply
 from mcpbridge.downstream.http.http1_exchange import Http1Exchange
-from mcpbridge.downstream.http.reply import ABOUT_TASKS, OpenReplies, Reply, ReplyOptions, bridge_named, envelope_of
+from mcpbridge.downstream.http.reply import (
+    ABOUT_TASKS,
+    LISTEN,
+    OpenReplies,
+    Reply,
+    ReplyOptions,
+    bridge_named,
+    envelope_of,
+)
 from mcpbridge.downstream.http.sessions import Elsewhere
 from mcpbridge.downstream.http.token_lifetime import end_of
 from mcpbridge.downstream.services import Core
@@ -40,7 +48,6 @@ from mcpbridge.protocol.sdk import (
 )
 
 _HEADER_MISMATCH = -32020
-_LISTEN = "subscriptions/listen"
 _EXPIRED = Refused(401, "The access token expired")
 _PARAM = b"mcp-param-"
 _ROUTING = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
@@ -118,7 +125,7 @@ class ModernFront:
             if named and await _answered_by(self.elsewhere, named, exchange, id_):
                 return
         options = self._calling
-        if frame.method == _LISTEN:
+        if frame.method == LISTEN:
             if not exchange.accepts.events:
                 raise Refused(406, "A subscription is a stream: accept text/event-stream", id_=id_)
             options = self._listening
