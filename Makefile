@@ -8,7 +8,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 # Compiled files are kept, whatever the environment says: the tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test quick lint types types-beside compiled unit conformance conformance-all matrix bench mutants docs docs-search screenshots browser format clean lock-dependencies audit-dependencies release try-image proxies redis prometheus soak
+.PHONY: help run test quick lint types types-beside compiled unit conformance conformance-all matrix bench mutants docs docs-search screenshots browser format clean lock-dependencies audit-dependencies release try-image proxies redis prometheus manifests soak
 .DELETE_ON_ERROR:
 
 help: ## show this
@@ -121,6 +121,13 @@ prometheus: ## install Debian's Prometheus for the tests of deploy/ (needs root)
 	command -v prometheus > /dev/null && command -v promtool > /dev/null \
 	|| { apt-get update --quiet=2 && apt-get install --yes --quiet=2 --no-install-recommends prometheus > /dev/null; }
 
+# Brings the schemas of Kubernetes, which are 20 MB; without it the test of the manifests by them is skipped.
+manifests: .venv-manifests/.ready ## install what checks deploy/kubernetes/ by the schemas (PyPI)
+.venv-manifests/.ready: tests/deploy/requirements.txt
+	$(PYTHON) -m venv .venv-manifests
+	.venv-manifests/bin/python $(PIP) --requirement tests/deploy/requirements.txt
+	@touch $@
+
 # `make test` has a short run. The seed is printed, and replays the same disruptions: ARGS="--seed 7".
 soak: .venv/.ready ## check a fleet of bridges for ten minutes, while they are killed, paused, drained and lose their store
 	PYTHONPATH=tests $(BIN)/python -m support.fleet_checker.run $(ARGS)
@@ -148,7 +155,7 @@ format: .venv/.ready ## put the code into its form
 	$(BIN)/ruff check --quiet --fix .
 
 clean: ## remove everything that make has set up
-	rm -rf .cache/compiled .venv .venv-servers .venv-clients .venv-site .venv-release dist site .venv-sql .bench examples/node_modules tests/clients/node/node_modules tests/conformance/node/node_modules tests/identity_provider/node/node_modules
+	rm -rf .cache/compiled .venv .venv-servers .venv-clients .venv-site .venv-manifests .venv-release dist site .venv-sql .bench examples/node_modules tests/clients/node/node_modules tests/conformance/node/node_modules tests/identity_provider/node/node_modules
 
 # An environment is made anew when what it is made from changes. The stamp comes last, so that an interrupted
 # installation does not count.
