@@ -4,14 +4,19 @@ import json
 import re
 import subprocess
 import sys
+import time
 from html import unescape
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import anyio
+import anyio.to_thread
 import httpx2
 
 from support.real_sign_in import home_at
 from support.redis_server import Server
 from support.replicas import TOKEN, Replica, fleet, needs_fleet, until
+from support.token_issuer import Issuer, issuing
 
 pytestmark = needs_fleet
 
@@ -107,6 +112,44 @@ def test_a_browser_stays_with_the_bridge_whose_pages_it_visits(tmp_path: Path) -
                 )
     finally:
         redis.kill()
+
+
+async def test_who_is_put_out_at_one_bridge_is_out_at_all(tmp_path: Path) -> None:
+    redis = Server(tmp_path / "redis").start()
+    try:
+        async with issuing() as issuer:
+            more = (
+                f'[auth]\nresource = "{issuer.resource}"\n[auth.issuers.acme]\nissuer = "{issuer.url}"\n'
+                '[[roles]]\nname = "everybody"\nprincipals = "*"\nservers = "*"\n'
+            )
+            running = fleet(tmp_path, redis, size=2, more=more)
+            both = await anyio.to_thread.run_sync(running.__enter__)  # the issuer answers meanwhile
+            try:
+                await _put_out(*both.replicas, issuer)
+            finally:
+                await anyio.to_thread.run_sync(running.__exit__, None, None, None)
+    finally:
+        redis.kill()
+
+
+async def _put_out(one: Replica, two: Replica, issuer: Issuer) -> None:
+    token, host = issuer.token(sub="alice", iat=int(time.time()) - 10), urlsplit(issuer.resource).netloc
+    headers = {**HEADERS, "authorization": f"Bearer {token}", "host": host}
+    begin = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": begin}
+    async with httpx2.AsyncClient(trust_env=False, timeout=90) as http:
+        begun = await http.post(two.url, headers=headers, json=message)
+        assert begun.status_code == 200, begun.text
+        session = {**headers, "mcp-session-id": begun.headers["mcp-session-id"]}
+        async with http.stream("GET", two.url, headers=session) as stream:
+            assert stream.status_code == 200
+            user = f"{issuer.url}#alice"
+            done = await anyio.to_thread.run_sync(lambda: command(one, "users", "revoke", user))
+            assert "refused" in done
+            with anyio.fail_after(60):
+                async for _ in stream.aiter_raw():  # until it ends
+                    pass
+        assert (await http.post(two.url, headers=session, json={**message, "method": "ping"})).status_code == 401
 
 
 def test_a_fleet_without_a_key_of_accounts_is_refused(tmp_path: Path) -> None:

@@ -109,6 +109,8 @@ class EngineAccounts:
         """Where tokens of issuers let people in; set by the front."""
         self.visits: list[Callable[[str], object]] = []
         """Each signs a user out of the pages of the bridge in every browser; added by the fronts."""
+        self.on_put_out: Callable[[str], object] = lambda principal: None
+        """Gets everybody who was put out at this bridge; set by its fleet."""
         self.origin: Callable[[], str] = lambda: ""
         """Where browsers reach the bridge, `https://HOST`; empty: nowhere."""
         self.bridge: str = ""
@@ -178,9 +180,14 @@ class EngineAccounts:
         if self.doors is not None:
             await self.doors.revoke(principal)
         ended = await self.sign_ins.end_all(principal) if self.sign_ins is not None else 0
-        for end in self.visits:  # last: with what is revoked by now, no other visit begins
-            end(principal)
+        self.end_visits(principal)  # last: with what is revoked by now, no other visit begins
+        self.on_put_out(principal)
         return ended, self.doors is not None and self.is_of_issuer(principal)
+
+    def end_visits(self, principal: str) -> None:
+        """Sign a user out of the pages of this bridge."""
+        for end in self.visits:
+            end(principal)
 
     def is_of_issuer(self, principal: str) -> bool:
         """Whether this is a person or program of one of the issuers of `[auth]`."""

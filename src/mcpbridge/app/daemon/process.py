@@ -30,6 +30,7 @@ from mcpbridge.upstream.manifest import Manifest
 
 if TYPE_CHECKING:  # loaded where it is used
     from mcpbridge.app.page_sign_in.sessions import PageSessions
+    from mcpbridge.downstream.auth.resource_server import ResourceServer
     from mcpbridge.downstream.http.app import HttpFront
     from mcpbridge.downstream.http.routes import App
     from mcpbridge.downstream.http.server import ListenAddress
@@ -203,7 +204,7 @@ async def serve_over_http(
 
         server.tokens.revocations, bridge.user_accounts.doors = Revocations(bridge.store), server
     async with AsyncExitStack() as stack:
-        join = await stack.enter_async_context(_fleet_of(bridge, desk))
+        join = await stack.enter_async_context(_fleet_of(bridge, desk, server))
         public: Mapping[str, Callable[[], App]] = {}
         if bridge.settings.auth.sign_in is not None and server is not None:
             from mcpbridge.app.sign_in.app import signing_in
@@ -217,7 +218,9 @@ async def serve_over_http(
 
 
 @asynccontextmanager
-async def _fleet_of(bridge: Bridge, desk: FleetDesk) -> AsyncGenerator[Callable[["HttpFront"], None]]:
+async def _fleet_of(
+    bridge: Bridge, desk: FleetDesk, doors: "ResourceServer | None"
+) -> AsyncGenerator[Callable[["HttpFront"], None]]:
     """What makes a front one of a fleet's, if there is a fleet."""
     settings = bridge.settings
     if settings.fleet.listen is None:
@@ -229,7 +232,7 @@ async def _fleet_of(bridge: Bridge, desk: FleetDesk) -> AsyncGenerator[Callable[
     shared = configured_alike(settings)
     async with (
         running_fleet(settings.fleet, settings.store, settings.http, shared) as fleet,
-        sharing_changes(bridge, fleet),
+        sharing_changes(bridge, fleet, doors),
     ):
         desk.open(fleet)
         bridge.user_accounts.bridge = fleet.sessions.me

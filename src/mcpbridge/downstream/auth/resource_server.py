@@ -84,6 +84,9 @@ class ResourceServer:
         self.on_ended: Callable[[str, str], object] = _nothing_open
         """Ends what a principal has open by way of an OAuth client (empty: of any). Set by the front."""
 
+        self.on_ended_here: Callable[[str, str], object] = _nothing_open
+        """Gets the same of what was ended at this bridge, for others of its fleet. Set by these."""
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._resources.main} {self.tokens!r}>"
 
@@ -161,6 +164,11 @@ class ResourceServer:
 
     def ended(self, principal: str, client_id: str = "") -> None:
         """Tokens of a principal are of no use any more: those of this OAuth client, or all. What is open ends."""
+        self.ended_elsewhere(principal, client_id)
+        self.on_ended_here(principal, client_id)
+
+    def ended_elsewhere(self, principal: str, client_id: str = "") -> None:
+        """The same was found at another bridge of the fleet, which has written it down."""
         self.tokens.forget(principal)
         self.on_ended(principal, client_id)
 
