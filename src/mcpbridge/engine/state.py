@@ -126,6 +126,20 @@ class EngineState:
         self._transports.membership.join(places)
         return self._upstream_events.moved
 
+    def stopped_servers(self) -> list[str]:
+        """Servers at an address to which no calls pass, since all of them failed."""
+        return [
+            name
+            for name, one in self.pool.upstreams.items()
+            if one.settings.url is not None and one.requests.breaker_state != "closed"
+        ]
+
+    def warn_of(self, server: str) -> None:
+        """Calls of another bridge to this server were stopped."""
+        one = self.pool.upstreams.get(server)
+        if one is not None and one.settings.url is not None:
+            one.requests.breaker.warn()
+
     def leave_fleet(self) -> None:
         """They cannot be used any more."""
         self._transports.membership.join(None)

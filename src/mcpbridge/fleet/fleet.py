@@ -16,6 +16,7 @@ from mcpbridge.downstream.http.app import HttpFront
 from mcpbridge.downstream.http.exchange import Exchange
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.fleet.announcements import ANNOUNCE, Announcements
+from mcpbridge.fleet.breakers import BreakerGossip
 from mcpbridge.fleet.certificates import link_contexts
 from mcpbridge.fleet.counts import FleetCounts
 from mcpbridge.fleet.forwarding import Answering, Forwarding
@@ -48,6 +49,7 @@ class Fleet:
     ) -> None:
         self.members, self.sessions, self.orders, self.servers = members, sessions, orders, servers
         self.announcements, self._key = announcements, key
+        self.breakers = BreakerGossip(members)
         self._front: HttpFront | None = None
 
     def join(self, front: HttpFront) -> None:
@@ -118,6 +120,7 @@ async def running_fleet(
             background.spawn(members.keep_lease())
             background.spawn(sessions.keep())
             background.spawn(orders.measure())
+            background.spawn(fleet.breakers.run())
             try:
                 async with servers.running():
                     yield fleet

@@ -111,6 +111,11 @@ class Members:
         """This bridge has another configuration, with this digest, from now on."""
         self.me = replace(self.me, settings=settings)
 
+    def stopped_calls(self, servers: tuple[str, ...]) -> None:
+        """The breakers of this bridge let no calls through to these servers; the others hear of it with its beat."""
+        if servers != self.me.stopped:
+            self.me = replace(self.me, stopped=servers)
+
     def _compare(self) -> None:
         """Warn once of each member whose configuration differs from this bridge's, or whose key does."""
         differ = {one.id: (one.settings, self.me.settings) for one in self._known.values() if self._differs(one)}

@@ -41,6 +41,8 @@ class Member(Struct, frozen=True):
     is_draining: bool = False
     """It takes nothing new."""
     format: int = FORMAT
+    stopped: tuple[str, ...] = ()
+    """Servers to which its breakers let no calls through."""
 
 
 class Claim(Struct, frozen=True):

@@ -158,3 +158,25 @@ def test_a_probe_that_fails_opens_it_for_longer_and_one_that_is_withdrawn_is_tri
     breaker.failed(FOR, 0)
     assert breaker.state(now=FOR) == "open"
     assert breaker.retry_in(now=FOR) == min(2 * FOR, AT_MOST)
+
+
+def test_a_breaker_that_was_warned_opens_after_one_failure_and_a_success_ends_that() -> None:
+    warned, calm = CircuitBreaker(SETTINGS), CircuitBreaker(SETTINGS)
+    for breaker in (warned, calm):
+        breaker.warn()
+        assert breaker.state(0) == "closed"
+        assert breaker.retry_in(0) == 0
+        assert breaker.is_troubled, "the next outcome counts"
+    calm.succeeded()
+    for breaker, state in ((warned, "open"), (calm, "closed")):
+        breaker.failed(0, 0.0)
+        assert breaker.state(0) == state
+
+
+def test_a_warning_changes_nothing_where_a_breaker_is_off_or_open() -> None:
+    off = CircuitBreaker(BreakerSettings(failures=0))
+    off.warn()
+    assert not off.is_troubled
+    tripped = opened()
+    tripped.warn()
+    assert tripped.retry_in(0) == FOR

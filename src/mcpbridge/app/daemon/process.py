@@ -237,6 +237,7 @@ async def _fleet_of(
         desk.open(fleet)
         bridge.user_accounts.bridge = fleet.sessions.me
         fleet.servers.on_moved = bridge.join_fleet(fleet.servers)
+        fleet.breakers.join(bridge.stopped_servers, bridge.warn_of)
         try:
             yield fleet.join
         finally:

@@ -66,6 +66,12 @@ class CircuitBreaker:
             self._is_tripped, self._is_probing = True, False
             self._in_a_row = self._limit
 
+    def warn(self) -> None:
+        """Others get no answers: the next failure opens it, and an answer shows that there was no need to."""
+        if self._limit > 1 and not self._is_tripped:
+            self._in_a_row = self._limit - 1
+            self.is_troubled = True
+
     def withdrawn(self) -> None:
         """The probe was cancelled by its caller, or the like: it shows nothing, so the next call finds out."""
         self._is_probing = False
