@@ -4,11 +4,13 @@ import json
 import re
 import socket
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from html import unescape
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx2
 import pytest
@@ -147,6 +149,56 @@ async def test_the_sdk_signs_a_person_in_and_calls_a_tool(place: Place, provider
     assert line["principal"] == f"{provider.issuer}#alice"
     assert line["client"] == "SDK"
     assert line["address"] == "127.0.0.1"
+
+
+async def test_a_client_of_2025_03_26_signs_in_by_the_root_of_the_host_and_names_no_resource(
+    place: Place, provider: MockProvider
+) -> None:
+    """MCP 2025-03-26, authorization, server metadata discovery: it knows no metadata of the resource (RFC 9728)."""
+    old, alice = {"mcp-protocol-version": "2025-03-26"}, Person(provider, "alice")
+    verifier = "v" * 64
+    challenge = urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+    async with bridge(place, provider) as origin, httpx2.AsyncClient(timeout=60) as http:
+        assert (await http.post(f"{origin}/mcp", json={})).status_code == 401
+        found = await http.get(f"{origin}/.well-known/oauth-authorization-server", headers=old)
+        assert found.status_code == 200, found.text
+        metadata = found.json()
+        wanted = {"client_name": "Old", "redirect_uris": [BACK], "token_endpoint_auth_method": "none"}
+        client = (await http.post(metadata["registration_endpoint"], json=wanted, headers=old)).json()["client_id"]
+        asked = {
+            "response_type": "code",
+            "client_id": client,
+            "redirect_uri": BACK,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+            "state": "its state",
+        }
+        await alice.visit(f"{metadata['authorization_endpoint']}?{urlencode(asked)}")
+        form = {
+            "grant_type": "authorization_code",
+            "client_id": client,
+            "code": alice.result.code,
+            "redirect_uri": BACK,
+            "code_verifier": verifier,
+        }
+        tokens = (await http.post(metadata["token_endpoint"], data=form, headers=old)).json()
+        again = {"grant_type": "refresh_token", "client_id": client, "refresh_token": tokens["refresh_token"]}
+        renewed = (await http.post(metadata["token_endpoint"], data=again, headers=old)).json()
+        begin = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "initialize",
+            "params": {
+                "protocolVersion": "2025-03-26",
+                "capabilities": {},
+                "clientInfo": {"name": "Old", "version": "1"},
+            },
+        }
+        for token in (tokens["access_token"], renewed["access_token"]):
+            headers = {"authorization": f"Bearer {token}", "accept": "application/json, text/event-stream"}
+            begun = await http.post(f"{origin}/mcp", json=begin, headers=headers)
+            assert begun.status_code == 200, begun.text
+            assert "2025-03-26" in begun.text
 
 
 async def test_the_sdk_comes_in_by_an_identity_assertion_without_a_page(place: Place, provider: MockProvider) -> None:
