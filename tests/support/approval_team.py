@@ -149,6 +149,7 @@ async def office(
     roles: Document | None = None,
     server: Document | None = None,
     rule: Document | None = None,
+    call_log: Document | None = None,
 ) -> AsyncIterator[Office]:
     """A bridge of people: ann and dave are staff, carol leads, and bob is both. Every call needs a lead's approval.
 
@@ -172,6 +173,7 @@ async def office(
                 "permissions": [{**rule, "approve_by": approve_by or {"roles": "leads"}}],
                 "approval": {"webhook": hook, **(approval or {})},
                 "store": {"kind": "memory"},
+                "call_log": call_log or {},
             }
         )
         redact = Redactor({hook["url"], WEBHOOK_SECRET})

@@ -1,19 +1,24 @@
 """People sign in to the pages of the bridge at their identity provider (issue 23)."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from html import unescape
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 import anyio
 import httpx2
 import pytest
 
 from mcpbridge.app.page_sign_in.provider import HOME, own_path
+from mcpbridge.core.identity import Identity
+from mcpbridge.storage.call_log.reader import Filter, read_calls
 from support.approval_team import Office, Person, office
+from support.harness import eventually
 from support.identity_providers import MockProvider, mock_provider
+from support.people import ear_of
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +196,7 @@ async def look(person: Person, path: str) -> httpx2.Response:
 
 
 @pytest.mark.parametrize(
-    ("console", "sees", "changes"), [("admin", True, True), ("view", True, False), (None, False, False)]
+    ("console", "sees", "changes"), [("admin", True, True), ("view-all", True, False), (None, False, False)]
 )
 async def test_the_console_shows_what_the_roles_of_a_person_allow(
     provider: MockProvider, console: str | None, sees: bool, changes: bool
@@ -253,8 +258,8 @@ async def test_a_console_of_a_role_that_was_taken_away_is_closed(provider: MockP
 
 
 async def test_who_looks_finds_their_own_calls(provider: MockProvider) -> None:
-    """Issue 23: `view` shows everybody's calls; a link filters them by whoever is signed in."""
-    async with at_work(provider, roles={"staff": {"console": "view"}}) as people:
+    """Issue 23: `view-all` shows everybody's calls; a link filters them by whoever is signed in."""
+    async with at_work(provider, roles={"staff": {"console": "view-all"}}) as people:
         ann = people["ann"]
         await sign_in(provider, ann, "/console/")
         page = await look(ann, "/console/")
@@ -263,6 +268,47 @@ async def test_who_looks_finds_their_own_calls(provider: MockProvider) -> None:
         assert parse_qs(urlsplit(onward_to).query) == {"principal": [f"{provider.issuer}#ann"]}
         assert "<h1>My calls</h1>" in (await look(ann, onward_to)).text
         assert "<h1>Calls</h1>" in (await look(ann, "/console/calls")).text
+
+
+async def test_with_view_alone_people_see_what_is_their_own(provider: MockProvider) -> None:
+    """Whatever they ask for: everything else has no page for them, and filters do not lead out of it."""
+    settings: Any = {
+        "rule": {"tools": "none/*"},
+        "roles": {"leads": {"console": "view"}},
+        "call_log": {"enabled": True},
+    }
+    async with at_work(provider, **settings) as people:
+        principals = {name: f"{provider.issuer}#{name}" for name in ("carol", "bob")}
+        for name, principal in principals.items():
+            identity = Identity(principal, provider.issuer, name, {"groups": ["leads"]}, name=f"{name}@example.com")
+            ear = await ear_of(people.bridge.server, identity)
+            assert "result" in await ear.ask("tools/call", {"name": "up__echo", "arguments": {"text": name}})
+        carol, file = people["carol"], people.bridge.audit.path
+        await sign_in(provider, carol, "/console/")
+
+        async def recorded() -> dict[str, str]:
+            people.bridge.audit.write_soon()
+            if not file.exists():
+                return {}
+            rows = await asyncio.to_thread(read_calls, file, Filter(method="tools/call"), limit=9)
+            return {row["principal"]: row["uid"] for row in rows}
+
+        uids = await eventually(recorded, lambda found: len(found) == 2)
+        assert (await look(carol, "/console/")).headers["location"] == "/console/calls"
+        own, other = uids[principals["carol"]], uids[principals["bob"]]
+        for query in ("", "?principal=*", f"?principal={quote(principals['bob'])}", f"?principal={'x' * 600}"):
+            page = (await look(carol, f"/console/calls{query}")).text
+            assert own in page
+            assert other not in page
+            assert other not in (await look(carol, f"/console/calls/export.json{query}")).text
+        assert (await look(carol, f"/console/calls/{own}")).status_code == 200
+        assert (await look(carol, f"/console/calls/{other}")).status_code == 404
+        usage = (await look(carol, "/console/usage?by=user&user=*")).text
+        assert "carol" in usage
+        assert "bob" not in usage
+        closed = ("servers", "settings", "results", "approvals", "catalog", "savings", "sessions", "timeline")
+        for path in (*closed, f"calls/{own}/log", f"calls/{other}/log", "parts/banner", "calls/../servers"):
+            assert (await look(carol, f"/console/{path}")).status_code in (403, 404), path
 
 
 async def sign_out(people: Office, carol: Person, principal: str, form_token: str) -> None:
@@ -282,7 +328,7 @@ async def take_role_away(people: Office, carol: Person, principal: str, form_tok
 @pytest.mark.parametrize("end", [sign_out, put_out, take_role_away])
 async def test_what_an_open_page_hears_ends_with_the_right_to_see_it(provider: MockProvider, end: Any) -> None:
     """Issue 23: streams end when the role is lost. The browser shows the page to sign in then."""
-    async with at_work(provider, roles={"leads": {"console": "view"}}) as people:
+    async with at_work(provider, roles={"leads": {"console": "view-all"}}) as people:
         carol = people["carol"]
         await sign_in(provider, carol, "/console/")
         form_token = re.findall(r'name="form_token" value="([^"]+)"', (await look(carol, "/console/")).text)[0]

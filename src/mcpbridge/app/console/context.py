@@ -48,6 +48,9 @@ PAGES: tuple[tuple[str, str], ...] = (
 )
 """The pages of the navigation, in its order: path below `/console`, and title."""
 
+OWN_PAGES = ("calls", "usage")
+"""Those that show what is their own to people who may see nothing else."""
+
 _PARTS_OF: Mapping[str, str] = {"sessions": "calls", "timeline": "calls", "configuration": "servers"}
 """Paths without a place of their own in the navigation, and the page that they belong to."""
 
@@ -111,7 +114,7 @@ class ConsoleContext:
             "bytes": shown_bytes,
             "count": shown_count,
         }
-        environment.globals.update(prefix=PREFIX, pages=PAGES, version=__version__)  # type: ignore[arg-type] - too narrow
+        environment.globals.update(prefix=PREFIX, version=__version__)  # type: ignore[arg-type] - too narrow
         return environment
 
     def status(self) -> Mapping[str, Any]:
@@ -122,12 +125,12 @@ class ConsoleContext:
             self._status = now, {**self.redact.values_of(self.bridge.status()), **own}
         return self._status[1]
 
-    def role_of(self, session: PageSession) -> Literal["admin", "view"] | None:
+    def role_of(self, session: PageSession) -> Literal["admin", "view-all", "view"] | None:
         """What somebody who signed in at the identity provider may do here now: the most of their roles."""
         bridge = self.bridge
         held = set(bridge.approvals.roles_of(session.principal, session.identity))
         found = {role.console for role in bridge.settings.roles if role.name in held}
-        return "admin" if "admin" in found else "view" if "view" in found else None
+        return next((role for role in ("admin", "view-all", "view") if role in found), None)
 
     def forget_status(self) -> None:
         """Something was changed from here: the next page shows it."""
@@ -137,12 +140,14 @@ class ConsoleContext:
         """A whole page, with the navigation and the banner."""
         visitor: Visitor | None = getattr(request.state, "visitor", None)
         first = request.url.path.removeprefix(PREFIX).strip("/").partition("/")[0]
+        sees_all = visitor is not None and visitor.sees_all
         shared = {
             "visitor": visitor,
             "here": _PARTS_OF.get(first, first),
-            "state": self.status() if visitor is not None else None,
-            "waiting": self.live.approvals_waiting if visitor is not None else 0,
-            "asked": self.live.approvals_asked if visitor is not None else 0,
+            "pages": PAGES if sees_all else [one for one in PAGES if one[0] in OWN_PAGES],
+            "state": self.status() if sees_all else None,
+            "waiting": self.live.approvals_waiting if sees_all else 0,
+            "asked": self.live.approvals_asked if sees_all else 0,
             "pid": os.getpid(),
             "is_part": False,
         }

@@ -8,6 +8,7 @@ The `Host` was checked before (`downstream/http/host_and_origin.py`), against pa
 """
 
 import hmac
+import re
 from collections.abc import Callable
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -50,6 +51,11 @@ EVENTS = f"{PREFIX}/events"
 _NO_ROLE = "None of your roles opens the console (`console` in `roles`)."
 _OWN_APPROVALS = "/approvals"
 """Where somebody sees their own calls that wait, and those that they may decide about."""
+_OWN = re.compile(
+    r"/(calls(/(list|running|mine|export\.(csv|json)|[^/]+))?|usage|events|sign-out|enter(/.*)?|static/.*)", re.DOTALL
+)
+"""What those may ask for who see what is their own: each of these pages looks whose it shows."""
+_OWN_ALONE = "Your roles open your own calls and usage in the console, and nothing else (`console` in `roles`)."
 _READS = frozenset({"GET", "HEAD"})
 _OUR_SITES = frozenset({"same-origin", "none"})
 _LONGEST_FORM = 8 << 20
@@ -67,6 +73,8 @@ class Visitor(Struct, frozen=True):
     """Of somebody who signed in at the identity provider."""
     is_in: Callable[[], bool] = lambda: True
     """Whether they may see the console still: what takes longer than a moment asks it anew."""
+    sees_all: bool = True
+    """Else their own calls and usage: pages show nothing that is not `principal`'s."""
 
     @property
     def principal(self) -> str:
@@ -76,7 +84,7 @@ class Visitor(Struct, frozen=True):
         return "" if self.visit.is_local else self.visit.by
 
 
-RoleOf = Callable[[PageSession], Literal["admin", "view"] | None]
+RoleOf = Callable[[PageSession], Literal["admin", "view-all", "view"] | None]
 """What somebody who signed in at the identity provider may do in the console now; None: nothing."""
 
 
@@ -131,7 +139,7 @@ class Guard:
         if role is None:
             return None, session
         visit = Visit(session.digest, "admin" if role == "admin" else "read", session.principal, session.until)
-        return Visitor(visit, session.form_token, session, is_in), session
+        return Visitor(visit, session.form_token, session, is_in, sees_all=role != "view"), session
 
     def _refusal(self, request: Request) -> Response | None:
         """Why a page of another origin gets nothing. Another port of this machine is another origin."""
@@ -160,6 +168,10 @@ class Guard:
             if is_page:
                 return RedirectResponse(f"{PREFIX}/enter", 303)
             return _plain(401, "You are signed out. Type `mcpbridge ui` for a new link.")
+        if not visitor.sees_all and _OWN.fullmatch(path.removeprefix(PREFIX)) is None:
+            if path.rstrip("/") == PREFIX and request.method in _READS:
+                return RedirectResponse(f"{PREFIX}/calls", 303)
+            return _plain(403, _OWN_ALONE)
         visit = visitor.visit
         scope["state"] = {**scope.get("state", {}), "visitor": visitor}
         if request.method in _READS or path == f"{PREFIX}/enter":

@@ -77,9 +77,10 @@ class RoleSettings(BaseModel):
     """Globs on those of its tools of which a person must agree to each call. Another role that opens the same tool
     without this does away with it."""
 
-    console: Literal["admin", "view"] | None = None
+    console: Literal["admin", "view-all", "view"] | None = None
     """What people with this role do in the console, once they signed in at the identity provider: `admin` sees and
-    changes everything but what runs on its machine, `view` sees everything. Default: nothing of it."""
+    changes everything but what runs on its machine, `view-all` sees everything, with everybody's calls, `view` sees
+    their own calls and their own usage. Of several roles, the most counts. Default: nothing of it."""
 
     profile: str | None = None
     """The profile that those with this role see, unless they ask for another one. Of several roles with one, the first

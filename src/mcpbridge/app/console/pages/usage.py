@@ -12,9 +12,11 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from mcpbridge.app.admin.errors import Problem
-from mcpbridge.app.admin.usage import requested_usage, running_quotas
+from mcpbridge.app.admin.usage import own_quotas, requested_usage, running_quotas, visible_usage
 from mcpbridge.app.console.context import ConsoleContext
+from mcpbridge.app.console.guard import Visitor
 from mcpbridge.base.errors import StoreFailed
+from mcpbridge.core.identity import Identity
 from mcpbridge.storage.call_log.usage import USAGE_BY
 
 _SPANS = {"1h": "an hour", "24h": "a day", "7d": "7 days", "30d": "30 days", "90d": "90 days"}
@@ -38,12 +40,14 @@ async def _values(console: ConsoleContext, request: Request) -> dict[str, Any]:
     by = [one for one in asked.getlist("by") if one in USAGE_BY] or ["user"]
     user, price = asked.get("user", "").strip(), asked.get("price", "").strip()
     wanted = {"since": since, "by": ",".join(by), "price": price, **({"user": user} if user else {})}
-    problem = ""
+    problem, visitor = "", request.state.visitor
+    identity = visitor.session.identity if visitor.session is not None else None
+    whose = None if visitor.sees_all else visible_usage(console.bridge.policy, visitor.principal, identity)
     try:
-        report = await requested_usage(console.bridge, wanted)
+        report = await requested_usage(console.bridge, wanted, whose)
     except Problem as error:
         problem = str(error)
-        report = await requested_usage(console.bridge, {**wanted, "price": ""})
+        report = await requested_usage(console.bridge, {**wanted, "price": ""}, whose)
     report = cast("Mapping[str, Any]", console.redact.values_of(report))
     return {
         "since": since,
@@ -56,16 +60,17 @@ async def _values(console: ConsoleContext, request: Request) -> dict[str, Any]:
         "report": report,
         "rows": [{**row, "calls_link": _calls_of(row)} for row in report["rows"][:_ROWS]],
         "left_out": max(0, len(report["rows"]) - _ROWS),
-        **await _quotas(console),
+        **await _quotas(console, visitor, identity),
         "is_recorded": console.bridge.recording != "off",
     }
 
 
-async def _quotas(console: ConsoleContext) -> dict[str, Any]:
+async def _quotas(console: ConsoleContext, visitor: Visitor, identity: Identity | None) -> dict[str, Any]:
     """What is used of the quotas of roles, by whom, and when all of it is there again."""
     settings = console.bridge.settings
     try:
-        found = await running_quotas(console.bridge)
+        everybody = running_quotas(console.bridge) if visitor.sees_all else None
+        found = await (everybody or own_quotas(console.bridge, visitor.principal, identity))
     except StoreFailed as error:
         return {"quotas": [], "quotas_problem": console.redact(str(error))}
     rows = cast("list[dict[str, Any]]", console.redact.values_of({"rows": found[:_ROWS]})["rows"])

@@ -20,8 +20,8 @@ from mcpbridge.app.console.pages.calls.filters import (
     NAMES,
     OUTCOMES,
     CallFilters,
+    filters_for,
     number_of,
-    read_filters,
 )
 from mcpbridge.app.console.shown_text import shown_time
 from mcpbridge.core.recording import RunningCall
@@ -60,7 +60,7 @@ class _CallList:
 
     async def listed(self, request: Request) -> Response:
         """The page; for a form that was changed only the list, whose address the browser then shows."""
-        filters = read_filters(request.query_params, time.time())
+        filters = filters_for(request.state.visitor, request.query_params, time.time())
         is_part = "hx-request" in request.headers
         asked = [(key, value) for key, value in request.query_params.multi_items() if key in NAMES]
         if not is_part and any(not value.strip() for _, value in asked):
@@ -73,10 +73,10 @@ class _CallList:
             answer = self._console.part(request, "calls/found.html", **values)
             answer.headers["hx-push-url"] = _address(filters)
             return answer
-        offers = self._offers()
+        offers = self._offers(sees_all=request.state.visitor.sees_all)
         running = await self._running(filters)
         visitor: Visitor = request.state.visitor
-        is_mine = filters.which.principal == visitor.principal
+        is_mine = filters.which.principal == visitor.principal or not visitor.sees_all
         return self._console.page(request, "calls/calls.html", **values, **running, **offers, is_mine=is_mine)
 
     async def mine(self, request: Request) -> Response:
@@ -86,7 +86,7 @@ class _CallList:
 
     async def newer(self, request: Request) -> Response:
         """The list again if there are calls that came after a number; else nothing, and the page stays as it is."""
-        filters = read_filters(request.query_params, time.time())
+        filters = filters_for(request.state.visitor, request.query_params, time.time())
         after = number_of(request.query_params, "after")
         newest = await self._history.page(filters.which, limit=1, after=after)
         if not newest.rows:
@@ -104,7 +104,7 @@ class _CallList:
 
     async def running(self, request: Request) -> Response:
         """The calls under way."""
-        filters = read_filters(request.query_params, time.time())
+        filters = filters_for(request.state.visitor, request.query_params, time.time())
         return self._console.part(request, "calls/running.html", filters=filters, **await self._running(filters))
 
     async def cancel(self, request: Request) -> Response:
@@ -147,10 +147,11 @@ class _CallList:
             "more_running": max(0, len(own) - _RUNNING),
         }
 
-    def _offers(self) -> dict[str, Any]:
-        """What the boxes propose."""
-        series = list(self._console.bridge.metrics)
-        servers = sorted({one.server for one in series} | {one["name"] for one in self._console.status()["servers"]})
+    def _offers(self, *, sees_all: bool) -> dict[str, Any]:
+        """What the boxes propose; nothing to those who see nothing but their own."""
+        series = list(self._console.bridge.metrics) if sees_all else []
+        known = {one["name"] for one in self._console.status()["servers"]} if sees_all else set[str]()
+        servers = sorted({one.server for one in series} | known)
         clients = sorted({one.client for one in series if one.client})
         hidden = [name for name in NAMES if name not in BOXED]
         return {"servers": servers[:_OFFERED], "clients": clients[:_OFFERED], "outcomes": OUTCOMES, "hidden": hidden}

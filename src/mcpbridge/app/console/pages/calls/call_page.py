@@ -61,10 +61,12 @@ class _CallPage:
 
     async def page(self, request: Request) -> Response:
         """The whole page; of a call under way one that waits for its end."""
-        uid = request.path_params["uid"]
+        uid, visitor = request.path_params["uid"], request.state.visitor
         row = await self._call(uid)
         if row is None:
             return self._under_way(request, uid)
+        if not (visitor.sees_all or row.get("principal", "") == visitor.principal):
+            raise _unknown()
         if "hx-request" in request.headers:  # the page of the running call, which has ended
             return Response(headers={"hx-refresh": "true"})
         for name in ("arguments", "asked", "result"):
@@ -99,14 +101,16 @@ class _CallPage:
         return None
 
     def _under_way(self, request: Request, uid: str) -> Response:
-        call, is_part = self._running(uid), "hx-request" in request.headers
+        call, is_part, visitor = self._running(uid), "hx-request" in request.headers, request.state.visitor
+        if call is not None and not (visitor.sees_all or call.principal == visitor.principal):
+            raise _unknown()
         if call is not None:
             render = self._console.part if is_part else self._console.page
             template = "calls/under_way_part.html" if is_part else "calls/under_way.html"
             return render(request, template, call=call, uid=uid, now=time.time())
         if is_part:
             return Response(status_code=204)  # its record is about to be written
-        raise HTTPException(404, "There is no such call, or not any more: the call log keeps them for some days.")
+        raise _unknown()
 
     async def log(self, request: Request) -> Response:
         """What was logged while the call ran, and what its server wrote."""
@@ -243,3 +247,7 @@ def _result_view(data: bytes) -> Mapping[str, Any]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError, TypeError):
         return {"texts": [], "view": None, "raw": data}
     return {"texts": texts, "view": view_of(data, {}), "raw": data}
+
+
+def _unknown() -> HTTPException:
+    return HTTPException(404, "There is no such call, or not any more: the call log keeps them for some days.")

@@ -18,7 +18,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from mcpbridge.app.console.context import ConsoleContext, in_thread
-from mcpbridge.app.console.pages.calls.filters import read_filters
+from mcpbridge.app.console.pages.calls.filters import CallFilters, filters_for
 from mcpbridge.storage.call_log.reader import Filter, Page, Row, read_page
 from mcpbridge.storage.sqlite.database import may_exist
 
@@ -66,13 +66,17 @@ def routes(console: ConsoleContext) -> Sequence[BaseRoute]:
 
     async def export(request: Request) -> Response:
         kind: Format = "csv" if request.path_params["kind"] == "csv" else "json"
-        path, which = console.bridge.audit.path, read_filters(request.query_params, time.time()).which
+        path, which = console.bridge.audit.path, _filters(request).which
         pieces = exported(path, which, kind, content=True)
         name = time.strftime("calls-%Y%m%d-%H%M%S", time.gmtime())
         headers = {"content-disposition": f'attachment; filename="{name}.{kind}"'}
         return StreamingResponse(pieces, media_type=_TYPES[kind], headers=headers)
 
     return [Route("/calls/export.{kind:str}", export, methods=["GET"])]
+
+
+def _filters(request: Request) -> CallFilters:
+    return filters_for(request.state.visitor, request.query_params, time.time())
 
 
 async def exported(path: Path, which: Filter, kind: Format, *, content: bool) -> AsyncIterator[bytes]:

@@ -3,13 +3,15 @@
 The address is the whole state of the page, so it can be kept, sent on, and gone back to.
 """
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 
+from mcpbridge.app.console.guard import Visitor
 from mcpbridge.base.units import parse_moment, parse_seconds
 from mcpbridge.storage.call_log.format import Outcome
 from mcpbridge.storage.call_log.reader import RUNNING, Filter
@@ -44,6 +46,7 @@ BOXED = frozenset({"server", "tool", "client", "principal", "text", "outcome", "
 
 LOCAL_USER = "''"
 """How the address names the user who has no name: the one of this machine."""
+_GLOB = re.compile(r"[*?[]")
 _LONGEST = 500
 _DIGITS = 19
 """More than numbers of records have: such a number fits into what SQLite takes."""
@@ -92,6 +95,16 @@ def read_filters(params: QueryParams, now: float) -> CallFilters:
         except ValueError as error:
             problems[name] = str(error)
     return CallFilters(Filter(**values), given, problems)
+
+
+def filters_for(visitor: Visitor, params: QueryParams, now: float) -> CallFilters:
+    """The filters of an address as they count for who asks: whoever sees their own calls alone sees no others."""
+    filters = read_filters(params, now)
+    if visitor.sees_all:
+        return filters
+    principal = _GLOB.sub(r"[\g<0>]", visitor.principal)  # as it is, whatever it has of a glob
+    given = {**filters.given, "principal": [principal]}
+    return replace(filters, which=replace(filters.which, principal=principal), given=given)
 
 
 def number_of(params: QueryParams, name: str) -> int:
