@@ -52,7 +52,7 @@ class SharedEpochs:
         """Another one begins: something was, or is about to be, written to a server."""
         self._owed.add(server)
         try:
-            await self._server.call("SET", self._key(server), secrets.token_hex(8), "EX", _KEPT)
+            await self._server.call("SET", self._key(server), secrets.token_hex(8), "EX", _KEPT, is_final=True)
         except StoreFailed as error:
             log.debug("other bridges do not learn of a write yet", upstream=server, reason=str(error))
             return
