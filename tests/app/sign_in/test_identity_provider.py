@@ -23,7 +23,7 @@ VERIFIER = "v" * 64
         ("keycloak", "openid profile email", {}),
     ],
 )
-@pytest.mark.parametrize("own", [(), ("openid", "mine")])
+@pytest.mark.parametrize("own", [(), ("openid", "mine", "offline_access")])
 async def test_what_each_preset_asks_its_provider_for(
     preset: Any, scopes: str, more: dict[str, str], own: tuple[str, ...]
 ) -> None:
@@ -36,6 +36,7 @@ async def test_what_each_preset_asks_its_provider_for(
         settings = SignInSettings(provider=preset, issuer=issuer.url, client_id="the-bridge", scopes=list(own))
         provider = IdentityProvider(settings, BACK)
         page = await provider.page("its state", "its nonce", VERIFIER)
+        for_pages = answer_in(await provider.page("its state", "its nonce", VERIFIER, is_renewed=False))
         await provider.close()
         assert page.startswith(f"{issuer.url}/authorize?tenant=1&")
         assert answer_in(page) == {
@@ -50,6 +51,9 @@ async def test_what_each_preset_asks_its_provider_for(
             "code_challenge_method": "S256",
             **more,
         }
+        assert "offline_access" not in for_pages["scope"].split(), "nobody keeps a refresh token of pages"
+        assert for_pages["scope"].split()[0] == "openid"
+        assert for_pages.keys() == answer_in(page).keys() - more.keys()
 
 
 def test_providers_that_there_is_one_of_need_no_address() -> None:

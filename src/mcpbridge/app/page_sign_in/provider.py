@@ -71,7 +71,7 @@ class ProviderSignIns:
             raise too_many("too many sign-ins that nobody completed were begun")
         nonce, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(48)
         state = _PREFIX + secrets.token_urlsafe(32)
-        page = await self._provider.page(state, nonce, verifier)
+        page = await self._provider.page(state, nonce, verifier, is_renewed=False)
         until = now + REQUEST_SECONDS
         self._begun[digest_of(state)] = _Begun(owner, nonce, verifier, own_path(target), until, network)
         return page

@@ -106,8 +106,11 @@ class IdentityProvider:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.issuer}>"
 
-    async def page(self, state: str, nonce: str, verifier: str) -> str:
+    async def page(self, state: str, nonce: str, verifier: str, *, is_renewed: bool = True) -> str:
         """The page at the provider where the person signs in.
+
+        `is_renewed`: the provider is to be asked about the person later on; else no refresh token is asked for, which
+        nobody would use or revoke.
 
         Raises:
             ProviderDown: it cannot be asked where that is.
@@ -116,11 +119,11 @@ class IdentityProvider:
             "response_type": "code",
             "client_id": self._settings.client_id,
             "redirect_uri": self.redirect_uri,
-            "scope": " ".join(self.scopes),
+            "scope": " ".join(scope for scope in self.scopes if is_renewed or scope != "offline_access"),
             "state": state,
             "code_challenge": challenge_of(verifier),
             "code_challenge_method": "S256",
-            **_MORE.get(self._settings.provider, {}),
+            **(_MORE.get(self._settings.provider, {}) if is_renewed else {}),
         }
         if not self._is_github:
             parameters["nonce"] = nonce
