@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 import httpx2
@@ -119,11 +119,11 @@ def test_envoy_repeats_nothing() -> None:
 
 def keys(value: object) -> Iterator[str]:
     if isinstance(value, dict):
-        for name, one in value.items():
+        for name, one in cast("dict[object, object]", value).items():
             yield str(name)
             yield from keys(one)
     elif isinstance(value, list):
-        for one in value:
+        for one in cast("list[object]", value):
             yield from keys(one)
 
 

@@ -1,0 +1,233 @@
+"""What a call costs in a fleet: `python -m benchmarks.fleet [--calls N] [--rounds N]`.
+
+Bridges as processes of this machine with one `redis-server`, which is needed. A client sends calls one after another,
+each to the next bridge, as a balancer without stickiness does. Printed are
+
+- the CPU time of all bridges for a call, less what they take in as much time without calls, for one bridge without a
+  fleet and for fleets of 1, 2 and 3, in turns, so that what else the machine does meets all of them; and its ratio to
+  the bridge alone. With a session, all calls but one of N go over the link; those of revision 2026-07-28 have none;
+- commands and bytes that the Redis server sees for a call of each kind, from `INFO`, less what it sees in as much time
+  without calls. Commands within a script count one by one.
+"""
+
+import argparse
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from hashlib import sha256
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+__all__ = ["main"]
+
+_UPSTREAM = Path(__file__).parent / "programs" / "upstream_stdio.py"
+_TOKEN = secrets.token_hex(16)
+_PREFIX = "io.modelcontextprotocol/"
+_TRIES = 600
+_KINDS: Mapping[str, tuple[str, int]] = {
+    "plain": ("", 10),
+    "kept result": ("", 40_000),
+    "rate limit": ("[servers.up]\nrate_limit = '100000/1m'\n", 10),
+    "budget": ("[calls]\nmax_calls = 1000000\n", 10),
+}
+"""By kind of call: what the configuration says, and letters of the argument, which comes back as the result."""
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+class _Redis:
+    """A server on a socket."""
+
+    def __init__(self, directory: Path) -> None:
+        program = shutil.which("redis-server")
+        if program is None:
+            raise SystemExit("redis-server is needed: `make redis` installs Debian's")
+        self.path = directory / "redis.sock"
+        where = ["--port", "0", "--unixsocket", str(self.path), "--save", "", "--dir", str(directory)]
+        self.process = subprocess.Popen([program, *where], stdout=subprocess.DEVNULL)
+        for _ in range(_TRIES):
+            if self.path.exists():
+                return
+            time.sleep(0.05)
+        raise SystemExit("redis-server does not start")
+
+    def info(self) -> tuple[int, int, int]:
+        """Commands, bytes in, bytes out."""
+        command = ["redis-cli", "-s", str(self.path), "INFO", "stats"]
+        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        values = dict(line.strip().split(":", 1) for line in text.splitlines() if ":" in line)
+        names = ("total_commands_processed", "total_net_input_bytes", "total_net_output_bytes")
+        commands, received, sent = (int(values[name]) for name in names)
+        return commands, received, sent
+
+
+class _Bridge:
+    """A bridge that serves HTTP."""
+
+    def __init__(self, directory: Path, config: str) -> None:
+        directory.mkdir()
+        self.port, link = _free_port(), _free_port()
+        file = directory / "servers.toml"
+        file.write_text(config.replace("LINK", f"127.0.0.1:{link}"), "utf-8")
+        command = [
+            sys.executable,
+            "-m",
+            "mcpbridge",
+            "serve",
+            "--http",
+            f"127.0.0.1:{self.port}",
+            "--config",
+            str(file),
+        ]
+        kinds = ("STATE_HOME", "DATA_HOME", "CONFIG_HOME", "CACHE_HOME", "RUNTIME_DIR")
+        homes = {"HOME": str(directory), **{f"XDG_{kind}": str(directory) for kind in kinds}}
+        with (directory / "log").open("wb") as log:
+            self.process = subprocess.Popen(command, env={**os.environ, **homes}, stdout=log, stderr=log)
+        for _ in range(_TRIES):
+            try:
+                self.connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
+                self.connection.request("GET", "/healthz/ready")
+                if json.loads(self.connection.getresponse().read())["status"] == "ready":
+                    return
+            except OSError:
+                pass
+            time.sleep(0.1)
+        raise SystemExit((directory / "log").read_text())
+
+    def ask(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> tuple[str, str]:
+        """The session that the answer names, and its text."""
+        self.connection.request("POST", "/mcp", json.dumps(body), dict(headers))
+        answer = self.connection.getresponse()
+        text = answer.read().decode()
+        if answer.status not in (200, 202) or '"error"' in text:
+            raise SystemExit(f"HTTP {answer.status}: {text}")
+        return answer.headers.get("mcp-session-id", ""), text
+
+    def seconds(self) -> float:
+        """CPU time so far, without its servers."""
+        return time.clock_gettime((~self.process.pid << 3) | 2)  # the kernel's CPU clock of that process
+
+
+class _Fleet:
+    """Bridges that act as one, or one that is alone."""
+
+    def __init__(self, stack: ExitStack, directory: Path, redis: _Redis | None, size: int, more: str) -> None:
+        store = "" if redis is None else f'[store]\nkind = "redis"\nurl = "unix://{redis.path}"\n'
+        store += "" if redis is None else f'prefix = "{directory.name}"\n[fleet]\nlisten = "LINK"\nkey = "{_TOKEN}"\n'
+        token = f'[[http.tokens]]\nname = "bench"\nsha256 = "{sha256(_TOKEN.encode()).hexdigest()}"\n'
+        up = f'[servers.up]\ncommand = "{sys.executable}"\nargs = ["{_UPSTREAM}"]\n'
+        more = more.replace("[servers.up]\n", "")
+        is_of_server = more.startswith("rate_limit")
+        config = (f"{more}\n" if not is_of_server else "") + store + token + up + (more if is_of_server else "")
+        directory.mkdir()
+        self.bridges: list[_Bridge] = []
+        for number in range(size):
+            self.bridges.append(_Bridge(directory / f"b{number}", config))
+            stack.callback(self.bridges[-1].process.send_signal, signal.SIGKILL)
+        self._headers = {
+            "authorization": f"Bearer {_TOKEN}",
+            "accept": "application/json, text/event-stream",
+            "content-type": "application/json",
+        }
+        client = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "b", "version": "1"}}
+        begin = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": client}
+        self._session, _ = self.bridges[0].ask(begin, self._headers)
+        self._count = 0
+
+    def calls(self, count: int, *, letters: int = 10, has_session: bool = True) -> None:
+        """So many calls, each at the next bridge."""
+        params: dict[str, Any] = {"name": "up__echo"}
+        headers = {**self._headers, "mcp-session-id": self._session}
+        if not has_session:
+            params["_meta"] = {_PREFIX + "protocolVersion": "2026-07-28", _PREFIX + "clientCapabilities": {}}
+            more = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "up__echo"}
+            headers = {**self._headers, **more}
+        for _ in range(count):
+            self._count += 1
+            params["arguments"] = {"text": secrets.token_hex(letters // 2)}  # kept anew: none is like another
+            body = {"jsonrpc": "2.0", "id": self._count, "method": "tools/call", "params": params}
+            self.bridges[self._count % len(self.bridges)].ask(body, headers)
+
+    def cpu(self, count: int, *, has_session: bool) -> float:
+        """CPU time of all bridges for a call, µs."""
+        began, before = time.monotonic(), sum(one.seconds() for one in self.bridges)
+        self.calls(count, has_session=has_session)
+        after, took = sum(one.seconds() for one in self.bridges), time.monotonic() - began
+        time.sleep(took)
+        idle = sum(one.seconds() for one in self.bridges) - after
+        return (after - before - idle) / count * 1e6
+
+
+@contextmanager
+def _redis(directory: Path) -> Generator[_Redis]:
+    redis = _Redis(directory)
+    try:
+        yield redis
+    finally:
+        redis.process.kill()
+        redis.process.wait()
+
+
+def _growth(directory: Path, redis: _Redis, calls: int, rounds: int) -> None:
+    with ExitStack() as stack:
+        fleets = {"alone": _Fleet(stack, directory / "alone", None, 1, "")}
+        fleets |= {f"fleet of {n}": _Fleet(stack, directory / f"fleet{n}", redis, n, "") for n in (1, 2, 3)}
+        for has_session in (True, False):
+            took: dict[str, list[float]] = {name: [] for name in fleets}
+            for number in range(rounds + 1):
+                for name, one in fleets.items():
+                    spent = one.cpu(calls, has_session=has_session)
+                    if number:  # the first is for warming up
+                        took[name].append(spent)
+            print("with a session" if has_session else "without a session (2026-07-28)")
+            for name, spent in took.items():
+                ratios = [mine / alone for mine, alone in zip(spent, took["alone"], strict=True)]
+                print(f"  {name:<12} {statistics.median(spent):6.0f} µs CPU a call  {statistics.median(ratios):.2f} ×")
+
+
+def _operations(directory: Path, redis: _Redis, calls: int) -> None:
+    print("commands and bytes at the Redis server for a call")
+    for number, (kind, (more, letters)) in enumerate(_KINDS.items()):
+        with ExitStack() as stack:
+            fleet = _Fleet(stack, directory / f"kind{number}", redis, 2, more)
+            fleet.calls(10, letters=letters)
+            began, before = time.monotonic(), redis.info()
+            fleet.calls(calls, letters=letters)
+            after, seconds = redis.info(), time.monotonic() - began
+            time.sleep(seconds)
+            idle = redis.info()
+            spent = [(two - one - (three - two)) / calls for one, two, three in zip(before, after, idle, strict=True)]
+            print(f"  {kind:<12} {spent[0]:6.2f} commands, {spent[1]:8.0f} bytes in, {spent[2]:8.0f} bytes out")
+            beat = (idle[0] - after[0]) / seconds / 2
+            print(f"  {'':<12} {beat:6.2f} commands a second of each bridge without calls")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--calls", type=int, default=400, help="calls of a batch")
+    parser.add_argument("--rounds", type=int, default=9, help="batches of each fleet")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="fl-") as found, _redis(Path(found)) as redis:
+        _growth(Path(found), redis, options.calls, options.rounds)
+        _operations(Path(found), redis, options.calls)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
