@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Generator
@@ -13,6 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from support.real_sign_in import home_at
 from support.redis_server import Server
 from support.replicas import TOKEN, Fleet, Replica, fleet, needs_fleet, until
 
@@ -248,3 +250,19 @@ def test_epochs_survive_a_server_that_lost_its_data_and_there_is_still_one_proce
         until(lambda user=user: user.text("recall") not in ("", f"{old} "), "it is started again")
     assert len(team.starts()) == 2
     assert int(team.redis.cli("HGET", key, "epoch")) > epoch
+
+
+def test_a_bridge_that_drains_leaves_its_process_to_another(team: Team) -> None:
+    """It uses the new one itself, though it runs on."""
+    old, owner = team.starts()[-1], team.owner()
+    command = [sys.executable, "-m", "mcpbridge", "fleet", "drain", owner.name]
+    done = subprocess.run(
+        command, check=False, env=home_at(owner.directory), capture_output=True, text=True, timeout=90
+    )
+    assert done.returncode == 0, done.stderr
+    rest = [user for user in team.users if user.replica is not owner]
+    for user in rest:
+        until(lambda user=user: user.text("recall") not in ("", f"{old} "), "another bridge runs it")
+    assert len(team.starts()) == 2
+    assert not is_running(int(old))
+    assert team.owner() is not owner

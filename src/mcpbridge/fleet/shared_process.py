@@ -126,6 +126,11 @@ class SharedProcess:
         self._look_at_lease()
         return not self.reason
 
+    @property
+    def is_idle(self) -> bool:
+        """No request waits for its answer."""
+        return not self._open
+
     def _look_at_lease(self) -> None:
         if not self.reason and monotonic() >= self.valid_until:
             self.end("its bridge could not keep its lease")

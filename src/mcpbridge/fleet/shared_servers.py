@@ -189,6 +189,9 @@ class SharedServers:
                 is_kept = await self._leases.renew(process.name, self._members.me.id, process.epoch)
             except StoreFailed:
                 continue
+            if self._members.me.is_draining and process.is_idle:
+                process.end("its bridge drains")
+                return
             if not is_kept:
                 process.end("its lease is another bridge's")
                 return
