@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import anyio
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -31,6 +32,7 @@ from mcpbridge.app.sign_in.errors import OAuthRefused
 from mcpbridge.app.sign_in.rates import network_of
 from mcpbridge.app.sign_in.redirect_uris import target_name
 from mcpbridge.app.sign_in.signed_in_tokens import SignedInTokens
+from mcpbridge.base.errors import BridgeError
 from mcpbridge.base.log import get_logger
 from mcpbridge.config.schema import Settings
 from mcpbridge.downstream.auth.provider_http import ProviderDown
@@ -47,6 +49,8 @@ SIGN_IN = f"{PREFIX}/sign-in"
 WELL_KNOWN = "/.well-known/oauth-authorization-server"
 _FOLDER = Path(__file__).parent / "templates"
 _LONGEST_FORM = 64 * 1024
+_LOOK_EVERY, _CLOSE_SECONDS = 600.0, 10.0
+"""Seconds."""
 _NOT_STORED = {"cache-control": "no-store", "pragma": "no-cache"}
 _FOR_PROGRAMS = {**_NOT_STORED, "access-control-allow-origin": "*"}
 """Clients in browsers may be of any origin; nothing there depends on cookies."""
@@ -78,18 +82,33 @@ async def signing_in(
         kept,
         path=settings.http.path,
         on_end=resource_server.ended,
+        on_gone=accounts.left,
         note=note,
     )
     own = SignedInTokens(server.grants, server.provider_tokens, accounts)
     resource_server.tokens.own, resource_server.on_checked = own, own.present
     accounts.sign_ins = server
     app = make_sign_in(server, sessions)
-    try:
-        yield {PREFIX: lambda: app, WELL_KNOWN: lambda: app}
-    finally:
-        accounts.sign_ins = None
-        await server.close()
-        await kept.close()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_forget_the_gone, server)
+        try:
+            yield {PREFIX: lambda: app, WELL_KNOWN: lambda: app}
+        finally:
+            tasks.cancel_scope.cancel()
+            accounts.sign_ins = None
+            with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSE_SECONDS):
+                await server.close()
+                await kept.close()
+
+
+async def _forget_the_gone(server: AuthorizationServer) -> None:
+    """Look again and again for those whose last sign-in has ended by itself."""
+    while True:
+        try:
+            await server.forget_the_gone()
+        except (BridgeError, OSError) as error:
+            log.warning("the provider's tokens of people are not forgotten", reason=str(error))
+        await anyio.sleep(_LOOK_EVERY)
 
 
 def make_sign_in(server: AuthorizationServer, sessions: PageSessions | None = None) -> App:

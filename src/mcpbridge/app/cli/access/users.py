@@ -28,6 +28,7 @@ from mcpbridge.base.directories import runtime_directory
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded
 from mcpbridge.config.schema import Settings
+from mcpbridge.downstream.auth.sign_in_settings import SignInSettings
 from mcpbridge.engine.user_accounts import EngineAccounts, open_secrets_of
 from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.upstream.accounts.accounts import LARGEST_VALUE, UserAccounts
@@ -196,6 +197,8 @@ async def _put_out(settings: Settings, user: str) -> tuple[int, bool]:
     """
     auth = settings.auth
     is_of_issuer = user.partition("#")[0] in {one.issuer for one in auth.issuers.values()} and "#" in user
+    if auth.sign_in is not None:
+        await _forget_provider_tokens(settings, auth.sign_in, user)
     if settings.store.kind == "memory" or not (is_of_issuer or auth.sign_in is not None):
         return 0, False
     store = LazyStore(settings.store)
@@ -214,6 +217,18 @@ async def _put_out(settings: Settings, user: str) -> tuple[int, bool]:
         return ended, is_of_issuer
     finally:
         await store.close()
+
+
+async def _forget_provider_tokens(settings: Settings, sign_in: SignInSettings, user: str) -> None:
+    from mcpbridge.app.sign_in.identity_provider import IdentityProvider
+    from mcpbridge.app.sign_in.provider_tokens import ProviderTokenStore
+
+    provider, kept = IdentityProvider(sign_in, redirect_uri=""), open_secrets_of(settings)  # nobody is sent anywhere
+    try:
+        await ProviderTokenStore(kept, provider, time).forget(user)
+    finally:
+        await provider.close()
+        await kept.close()
 
 
 @click.group("connections")
