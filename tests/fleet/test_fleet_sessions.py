@@ -200,6 +200,16 @@ def test_a_session_that_another_version_wrote_down_is_left_to_that_version(pair:
     until(lambda: client.post(second, message("tools/list")).status_code == 404, "it does not exist")
 
 
+def test_answers_of_any_size_come_whole_by_way_of_another_bridge(three: Fleet, http: httpx2.Client) -> None:
+    first, second = three.replicas[:2]
+    client = Client(http).begin(first)
+    echo = next(name for name in names(client.post(first, message("tools/list", 2))) if name.endswith("echo"))
+    for number, size in enumerate((0, 1000, 100_000, 300_000, 1_100_000), 3):
+        call = message("tools/call", number, name=echo, arguments={"text": "x" * size})
+        here, there = (read(client.post(replica, call))["result"] for replica in (first, second))
+        assert len(here["content"][0]["text"]) == len(there["content"][0]["text"]), size
+
+
 async def test_a_question_finds_its_client_and_the_answer_its_call(three: Fleet) -> None:
     """The question leaves by the bridge that the call came to; the answer comes to another one."""
     asked = 0

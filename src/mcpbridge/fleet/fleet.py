@@ -13,7 +13,7 @@ from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.base.log import get_logger
 from mcpbridge.base.version import __version__
 from mcpbridge.downstream.http.app import HttpFront
-from mcpbridge.downstream.http.exchange import Exchange
+from mcpbridge.downstream.http.exchange import DirectExchange, Exchange
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.fleet.announcements import ANNOUNCE, Announcements
 from mcpbridge.fleet.breakers import BreakerGossip
@@ -57,6 +57,15 @@ class Fleet:
         self._front = front
         front.join(self.sessions)
 
+    @property
+    def is_open(self) -> bool:
+        """Requests of the fleet's clients can be answered."""
+        return self._front is not None
+
+    def take(self, exchange: DirectExchange) -> bool:
+        """Answer a plain call that another bridge sends without a task. False: nothing was done."""
+        return self._front is not None and self._front.take(exchange)
+
     def configured(self, shared: Mapping[str, Any]) -> None:
         """This is configured from now on; see `running_fleet`."""
         self.members.configured(_digest(self._key, shared))
@@ -95,7 +104,10 @@ async def running_fleet(
         else:
             await (servers.serve if served.head.method in (ATTACH, SEND) else answering.serve)(served)
 
-    server = LinkServer(contexts, serve)
+    def take(served: Served) -> bool:
+        return fleet.is_open and answering.take(served)
+
+    server = LinkServer(contexts, serve, take)
     background = OwnedTasks()
     async with server.running(host.strip("[]"), int(port)) as actual_port:
         me = Member(
@@ -113,7 +125,7 @@ async def running_fleet(
         orders = Orders(links, members, sessions, counts)
         servers = SharedServers(ServerLeases(redis_address(store), store.prefix), members, links)
         fleet = Fleet(members, sessions, orders, servers, Announcements(members, links, background), settings.key)
-        answering = Answering(answer, sessions.gives_up, sessions.hand_on, orders.answer)
+        answering = Answering(answer, sessions.gives_up, sessions.hand_on, orders.answer, fleet.take)
         await members.look()
         log.info("this bridge has joined its fleet", member=id_, address=me.address)
         async with sessions.tasks.running(), background.running():

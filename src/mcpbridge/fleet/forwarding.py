@@ -5,11 +5,11 @@ for the address of the client, and that `Host` and `Origin` are right.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
 from enum import Enum
 from typing import Any, Final
 
-from mcpbridge.downstream.http.exchange import Exchange
+from mcpbridge.downstream.http.exchange import NO_HEADERS, DirectExchange, Exchange, Headers
 from mcpbridge.fleet.counts import FleetCounts, Outcome
 from mcpbridge.fleet.frames import PART, Ask, Kind, Reply
 from mcpbridge.fleet.link import Links, NotSent, OutcomeUnknown, Served, Stream
@@ -152,11 +152,13 @@ class Answering:
         gives_up: Callable[[bytes], bool],
         hand_on: Callable[[bytes], Awaitable[None]],
         order: Callable[[Served, bytes], Awaitable[None]],
+        take: Callable[[DirectExchange], bool],
     ) -> None:
         """`answer`: the front. `gives_up`: whether a session is for somebody else now; `hand_on`: let it go.
 
-        `order` answers what other members ask of the bridge itself.
+        `order` answers what other members ask of the bridge itself. `take`: the front's way of plain calls.
         """
+        self._take = take
         self._answer, self._gives_up, self._hand_on, self._order = answer, gives_up, hand_on, order
 
     async def serve(self, served: Served) -> None:
@@ -173,30 +175,102 @@ class Answering:
             await self._hand_on(id_)
             served.reply_whole(Reply(MOVED_STATUS, []), b"")
             return
-        scope = {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.3"},
-            "http_version": "1.1",
-            "scheme": "http",
-            "method": head.method,
-            "root_path": "",
-            "path": head.path,
-            "raw_path": head.path.encode(),
-            "query_string": head.query,
-            "headers": [
-                *(one for one in head.headers if one[0] not in _HOP_BY_HOP),
-                (b"content-length", b"%d" % len(body)),
-            ],
-            "client": (head.peer, 0) if head.peer else None,
-            "server": None,
-            "state": {},
-        }
-        sending = _Sending(served)
-        exchange = Exchange(scope, _Receiving(served, body).receive, sending.send)
-        exchange.is_forwarded = True
-        exchange.guest = [decode_frame(message) for message in head.guest]
+        exchange = _exchange_of(served, body)
         await self._answer(exchange)
-        sending.end()
+        exchange.end()
+
+    def take(self, served: Served) -> bool:
+        """Answer a plain call without a task. False: nothing was done."""
+        body = served.body_now
+        if body is None or served.is_order or served.head.guest or served.head.method != "POST":
+            return False
+        exchange = _exchange_of(served, body)
+        if self._gives_up(exchange.headers.get(b"mcp-session-id", b"").strip()):
+            return False
+        served.on_left = exchange.client_left
+        if self._take(exchange):
+            return True
+        served.on_left = _nothing
+        return False
+
+
+def _nothing() -> None:
+    pass
+
+
+class _LinkExchange(DirectExchange):
+    """A request that came by way of another bridge."""
+
+    __slots__ = ("_sending", "_served", "_whole")
+
+    def __init__(self, scope: MutableMapping[str, Any], served: Served, body: bytes) -> None:
+        self._sending = _Sending(served)
+        super().__init__(scope, _Receiving(served, body).receive, self._sending.send)
+        self._served, self._whole = served, body
+        self.admission = self.express = None
+        self.is_forwarded = True
+
+    @property
+    def whole_body(self) -> bytes:
+        """See `DirectExchange`."""
+        return self._whole
+
+    def client_left(self) -> None:
+        """The client is gone, or the bridge that asked."""
+        if self.express is not None:
+            self.express.continue_call()
+
+    def send_now(self, data: bytes, headers: Headers = NO_HEADERS) -> None:
+        """See `DirectExchange`."""
+        if len(data) > PART:
+            self.run(self.send_json(data, headers=headers))
+            return
+        self._served.reply_whole(Reply(200, [_JSON, *headers, *self.extra]), data)
+        self._served.over()
+
+    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """See `DirectExchange`."""
+        return self._served.run(self._to_its_end(work))
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        self._sending.end()
+
+    async def _to_its_end(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+            self._sending.end()
+        except BaseException:
+            self._served.fail()
+            raise
+        finally:
+            work.close()
+            self._served.over()
+
+
+def _exchange_of(served: Served, body: bytes) -> _LinkExchange:
+    head = served.head
+    scope: MutableMapping[str, Any] = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "scheme": "http",
+        "method": head.method,
+        "root_path": "",
+        "path": head.path,
+        "raw_path": head.path.encode(),
+        "query_string": head.query,
+        "headers": [
+            *(one for one in head.headers if one[0] not in _HOP_BY_HOP),
+            (b"content-length", b"%d" % len(body)),
+        ],
+        "client": (head.peer, 0) if head.peer else None,
+        "server": None,
+        "state": {},
+    }
+    exchange = _LinkExchange(scope, served, body)
+    exchange.guest = [decode_frame(message) for message in head.guest]
+    return exchange
 
 
 class _Receiving:

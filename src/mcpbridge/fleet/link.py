@@ -7,12 +7,12 @@ has ended for whoever waits on it.
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from itertools import count
-from typing import cast
+from typing import Any, cast
 
-from mcpbridge.base.background_tasks import OwnedTasks
+from mcpbridge.base.background_tasks import FirstStep, OwnedTasks
 from mcpbridge.base.log import get_logger
 from mcpbridge.downstream.http.server import listen
 from mcpbridge.fleet.certificates import LinkContexts, host_name_of
@@ -296,6 +296,17 @@ class Served:
         self._room = WINDOW
         self._changed = asyncio.Event()
         self.has_left = False
+        self.on_left: Callable[[], object] = lambda: None
+        """Called when its client has left, or the member that asks."""
+        self.run: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]] = asyncio.get_running_loop().create_task
+        """Has a task, which somebody owns, continue what was begun without one."""
+        self.over: Callable[[], object] = lambda: None
+        """To be called when a request that was taken has been answered."""
+
+    @property
+    def body_now(self) -> bytes | None:
+        """The body, if it is whole; it can still be read."""
+        return self._body[0] if len(self._body) == 1 and self._size == self.head.size else None
 
     def take_part(self, part: bytes) -> None:
         """More of its body."""
@@ -312,6 +323,7 @@ class Served:
         """Its client has left, or the member that asks."""
         self.has_left = True
         self._changed.set()
+        self.on_left()
 
     async def body(self) -> bytes | None:
         """The whole body; None: the client left before."""
@@ -361,8 +373,15 @@ class Served:
 class LinkServer:
     """Where other members come in. `answer` serves each request of theirs, in a task."""
 
-    def __init__(self, contexts: LinkContexts, answer: Callable[[Served], Awaitable[None]]) -> None:
-        self._contexts, self._answer = contexts, answer
+    def __init__(
+        self,
+        contexts: LinkContexts,
+        answer: Callable[[Served], Awaitable[None]],
+        take: Callable[[Served], bool] = lambda served: False,
+    ) -> None:
+        """`take` is asked first: it may answer a request without a task, and calls `Served.over` then."""
+        self._contexts, self._answer, self._take_directly = contexts, answer, take
+        self._direct = set[asyncio.Task[None]]()
         self._open = set[LinkConnection]()
         self._tasks = OwnedTasks()
 
@@ -384,6 +403,9 @@ class LinkServer:
                     server.close()
                     for connection in list(self._open):
                         connection.abort()
+                    for task in self._direct:
+                        task.cancel()
+                    await asyncio.gather(*self._direct, return_exceptions=True)
 
     def _connect(self) -> LinkConnection:
         served: dict[int, Served] = {}
@@ -393,7 +415,7 @@ class LinkServer:
 
         def lost() -> None:
             self._open.discard(connection)
-            for one in served.values():
+            for one in list(served.values()):
                 one.leave()
 
         connection = LinkConnection(take, lost)
@@ -407,7 +429,9 @@ class LinkServer:
         if kind in (Kind.ASK, Kind.ORDER):
             one = Served(connection, number, *read_ask(payload), is_order=kind == Kind.ORDER)
             served[number] = one
-            self._tasks.spawn(self._serve(one, served, number))
+            one.run, one.over = self._run, lambda: served.pop(number, None)
+            if not self._take_directly(one):
+                self._tasks.spawn(self._serve(one, served, number))
             return
         if (known := served.get(number)) is None:
             return
@@ -417,6 +441,12 @@ class LinkServer:
             known.grant(int.from_bytes(payload))
         elif kind == Kind.LEFT:
             known.leave()
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(FirstStep(work))
+        self._direct.add(task)
+        task.add_done_callback(self._direct.discard)
+        return task
 
     async def _serve(self, one: Served, served: dict[int, Served], number: int) -> None:
         try:

@@ -18,8 +18,10 @@ from mcpbridge.base.background_tasks import TaskGroup
 from mcpbridge.downstream.auth.bearer_tokens import Authenticator
 from mcpbridge.downstream.http.body_deadline import BODY_SECONDS, Deadline
 from mcpbridge.downstream.http.exchange import (
+    NO_HEADERS,
     Admission,
     ClientLeft,
+    DirectExchange,
     Exchange,
     Receive,
     Refused,
@@ -28,7 +30,6 @@ from mcpbridge.downstream.http.exchange import (
     is_json,
 )
 from mcpbridge.downstream.http.host_and_origin import HostCheck, Reach, as_navigation, preflight_headers
-from mcpbridge.downstream.http.http1_exchange import Http1Exchange
 from mcpbridge.downstream.http.legacy import LegacyFront
 from mcpbridge.downstream.http.readiness import Readiness
 from mcpbridge.downstream.http.reply import OpenReplies, declares_modern, decode_body
@@ -172,7 +173,7 @@ class HttpFront:
         except ClientLeft:
             pass
 
-    def take(self, exchange: Http1Exchange) -> bool:
+    def take(self, exchange: DirectExchange) -> bool:
         """Send the call of a whole request on the express lane, which answers it without a task, if it is plain.
 
         False: nothing was done, and `handle` serves it.
@@ -200,9 +201,9 @@ class HttpFront:
             return False
         return (self._legacy if admission.session else self._modern).take(exchange, frame, admission, lane)
 
-    def _admit(self, exchange: Http1Exchange) -> Admission | None:
+    def _admit(self, exchange: DirectExchange) -> Admission | None:
         """What the rules say of a request by its head; None: they refuse it, or it cannot be plain."""
-        if self._proxies is not None:
+        if self._proxies is not None and not exchange.is_forwarded:
             try:
                 self._heed(exchange)
             except Refused:
@@ -216,7 +217,9 @@ class HttpFront:
         if not is_readable or is_modern == bool(session):
             return None  # without a version, or a session, its body says of which era it is
         try:
-            extra = self._host_check.check(headers, len(headers), exchange.raw_headers)
+            extra = NO_HEADERS  # whoever forwarded it has looked
+            if not exchange.is_forwarded:
+                extra = self._host_check.check(headers, len(headers), exchange.raw_headers)
             server = self._auth.resource_server
             if server is None:
                 return Admission(self._auth.principal(headers.get(b"authorization")), extra, version, session)

@@ -5,10 +5,10 @@ not depend on the request (a parsed `Accept`, a list of headers) is computed onc
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequence
 from functools import lru_cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -344,6 +344,38 @@ class Exchange:
     async def finish(self, data: bytes = b"") -> None:
         """Send the last part of the body."""
         await self._send({"type": "http.response.body", "body": data})
+
+
+class WithoutTask(Protocol):
+    """What answers a request without a task of its own."""
+
+    def continue_call(self) -> None:
+        """Continue in a task."""
+        ...
+
+
+class DirectExchange(Exchange):
+    """One whose body is there whole, and that may be answered without a task."""
+
+    __slots__ = ("admission", "express")
+
+    admission: Admission | None
+    """What the rules say by its head; None: they were not asked, or refuse it, or it is to have a task."""
+    express: WithoutTask | None
+    """What answers it without a task."""
+
+    @property
+    def whole_body(self) -> bytes:
+        """The body. It can still be read."""
+        raise NotImplementedError
+
+    def send_now(self, data: bytes, headers: Headers = NO_HEADERS) -> None:
+        """Answer with one JSON document in one write, whether or not the client takes it: one that is not large."""
+        raise NotImplementedError
+
+    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Continue in a task, which takes its first step in any case. It is to answer the request."""
+        raise NotImplementedError
 
 
 @lru_cache(maxsize=64)

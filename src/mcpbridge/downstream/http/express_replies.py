@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.express_lane import ExpressCall, ExpressLane
-from mcpbridge.downstream.http.http1_exchange import Http1Exchange
+from mcpbridge.downstream.http.exchange import DirectExchange
 from mcpbridge.downstream.http.reply import Reply
 from mcpbridge.protocol.jsonrpc import Frame
 
@@ -37,7 +37,7 @@ class ExpressReplies(Generic[OwnerT]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {len(self._open)} under way>"
 
-    def take(self, exchange: Http1Exchange, frame: Frame, client: Client, owner: OwnerT, lane: ExpressLane) -> bool:
+    def take(self, exchange: DirectExchange, frame: Frame, client: Client, owner: OwnerT, lane: ExpressLane) -> bool:
         """Send the call of this request, if it is plain. False: nothing was done."""
         reply = exchange.express = ExpressReply(exchange, frame, client, owner, lane, self)
         self._open[reply] = self._loop.time()
@@ -90,7 +90,7 @@ class ExpressReply(Generic[OwnerT]):
 
     def __init__(
         self,
-        exchange: Http1Exchange,
+        exchange: DirectExchange,
         frame: Frame,
         client: Client,
         owner: OwnerT,

@@ -13,9 +13,8 @@ from typing import Any, Protocol
 from mcpbridge.downstream.http.body_deadline import Deadline
 from mcpbridge.downstream.http.exchange import (
     NO_HEADERS,
-    Admission,
     ClientLeft,
-    Exchange,
+    DirectExchange,
     Headers,
     Scope,
     status_line,
@@ -62,14 +61,6 @@ class Connection(Protocol):
         ...
 
 
-class WithoutTask(Protocol):
-    """What answers a request without a task of its own."""
-
-    def continue_call(self) -> None:
-        """Continue in a task."""
-        ...
-
-
 class Clock(Protocol):
     """What all connections share."""
 
@@ -77,12 +68,12 @@ class Clock(Protocol):
     """The header `date` with its line end."""
 
 
-class Http1Exchange(Exchange):
+class Http1Exchange(DirectExchange):
     """A request that came on `Http1Connection`."""
 
     __slots__ = (
-        *("_body", "_connection", "_is_body_told", "_is_chunked", "_size", "_waiter", "admission", "expects_continue"),
-        *("express", "had_task", "has_begun", "has_left", "http_version", "is_body_whole", "is_complete"),
+        *("_body", "_connection", "_is_body_told", "_is_chunked", "_size", "_waiter", "expects_continue"),
+        *("had_task", "has_begun", "has_left", "http_version", "is_body_whole", "is_complete"),
         "is_started",
         *("keeps_alive", "url"),
     )
@@ -92,10 +83,7 @@ class Http1Exchange(Exchange):
     ) -> None:
         self._begin(method, path, query, headers)
         self._connection = connection
-        self.admission: Admission | None = None
-        """What the rules say by its head; None: they were not asked, or refuse it, or it is to have a task."""
-        self.express: WithoutTask | None = None
-        """What answers it without a task."""
+        self.admission = self.express = None
         self.url = b""
         self.http_version = "1.1"
         self.keeps_alive = True

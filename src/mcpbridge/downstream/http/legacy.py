@@ -17,9 +17,15 @@ from mcpbridge.base.background_tasks import TaskGroup
 from mcpbridge.downstream.client import Answer, Client, Notify
 from mcpbridge.downstream.express_lane import ExpressCall, ExpressLane
 from mcpbridge.downstream.http.event_streams import Request, Stream, carry
-from mcpbridge.downstream.http.exchange import MERGED, NO_HEADERS, Admission, Exchange, Refused
+from mcpbridge.downstream.http.exchange import (
+    MERGED,
+    NO_HEADERS,
+    Admission,
+    DirectExchange,
+    Exchange,
+    Refused,
+)
 from mcpbridge.downstream.http.express_replies import ExpressReplies, ExpressReply
-from mcpbridge.downstream.http.http1_exchange import Http1Exchange
 from mcpbridge.downstream.http.reply import ABOUT_TASKS, OpenReplies, Reply, ReplyOptions, bridge_named
 from mcpbridge.downstream.http.sessions import Elsewhere, Session, Sessions
 from mcpbridge.downstream.services import Core
@@ -112,7 +118,7 @@ class LegacyFront:
             if not reply.is_outlived:
                 self.sessions.leave(session)
 
-    def take(self, exchange: Http1Exchange, frame: Frame, admission: Admission, lane: ExpressLane) -> bool:
+    def take(self, exchange: DirectExchange, frame: Frame, admission: Admission, lane: ExpressLane) -> bool:
         """Send a call on the express lane, if it is plain and has a session. False: nothing was done."""
         session = self.sessions.find(admission.session, admission.principal, MERGED, admission.identity)
         if session is None or (options := session.reply_options) is None:

@@ -19,9 +19,8 @@ from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities
 from mcpbridge.downstream.client import Answer, Client, Notify
 from mcpbridge.downstream.express_lane import ExpressCall, ExpressLane
 from mcpbridge.downstream.http.event_streams import Stream
-from mcpbridge.downstream.http.exchange import Admission, Exchange, Refused
+from mcpbridge.downstream.http.exchange import Admission, DirectExchange, Exchange, Refused
 from mcpbridge.downstream.http.express_replies import ExpressReplies, ExpressReply
-from mcpbridge.downstream.http.http1_exchange import Http1Exchange
 from mcpbridge.downstream.http.reply import (
     ABOUT_TASKS,
     LISTEN,
@@ -73,7 +72,7 @@ class ModernFront:
         self.express = _ExpressReplies(self, settings.keep_alive)
         """Replies that need no task."""
 
-    def take(self, exchange: Http1Exchange, frame: Frame, admission: Admission, lane: ExpressLane) -> bool:
+    def take(self, exchange: DirectExchange, frame: Frame, admission: Admission, lane: ExpressLane) -> bool:
         """Send a call on the express lane, if it is plain. False: nothing was done."""
         try:
             said = _decode_said(frame.params)
