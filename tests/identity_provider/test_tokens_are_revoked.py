@@ -27,6 +27,8 @@ class World(Struct):
     provider: Provider
     bridge: Bridge
     directory: Path
+    auth: str
+    """Of the configuration."""
 
     async def kept(self, who: str) -> ProviderTokens | None:
         """What the bridge keeps of the provider's for somebody."""
@@ -66,11 +68,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     provider.start()
     sign_in = f'issuer = "{provider.url}"\nclient_id = "front"\nclient_secret = "front-secret"\n'
     try:
-        bridge = Bridge(directory, port, f'{EVERYBODY}[auth]\nresource = "{root}/mcp"\n[auth.sign_in]\n{sign_in}')
+        auth = f'{EVERYBODY}[auth]\nresource = "{root}/mcp"\n[auth.sign_in]\n{sign_in}'
+        found = World(provider, Bridge(directory, port, auth), directory, auth)
         try:
-            yield World(provider, bridge, directory)
+            yield found
         finally:
-            bridge.end()
+            found.bridge.end()
     finally:
         provider.kill()
 
@@ -113,3 +116,22 @@ async def test_who_is_put_out_has_nothing_that_works_at_the_provider(world: Worl
     assert await world.kept("bob") is None
     assert not await asyncio.to_thread(world.works, kept.refresh)
     assert kept.refresh not in world.bridge.log.read_text("utf-8")
+
+
+async def test_what_is_kept_of_a_sign_in_that_has_ended_by_itself_is_revoked(world: World) -> None:
+    """Here with the store of the bridge, while it was down."""
+    if world.bridge.process.poll() is None:
+        await asyncio.to_thread(world.bridge.end)
+    port = int(world.bridge.root.rpartition(":")[2])
+    world.bridge = await asyncio.to_thread(Bridge, world.directory, port, world.auth)
+    await world.sign_in("eve")
+    kept = await world.kept("eve")
+    assert kept is not None
+    await asyncio.to_thread(world.bridge.end)
+    for file in await asyncio.to_thread(lambda: list(world.directory.rglob("store.db*"))):
+        file.unlink()
+    world.bridge = await asyncio.to_thread(Bridge, world.directory, port, world.auth)
+    async with asyncio.timeout(60):
+        while await asyncio.to_thread(world.works, kept.refresh):
+            await asyncio.sleep(0.1)  # nothing else says that the bridge has looked
+    assert await world.kept("eve") is None
