@@ -77,7 +77,7 @@ class NodeOfSentinels:
         self._master: Node | None = None
 
     async def of(self, key: str) -> Node:
-        """The master of the service. See `Nodes`."""
+        """The one that takes writes. See `Nodes`."""
         if self._master is None:
             self._master = await self._look()
         return self._master
@@ -99,7 +99,7 @@ class NodeOfSentinels:
                 continue
             about = dict(zip(facts[::2], facts[1::2], strict=False))
             if b"down" in about[b"flags"]:
-                reason = f"its master {about[b'ip'].decode()} is down"
+                reason = f"its server {about[b'ip'].decode()} is down"
                 continue
             if number:  # it answers: begin with it the next time
                 self._sentinels.insert(0, self._sentinels.pop(number))
