@@ -35,6 +35,7 @@ _WATCH_AFTER = 0.05
 """Seconds after which a client that leaves is noticed."""
 _JSON = (b"content-type", b"application/json")
 _EVENTS = (b"content-type", b"text/event-stream")
+_BETWEEN_EVENTS = b"\n\n"
 MOVED: Final = _Moved.MOVED
 """The bridge does not have the session any more; it did nothing."""
 
@@ -120,20 +121,31 @@ async def _pass_on(exchange: Exchange, stream: Stream, body: bytes) -> _Moved | 
         await exchange.finish(answer)
         return None
     await exchange.start(reply.status, (*headers, *exchange.extra))
+    await _pass_parts_on(exchange, stream, body if _EVENTS in headers else None)
+    return None
+
+
+async def _pass_parts_on(exchange: Exchange, stream: Stream, body: bytes | None) -> None:
+    """The rest of an answer. `body`: what was asked, where the answer is a stream of events."""
+    ending = _BETWEEN_EVENTS
     while True:
         try:
             kind, part = await stream.next()
         except OutcomeUnknown:
-            if _EVENTS in headers and not stream.is_closed:
-                await exchange.write(_last_words(body))
+            if stream.is_closed:
+                return  # its client has left
+            if body is None or ending != _BETWEEN_EVENTS:
+                exchange.break_off()  # with a proper end it would look whole
+                return
+            await exchange.write(_last_words(body))
             break
         if kind == Kind.REPLY_PART:
             await exchange.write(part)
+            ending = (ending + part)[-2:]
             stream.grant(len(part))
         elif kind == Kind.REPLY_END:
             break
     await exchange.finish()
-    return None
 
 
 def _last_words(body: bytes) -> bytes:

@@ -345,6 +345,14 @@ class Exchange:
         """Send the last part of the body."""
         await self._send({"type": "http.response.body", "body": data})
 
+    def break_off(self) -> None:
+        """Leave the response as it is, in a way that the client does not take it for whole.
+
+        Raises:
+            ConnectionAbortedError: so it is done where another ASGI server has the connection.
+        """
+        raise ConnectionAbortedError("the rest of the answer does not come")
+
 
 class WithoutTask(Protocol):
     """What answers a request without a task of its own."""

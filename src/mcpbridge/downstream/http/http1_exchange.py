@@ -56,6 +56,10 @@ class Connection(Protocol):
         """The response is complete."""
         ...
 
+    def abort(self) -> None:
+        """Cut it."""
+        ...
+
     def run(self, exchange: "Http1Exchange", work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Let a request that began without a task continue in one, which takes its first step in any case."""
         ...
@@ -268,6 +272,11 @@ class Http1Exchange(DirectExchange):
         if self._is_chunked:
             self._connection.write(b"0\r\n\r\n")
         self._end()
+
+    def break_off(self) -> None:
+        """See `Exchange.break_off`."""
+        self._connection.abort()
+        self.client_left()
 
     def _heed(self, headers: Headers) -> None:
         for name, value in headers:

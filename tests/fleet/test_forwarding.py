@@ -1,0 +1,81 @@
+"""What becomes of a request that another bridge answers, at the connection of its client (issue 24)."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import httpx2
+import pytest
+
+from fleet.test_link import OTHER, linked
+from mcpbridge.downstream.http.connection import Connections
+from mcpbridge.downstream.http.exchange import Exchange
+from mcpbridge.fleet.counts import FleetCounts
+from mcpbridge.fleet.forwarding import LOST, Forwarding
+from mcpbridge.fleet.frames import Reply
+from mcpbridge.fleet.link import Links, Served
+from mcpbridge.fleet.records import Member
+
+CALL = b'{"jsonrpc":"2.0","id":7,"method":"tools/call"}'
+JSON, EVENTS = [(b"content-type", b"application/json")], [(b"content-type", b"text/event-stream")]
+
+
+class Front:
+    """Passes all requests on."""
+
+    def __init__(self, links: Links, address: str) -> None:
+        self.forwarding = Forwarding(links, FleetCounts())
+        self._member = Member(OTHER, address, "other", "1", "", 0.0)
+
+    async def handle(self, exchange: Exchange) -> None:
+        await self.forwarding.ask(self._member, exchange, CALL)
+
+    def upgrade(self, path: str, query: bytes, raw_headers: object, transport: asyncio.Transport) -> None:
+        transport.close()
+
+    async def stop(self, seconds: float) -> None: ...
+
+
+@asynccontextmanager
+async def passing_on(answer: Callable[[Served], Awaitable[None]]) -> AsyncGenerator[tuple[Front, httpx2.AsyncClient]]:
+    """A client of a bridge whose requests another one answers so."""
+    async with linked(answer) as (links, address):
+        connections = Connections(front := Front(links, address))
+        server = await asyncio.get_running_loop().create_server(connections.connect, "127.0.0.1", 0)
+        root = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        try:
+            async with httpx2.AsyncClient(base_url=root, trust_env=False, timeout=30) as http:
+                yield front, http
+        finally:
+            server.close()
+            await connections.close(1)
+
+
+def breaking(headers: list[tuple[bytes, bytes]], begin: bytes) -> Callable[[Served], Awaitable[None]]:
+    """A bridge that is lost after the beginning of its answer."""
+
+    async def answer(served: Served) -> None:
+        await served.body()
+        served.reply(Reply(200, headers))
+        await served.write(begin)
+        served.fail()
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("headers", "begin"),
+    [(JSON, b'{"jsonrpc":"2.0","id":7,"result":{}} '), (EVENTS, b'data: {"jsonrpc":"2.0",')],
+    ids=["JSON", "in the middle of an event"],
+)
+async def test_an_answer_that_breaks_off_does_not_look_whole(headers: list[tuple[bytes, bytes]], begin: bytes) -> None:
+    async with passing_on(breaking(headers, begin)) as (_, http):
+        with pytest.raises(httpx2.TransportError):
+            await http.post("/mcp", content=CALL)
+
+
+async def test_a_stream_that_breaks_off_ends_with_the_error_of_its_request() -> None:
+    async with passing_on(breaking(EVENTS, b": hello\n\n")) as (_, http):
+        answer = await http.post("/mcp", content=CALL)
+        assert answer.text.startswith(": hello\n\nevent: message\n")
+        assert LOST in answer.text
