@@ -212,6 +212,12 @@ def test_administrators_see_and_drain_over_http(tmp_path: Path, http: httpx2.Cli
             assert http.post(ask, headers=token, json={"name": "r2"}).json()["draining"] is True
             assert readiness(http, second) == (503, "draining")
             assert http.post(second.url, json=INITIALIZE, headers=HEADERS).status_code == 200
+            with httpx2.Client(trust_env=False, timeout=60, follow_redirects=True) as browser:
+                browser.post(f"{first.root}/console/enter", data={"token": ADMIN}, headers={"origin": first.root})
+                page = browser.get(f"{first.root}/console/").text
+            assert "Bridges of the fleet" in page
+            assert page.count(">draining<") == 1
+            assert "r1 <small>this one</small>" in page
             own = numbers(http.get(f"{first.root}/metrics", headers=token).text)
             assert own["mcpbridge_fleet_members"] == 2
             assert own["mcpbridge_fleet_draining_members"] == 1

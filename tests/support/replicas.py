@@ -51,6 +51,7 @@ class Replica:
         self.url = f"{self.root}/mcp"
         self.directory = directory / name
         self.directory.mkdir()
+        (self.directory / "mcpbridge").mkdir(mode=0o700)  # for all kinds of files here: sockets need it to be private
         self.config = self.directory / "servers.toml"
         self.config.write_text(
             config.replace("LINK", f"127.0.0.1:{self.link}").replace("NAME", name).replace("KEY", KEY), "utf-8"

@@ -5,6 +5,7 @@ The fleet begins when the bridge serves over HTTP, and the desk is there before;
 
 import os
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -47,7 +48,10 @@ class FleetDesk:
         """What `mcpbridge status` says of it; empty: there is no fleet."""
         if self.fleet is None:
             return {}
+        from mcpbridge.fleet.orders import member_document
+
         members = self.fleet.members
+        bridges = [member_document(one, members.me) for one in members.all()]
         return {
             "fleet": {
                 "name": members.me.name,
@@ -55,6 +59,7 @@ class FleetDesk:
                 "members": len(members.all()),
                 "draining": members.me.is_draining,
                 "problem": members.problem,
+                "bridges": [{**one, "since": _time(one["since"])} for one in bridges],
             }
         }
 
@@ -162,6 +167,10 @@ def _together(rows: list[dict[str, Any]]) -> dict[str, Any]:
     together["draining"] = sum(1 for row in rows if row["draining"])
     together["same_settings"] = all(row["same_settings"] for row in rows)
     return together
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _failed(problem: Problem) -> Document:

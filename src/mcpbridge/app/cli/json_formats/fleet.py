@@ -132,3 +132,5 @@ class FleetPlace(TypedDict):
     """Whether it takes nothing new."""
     problem: str
     """Why it cannot reach the shared records; empty: it can."""
+    bridges: list[FleetMember]
+    """All bridges of the fleet, the oldest first."""
