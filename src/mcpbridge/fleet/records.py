@@ -7,6 +7,7 @@ a script can look at a session and at its owner's lease at once:
     PREFIX:{v1/#fleet}:leases       members by when their leases end
     PREFIX:{v1/#fleet}:members      a hash: what is known of each member
     PREFIX:{v1/#fleet}:s:DIGEST     a hash: one session: `owner`, `who` may use it, what it was opened with (`record`)
+    PREFIX:{v1/#fleet}:e:DIGEST     a hash: what the client is answered that resumes a stream of a session, by its name
     PREFIX:{v1/#fleet}:u:DIGEST     there while a seal that was used would still open
 
 Ids of sessions are kept as digests: whoever can read the server does not learn them.
@@ -121,6 +122,7 @@ end
 return lost
 """
 )
+_KEEP_STREAM = script("redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) return redis.call('EXPIRE', KEYS[1], ARGV[3])")
 _members = msgspec.json.Decoder(Member)
 
 
@@ -131,7 +133,7 @@ class FleetRecords:
         self._server = Connections(address)
         begin = f"{prefix}:{{v1/#fleet}}:"
         self._members = [f"{begin}leases", f"{begin}members"]
-        self._begin, self._used = f"{begin}s:", f"{begin}u:"
+        self._begin, self._used, self._streams = f"{begin}s:", f"{begin}u:", f"{begin}e:"
 
     def _session(self, id_: bytes) -> str:
         return self._begin + sha256(id_).hexdigest()
@@ -185,6 +187,18 @@ class FleetRecords:
         return (
             await self._server.call("SET", key, "1", "NX", "PX", max(1, int(seconds * 1000)), is_final=True) is not None
         )
+
+    async def keep_stream(self, session: bytes, name: bytes, record: bytes, seconds: float) -> None:
+        """Keep what is known of a stream of a session, for so long."""
+        await self._server.run(_KEEP_STREAM, [self._streams + sha256(session).hexdigest()], name, record, int(seconds))
+
+    async def drop_stream(self, session: bytes, name: bytes) -> None:
+        """Nothing needs to be known of a stream any more."""
+        await self._server.call("HDEL", self._streams + sha256(session).hexdigest(), name)
+
+    async def stream(self, session: bytes, name: bytes) -> bytes:
+        """What is known of a stream; empty: nothing."""
+        return await self._server.call("HGET", self._streams + sha256(session).hexdigest(), name) or b""
 
     async def close(self) -> None:
         """End the connections."""

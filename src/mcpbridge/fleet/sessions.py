@@ -29,6 +29,7 @@ from mcpbridge.fleet.forwarding import LOST, MOVED, MOVED_STATUS, Forwarding
 from mcpbridge.fleet.link import NotSent, OutcomeUnknown
 from mcpbridge.fleet.members import ID_LENGTH, Members
 from mcpbridge.fleet.records import FleetRecords, Member
+from mcpbridge.fleet.streams import StreamRecords
 from mcpbridge.protocol.jsonrpc import Frame, decode_frame, encode
 
 log = get_logger("mcpbridge.fleet")
@@ -93,6 +94,7 @@ class FleetSessions:
         self._front: SessionFront | None = None
         self.is_draining = False
         self.tasks = OwnedTasks()
+        self._streams = StreamRecords(records, self.tasks, idle + _KEEP_EVERY)
         members.on_gone = self._forget_member
         members.on_lapsed = self._lapsed
 
@@ -206,6 +208,18 @@ class FleetSessions:
         else:
             messages[frame.method] = _raw(frame)
         await self._write(session, is_new=False)
+
+    def stream_opened(self, session: Session, stream: bytes, request: bytes) -> None:
+        """Write down for which request it is."""
+        self._streams.opened(session.id, stream, request)
+
+    def stream_ended(self, session: Session, stream: bytes, request: bytes, answer: bytes | None) -> None:
+        """Write down the answer, if its client may come back for it."""
+        self._streams.ended(session.id, stream, request, answer)
+
+    async def lost_answer(self, session: Session, stream: bytes) -> bytes:
+        """What was written down."""
+        return await self._streams.answer(session.id, stream)
 
     def ended(self, session: Session) -> None:
         """Forget it, or leave it to the others where this bridge stops."""

@@ -253,3 +253,42 @@ async def test_a_page_of_changes_is_followed_by_the_next(bridges: Bridges) -> No
     two = bridges.vault("two")
     assert await two.load(rows[449]) == b"user-449"
     assert len(two.rows()) == 450
+
+
+async def test_what_is_saved_is_what_all_have_whatever_is_fetched_meanwhile(bridges: Bridges) -> None:
+    """A look at what others changed, while a row is written here, sends nothing old in its place."""
+    one, two = bridges.vault("one"), bridges.vault("two")
+    await one.save(ALICE, b"0")
+
+    async def look() -> None:
+        for _ in range(60):
+            async with one.lock(BOB, "renew", 60):  # fetches
+                await anyio.sleep(0)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(look)
+        for number in range(1, 40):
+            await one.save(ALICE, str(number).encode())
+            assert await newest(two, ALICE) == str(number).encode()
+            assert await one.load(ALICE) == str(number).encode()
+
+
+async def test_what_was_changed_while_the_server_was_away_survives_a_restart(bridges: Bridges, server: Server) -> None:
+    one = bridges.vault("one")
+    await one.save(ALICE, SECRET)
+    server.kill()
+    await one.save(BOB, b"of bob")
+    assert await one.drop(ALICE)
+    server.start()
+    again = bridges.vault("one")  # another process
+
+    async def settled() -> bool:
+        try:
+            return await newest(again, BOB) == b"of bob"
+        except StoreFailed:
+            return False
+
+    await eventually(settled, bool)
+    two = bridges.vault("two")
+    assert await newest(two, ALICE) is None
+    assert await newest(two, BOB) == b"of bob"

@@ -161,7 +161,7 @@ class HttpFront:
         """Be one of several bridges behind one balancer: sessions may be those of the others."""
         self._elsewhere = self._legacy.elsewhere = self._modern.elsewhere = self._sse.elsewhere = elsewhere
         self._bridge.server.join(elsewhere)
-        self._legacy.sessions.new_id = elsewhere.new_id
+        self._legacy.sessions.new_id, self._legacy.sessions.tag = elsewhere.new_id, elsewhere.me.encode() + b"."
         elsewhere.serve_by(self._legacy)
 
     async def handle(self, exchange: Exchange) -> None:

@@ -231,20 +231,24 @@ class Stream:
 class Streams:
     """The streams of one session: its channel for unsolicited messages, and one for each streamed response."""
 
-    def __init__(self, keep: float, *, max_pushed: int = 100, max_event: int = 0) -> None:
-        """`keep`: seconds that a finished stream stays; `max_pushed`: messages that wait while no one listens."""
-        self.channel = Stream(_CHANNEL, max_waiting=max_pushed, max_event=max_event)
+    def __init__(self, keep: float, *, max_pushed: int = 100, max_event: int = 0, tag: bytes = b"") -> None:
+        """`keep`: seconds that a finished stream stays; `max_pushed`: messages that wait while no one listens.
+
+        `tag`: what names of streams begin with, so that no other bridge has the same ones.
+        """
+        self._tag = tag
+        self.channel = Stream(tag + _CHANNEL, max_waiting=max_pushed, max_event=max_event)
         self._max_event = max_event
         self._keep = keep
         self._count = 0
-        self._by_name: dict[bytes, Stream] = {_CHANNEL: self.channel}
+        self._by_name: dict[bytes, Stream] = {self.channel.name: self.channel}
         self._finished: deque[tuple[float, Stream, int]] = deque()
         self._finished_bytes = 0
 
     def open(self) -> Stream:
         """A new stream. It can be resumed until `keep` seconds after `finish`."""
         self._count += 1
-        stream = Stream(b"%d" % self._count, max_event=self._max_event)
+        stream = Stream(b"%b%d" % (self._tag, self._count), max_event=self._max_event)
         self._by_name[stream.name] = stream
         return stream
 

@@ -150,8 +150,8 @@ class LegacyFront:
         last_event_id = exchange.header(b"last-event-id")
         if last_event_id:
             found = session.streams.find(last_event_id)
-            if found is None and session.came_over:
-                found = stream, position  # what came before was the former bridge's
+            if found is None and session.came_over:  # what came before was the former bridge's
+                found = await self._lost(session, last_event_id) or (stream, position)
             if found is None:
                 raise Refused(400, "This Last-Event-ID is unknown or too old")
             stream, position = found
@@ -163,6 +163,17 @@ class LegacyFront:
             await self._carry(exchange, stream, position)
         finally:
             self.sessions.leave(session)
+
+    async def _lost(self, session: Session, last_event_id: str) -> tuple[Stream, int] | None:
+        """The end of a stream that another bridge had; None: nothing is known of it."""
+        name = last_event_id.rpartition("-")[0].encode()
+        answer = await self.elsewhere.lost_answer(session, name) if self.elsewhere is not None else b""
+        if not answer:
+            return None
+        stream = Stream(name)
+        stream.put(answer)
+        stream.finish()
+        return stream, 0
 
     async def delete(self, exchange: Exchange) -> None:
         """End the session.
@@ -294,6 +305,14 @@ class LegacyFront:
         self._underway.withdraw(over, lambda _, owner: owner is session)
         self._core.close(session.client, session.why)
 
+    def _stream_opened(self, session: Session, stream: Stream, request: Request) -> None:
+        if self.elsewhere is not None and isinstance(request, Frame):
+            self.elsewhere.stream_opened(session, stream.name, bytes(request.id))
+
+    def _stream_ended(self, session: Session, stream: Stream, request: Request, answer: bytes | None) -> None:
+        if self.elsewhere is not None and isinstance(request, Frame):
+            self.elsewhere.stream_ended(session, stream.name, bytes(request.id), answer)
+
     def _unheard(self, session: Session, request: Request) -> None:
         if isinstance(request, Frame):
             self._core.unheard(session.client, request)
@@ -324,6 +343,8 @@ class LegacyFront:
             # The session is not busy any more for it: if nobody comes back it expires, which cancels the call.
             outlived=partial(self.sessions.leave, session),
             unheard=partial(self._unheard, session),
+            opened=partial(self._stream_opened, session) if self.elsewhere is not None else None,
+            ended=partial(self._stream_ended, session) if self.elsewhere is not None else None,
             primes=session.client.version in _PRIMED,
             max_event=self._settings.max_event,
         )

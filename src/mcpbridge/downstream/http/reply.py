@@ -99,6 +99,10 @@ class ReplyOptions(Struct, frozen=True):
     """Called when the client has left and its call continues. None: its leaving cancels the call."""
     unheard: Callable[[Request], None] | None = None
     """Called with the request after that, if its answer cannot be fetched later either."""
+    opened: Callable[[Stream, Request], None] | None = None
+    """Called with each opened stream that can be resumed, and the request."""
+    ended: Callable[[Stream, Request, bytes | None], None] | None = None
+    """Called when the answer is in it: with the answer, if the client was away by then; None: it was sent."""
     primes: bool = False
     """A stream begins with an event that holds an id and no data."""
     max_event: int = 0
@@ -251,8 +255,11 @@ class Reply:
                 await exchange.send_json(answer.data, status, self.headers)
                 return
             stream = self._open_stream()
-        stream.put(fitting(bytes(answer.data), self._request, limit=options.max_event, modern=options.modern))
+        data = fitting(bytes(answer.data), self._request, limit=options.max_event, modern=options.modern)
+        stream.put(data)
         await self._end_stream(stream)
+        if options.ended is not None:
+            options.ended(stream, self._request, None if self._was_written else data)
 
     async def _respond_withdrawn(self) -> None:
         if self._stream is not None:
@@ -260,12 +267,20 @@ class Reply:
         elif self._withdrawal is not None and not self._left and not self._has_begun:
             await self._exchange.refuse(self._withdrawal, _id_of(self._request))
 
+    @property
+    def _was_written(self) -> bool:
+        """All of the stream went to a connection, which was there to the end."""
+        pump = self._pump
+        return pump is not None and pump.done() and not pump.cancelled() and pump.exception() is None
+
     def _open_stream(self) -> Stream:
         stream = self._stream
         if stream is None:
             stream = self._stream = self._options.open_stream()
             if self._options.primes and self._working:
                 stream.prime()
+            if self._options.opened is not None:
+                self._options.opened(stream, self._request)
             self._pump = asyncio.get_running_loop().create_task(self._write_stream(stream))
             if self._watch is None:
                 self.watch_client()

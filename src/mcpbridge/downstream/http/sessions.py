@@ -93,6 +93,8 @@ class Sessions:
         self._by_id: OrderedDict[bytes, Session] = OrderedDict()
         self._sweep: asyncio.TimerHandle | None = None
         self.new_id: Callable[[], bytes] = _new_id
+        self.tag = b""
+        """See `Streams`."""
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -120,7 +122,7 @@ class Sessions:
             if oldest is None:
                 return None
             self.end(oldest, "others needed its place")
-        streams = Streams(self._keep, max_event=self._max_event)
+        streams = Streams(self._keep, max_event=self._max_event, tag=self.tag)
         id_ = id_ or self.new_id()
         client = Client(
             principal,
@@ -295,6 +297,18 @@ class Elsewhere(Protocol):
 
     async def heard(self, session: Session, frame: Frame) -> None:
         """A message that changes what the session is, such as a subscription, was taken."""
+        ...
+
+    def stream_opened(self, session: Session, stream: bytes, request: bytes) -> None:
+        """A response of a session became a stream of this name: that to the request of this id."""
+        ...
+
+    def stream_ended(self, session: Session, stream: bytes, request: bytes, answer: bytes | None) -> None:
+        """The answer is in it. `answer`: it, if the client was away by then; None: it was sent."""
+        ...
+
+    async def lost_answer(self, session: Session, stream: bytes) -> bytes:
+        """What a client is answered that resumes a stream of a bridge that is gone; empty: nothing is known."""
         ...
 
     def ended(self, session: Session) -> None:

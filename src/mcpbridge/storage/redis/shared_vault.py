@@ -25,6 +25,8 @@ log = get_logger("mcpbridge.storage")
 _FOLLOW_SECONDS = 1.0
 """Between two times that a bridge asks what has changed, while calls come."""
 _ROTATE = "rotate"
+_UNSENT = "unsent"
+"""The file with the places of rows that the server could not take."""
 
 
 class SharedVault(Vault):
@@ -41,12 +43,13 @@ class SharedVault(Vault):
         self._asked_at = float("-inf")
         self._unsent = set[str]()
         """Places of rows that were written or taken away here, which the server does not know yet."""
-        self._following = anyio.Lock()
+        self._changing = anyio.Lock()
+        """Held by whoever writes rows, here or to the server: else an old one could be sent in place of a new one."""
         self._has_complained = False
 
     async def follow(self) -> None:
         """Take over what other bridges changed, unless that was done a moment ago."""
-        if monotonic() - self._asked_at < _FOLLOW_SECONDS:
+        if monotonic() - self._asked_at < _FOLLOW_SECONDS or (self._last >= 0 and self._changing.locked()):
             return
         try:
             await self._fetch()
@@ -64,19 +67,22 @@ class SharedVault(Vault):
     async def save(self, row: Row, value: bytes) -> None:
         """As of any vault. Where the server does not answer, this bridge has the row, and hands it on later."""
         await self._fetch_first()
-        self._unsent.add(row.place)
-        await super().save(row, value)
-        await self._try_to_send()
+        async with self._changing:
+            self._unsent.add(row.place)
+            await super().save(row, value)
+            await self._try_to_send()
 
     async def drop(self, row: Row) -> bool:
         """As of any vault. Where the server does not answer, this bridge has forgotten it, and the others later."""
-        self._unsent.add(row.place)
-        had = await super().drop(row)
-        return await self._try_to_send() or had
+        async with self._changing:
+            self._unsent.add(row.place)
+            had = await super().drop(row)
+            return await self._try_to_send() or had
 
     async def settle(self) -> None:
         """See `Vault`."""
-        await self._send()
+        async with self._changing:
+            await self._send()
 
     @asynccontextmanager
     async def lock(self, row: Row, what: str, seconds: float) -> AsyncGenerator[None]:
@@ -94,9 +100,10 @@ class SharedVault(Vault):
         """As of any vault, with the rows of all bridges."""
         async with self._shared.lock(_ROTATE, 60.0):
             await self._fetch()
-            found = await super().rotate_all()
-            self._unsent.update(path.stem for path in self.directory.glob("*.row"))
-            await self._send()
+            async with self._changing:
+                found = await super().rotate_all()
+                self._unsent.update(path.stem for path in self.directory.glob("*.row"))
+                await self._send()
             return found
 
     async def close(self) -> None:
@@ -122,10 +129,11 @@ class SharedVault(Vault):
             raise ConfigError(f"an account cannot be stored: {error.what}", file=error.file) from error
 
     async def _fetch(self) -> None:
-        async with self._following:
+        async with self._changing:
             at, is_whole = max(self._last, 0), self._last < 0
             if is_whole:
                 await self._take_salt()
+                self._unsent |= await anyio.to_thread.run_sync(_places_in, self.directory / _UNSENT)
             seen: set[str] = set()
             changed: list[tuple[Row, bool]] = []
             while True:
@@ -145,9 +153,10 @@ class SharedVault(Vault):
                 changed += await anyio.to_thread.run_sync(self._keep_only, seen)
             self._last, self._asked_at = at, monotonic()
             self._sent.clear()
+            if self._unsent:
+                await self._send()
         for row, is_there in changed:
             self.changed_elsewhere(row, is_there)
-        await self._send()
 
     async def _take_salt(self) -> None:
         salt, path = await self._shared.salt(), self.directory / "salt"
@@ -196,7 +205,16 @@ class SharedVault(Vault):
             return await self._send()
         except StoreFailed as error:
             log.warning("a shared account was changed here alone, until its server can be reached", reason=str(error))
+            await anyio.to_thread.run_sync(self._remember_unsent)
             return False
+
+    def _remember_unsent(self) -> None:
+        """For the next start: what is not sent by then."""
+        path = self.directory / _UNSENT
+        if self._unsent:
+            write_private(path, "\n".join(sorted(self._unsent)).encode())
+        else:
+            path.unlink(missing_ok=True)
 
     async def _send(self) -> bool:
         had = False
@@ -208,7 +226,13 @@ class SharedVault(Vault):
             else:
                 had |= await self._shared.drop(place)
             self._unsent.discard(place)
+        if (self.directory / _UNSENT).exists():
+            await anyio.to_thread.run_sync(self._remember_unsent)
         return had
+
+
+def _places_in(path: Path) -> set[str]:
+    return set(_bytes_of(path).decode("ascii", "replace").split())
 
 
 def _bytes_of(path: Path) -> bytes:

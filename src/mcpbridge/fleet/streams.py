@@ -1,0 +1,82 @@
+"""Answers on streams that broke: what another bridge needs of them when it takes a session over.
+
+A response that became a stream has a record from its first event on: which request it is for, and, if its client was
+away when the answer came, the answer. A client that resumes it elsewhere gets the answer, or an error that says that
+nobody knows the outcome. Progress is lost. The record is written beside the call, which does not wait for it.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from mcpbridge.base.background_tasks import OwnedTasks
+from mcpbridge.base.errors import StoreFailed
+from mcpbridge.base.log import get_logger
+from mcpbridge.fleet.forwarding import LOST
+from mcpbridge.fleet.records import FleetRecords
+from mcpbridge.protocol.error_codes import INTERNAL_ERROR
+from mcpbridge.protocol.jsonrpc import encode_error
+
+log = get_logger("mcpbridge.fleet")
+
+_LARGEST_ANSWER = 1024 * 1024
+"""Bytes of an answer that is kept for a client that is away."""
+_TOO_LARGE = "outcome unknown: the answer was too large to be kept by the bridge that was lost; the call has ended"
+
+
+class StreamRecords:
+    """The records of streams, as one bridge writes and reads them."""
+
+    def __init__(self, records: FleetRecords, tasks: OwnedTasks, seconds: float) -> None:
+        """`seconds`: how long a record lasts. `tasks` run what is written."""
+        self._records, self._tasks, self._seconds = records, tasks, seconds
+        self._writing: dict[tuple[bytes, bytes], asyncio.Event] = {}
+        """Streams whose beginning is being written down: what follows of them waits for that."""
+
+    def opened(self, session: bytes, name: bytes, request: bytes) -> None:
+        """A stream for the request of this id begins."""
+        written = self._writing[session, name] = asyncio.Event()
+
+        async def begin() -> None:
+            try:
+                await self._records.keep_stream(session, name, b"?" + request, self._seconds)
+            finally:
+                del self._writing[session, name]
+                written.set()
+
+        self._write(begin())
+
+    def ended(self, session: bytes, name: bytes, request: bytes, answer: bytes | None) -> None:
+        """The last event is in it. `answer`: it, if its client was away; None: it was sent."""
+        if answer is not None and len(answer) > _LARGEST_ANSWER:
+            answer = encode_error(request, INTERNAL_ERROR, _TOO_LARGE)
+        written = self._writing.get((session, name))
+
+        async def end() -> None:
+            if written is not None:
+                await written.wait()
+            if answer is None:
+                await self._records.drop_stream(session, name)
+            else:
+                await self._records.keep_stream(session, name, b"=" + answer, self._seconds)
+
+        self._write(end())
+
+    async def answer(self, session: bytes, name: bytes) -> bytes:
+        """What the client of a lost stream is answered; empty: nothing is known of it."""
+        try:
+            found = await self._records.stream(session, name)
+        except StoreFailed:
+            return b""
+        if found.startswith(b"="):
+            return found[1:]
+        return encode_error(found[1:], INTERNAL_ERROR, LOST) if found else b""
+
+    def _write(self, work: Coroutine[Any, Any, None]) -> None:
+        async def quietly() -> None:
+            try:
+                await work
+            except StoreFailed as error:
+                log.debug("a stream has no record: it ends with this bridge", reason=str(error))
+
+        self._tasks.spawn(quietly())
