@@ -4,7 +4,7 @@ While the file cannot be used (no rights, damaged, disk full), values are kept i
 file is tried again now and then; values that came meanwhile stay in memory until they expire.
 
 A server of kind `redis` stands for the file, with one difference: what must be the same for all bridges
-(`put_if_absent`) fails while it cannot be reached.
+(`put_if_absent`, and what uses `LazyStore.shared`) fails while it cannot be reached.
 """
 
 import os
@@ -102,6 +102,11 @@ class LazyStore:
         finally:
             with anyio.CancelScope(shield=True):  # takes seconds at most
                 await self.close()
+
+    @property
+    def shared(self) -> Store:
+        """The values as all bridges have them: with a server of kind `redis`, every method fails while it is away."""
+        return self._file if self._settings.kind == "redis" and self._file is not None else self
 
     def _to_read(self) -> Store | None:
         """The file, unless there is none yet: looking for something does not make it."""

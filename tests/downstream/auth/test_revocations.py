@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any, cast
 
 import httpx2
@@ -15,11 +16,15 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from mcpbridge.app.admin.control_commands import revoke_user
 from mcpbridge.app.sign_in.authorization_server import AuthorizationServer
 from mcpbridge.app.sign_in.grants import Grant, Person, new_grant_id
+from mcpbridge.base.errors import StoreFailed
 from mcpbridge.core.identity import principal_of
+from mcpbridge.downstream.auth.provider_http import ProviderDown
 from mcpbridge.downstream.auth.revocations import Revocations
 from mcpbridge.storage.memory_store import MemoryStore
+from mcpbridge.storage.open_store import LazyStore
 from support.harness import eventually, python_server
 from support.people import person
+from support.redis_server import Server, needs_redis
 from support.team import MODERN, Team, team
 from support.token_issuer import EVERYBODY, Issuer, issuing
 
@@ -90,7 +95,7 @@ def initialize() -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def office(kind: Kind) -> AsyncIterator[Office]:
+async def office(kind: Kind, store: dict[str, Any] | None = None) -> AsyncIterator[Office]:
     async with issuing() as issuer:
         issuer.resource = RESOURCE
         auth = issuer.settings(resource=RESOURCE)
@@ -100,7 +105,7 @@ async def office(kind: Kind) -> AsyncIterator[Office]:
         servers = {"up": python_server("plain"), "mine": {**python_server("plain"), "auth": OWN_VARIABLES}}
         async with (
             asyncio.timeout(120),
-            team(servers, "service", auth=auth, roles=EVERYBODY, store={"kind": "memory"}) as members,
+            team(servers, "service", auth=auth, roles=EVERYBODY, store=store or {"kind": "memory"}) as members,
         ):
             yield Office(kind, members, issuer)
 
@@ -245,3 +250,50 @@ async def test_what_counts_is_when_a_token_was_issued(iat: object, is_refused: b
     assert await revocations.refuses(alice) is is_refused
     assert not await revocations.refuses(bob)
     assert await Revocations(store).refuses(alice) is is_refused, "another bridge with the same store"
+
+
+@needs_redis
+async def test_nobody_who_was_put_out_gets_in_while_the_shared_store_is_away(tmp_path: Path) -> None:
+    redis = Server(tmp_path / "redis").start()
+    try:
+        async with office("of an issuer", {"kind": "redis", "url": redis.url}) as place:
+            headers = place.headers(place.old_token("alice"))
+            other = LazyStore(redis.settings())
+            async with other.running():
+                await Revocations(other.shared).revoke(place.principal("alice"))
+            redis.kill()
+            answer = await place.team["service"].http.post(
+                f"{place.team.origin}/mcp", json=initialize(), headers=headers
+            )
+            assert (answer.status_code, "retry-after" in answer.headers) == (503, True)
+    finally:
+        redis.kill()
+
+
+@needs_redis
+async def test_who_is_put_out_while_the_shared_store_is_away_is_out_at_all_bridges_afterwards(tmp_path: Path) -> None:
+    redis = Server(tmp_path / "redis")
+    here, there = LazyStore(redis.settings()), LazyStore(redis.settings())
+    alice, bob = person("alice", iat=int(time.time()) - 60), person("bob", iat=0)
+    try:
+        async with asyncio.timeout(120), here.running(), there.running():
+            one, other = Revocations(here.shared), Revocations(there.shared)
+            with pytest.raises(StoreFailed):
+                await one.revoke(bob.principal)  # nothing runs that would write it later
+            async with one.running():
+                await one.revoke(alice.principal)
+                assert await one.refuses(alice)
+                with pytest.raises(ProviderDown):
+                    await other.refuses(alice)
+                redis.start()
+
+                async def is_out() -> bool:
+                    try:
+                        return await other.refuses(alice)
+                    except ProviderDown:
+                        return False
+
+                await eventually(is_out, bool, 60)
+                assert not await other.refuses(bob)
+    finally:
+        redis.kill()

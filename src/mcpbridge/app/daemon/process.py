@@ -202,8 +202,10 @@ async def serve_over_http(
     if server is not None:
         from mcpbridge.downstream.auth.revocations import Revocations
 
-        server.tokens.revocations, bridge.user_accounts.doors = Revocations(bridge.store), server
+        server.tokens.revocations, bridge.user_accounts.doors = Revocations(bridge.store.shared), server
     async with AsyncExitStack() as stack:
+        if server is not None and server.tokens.revocations is not None:
+            await stack.enter_async_context(server.tokens.revocations.running())
         join = await stack.enter_async_context(_fleet_of(bridge, desk, server))
         public: Mapping[str, Callable[[], App]] = {}
         if bridge.settings.auth.sign_in is not None and server is not None:

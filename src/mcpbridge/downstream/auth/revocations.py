@@ -3,39 +3,74 @@
 A provider signs a token once and knows nothing of this bridge. So whoever is put out here (`mcpbridge users revoke`) is
 written down, with the time: tokens that were issued by then are refused until none of them can be valid any more.
 Tokens that the bridge issues itself end with their grants (`app/sign_in/grants.py`) and are not looked at here.
+
+While the store cannot be read, tokens are refused that were not checked lately. What cannot be written down holds at
+this bridge, which writes it as soon as it can.
 """
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 
 import msgspec
 
-from mcpbridge.base.errors import BridgeError
+from mcpbridge.base.background_tasks import OwnedTasks
+from mcpbridge.base.errors import BridgeError, StoreFailed
+from mcpbridge.base.log import get_logger
 from mcpbridge.core.identity import Identity
 from mcpbridge.downstream.auth.provider_http import ProviderDown
 from mcpbridge.downstream.auth.signed_tokens import LONGEST_LIFE
 from mcpbridge.storage.store import Store
 
+log = get_logger("mcpbridge.auth")
+
 _KIND, _HANDLE = "token-revoked", "all"
 _ROOM = 8 << 20
 """Bytes: some ten thousand people."""
+_AGAIN_AFTER = 1.0
+"""Seconds between two attempts to write down what the store did not take."""
 
 
 class Revocations:
     """Who was put out, and when. They are in the store, so other bridges with the same store know them as well."""
 
     def __init__(self, store: Store, now: Callable[[], float] = time.time) -> None:
-        """`now`: seconds since 1970."""
+        """`store`: its methods fail while it cannot be read (`LazyStore.shared`). `now`: seconds since 1970."""
         self._store, self._now = store, now
+        self._tasks = OwnedTasks()
+        self._owed: dict[str, float] = {}
+        """Who was put out, and when, but is not written down."""
+        self._is_writing = False
         store.bound(_KIND, _ROOM)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} in {self._store!r}>"
 
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """What the store did not take is written later, until the end."""
+        async with self._tasks.running():
+            yield
+        if self._owed:
+            log.error("people were put out at this bridge alone: revoke them again", principals=sorted(self._owed))
+
     async def revoke(self, principal: str) -> None:
-        """Refuse all tokens of this principal that were issued until now."""
-        at = msgspec.json.encode(self._now())
-        await self._store.put(_KIND, at, principal=principal, expires_in=LONGEST_LIFE, handle=_HANDLE)
+        """Refuse all tokens of this principal that were issued until now.
+
+        Raises:
+            StoreFailed: it cannot be written down, and this does not run, so that nobody would do it later.
+        """
+        self._owed[principal] = self._now()
+        try:
+            await self._write(principal)
+        except StoreFailed as error:
+            if not self._is_writing:
+                if self._tasks.spawn(self._write_owed()) is None:
+                    del self._owed[principal]
+                    raise
+                self._is_writing = True
+            log.warning("other bridges do not learn yet that somebody was put out", reason=str(error))
 
     async def refuses(self, identity: Identity) -> bool:
         """Whether the token that says this was revoked. One that does not say when it was issued counts as older.
@@ -43,11 +78,41 @@ class Revocations:
         Raises:
             ProviderDown: that cannot be read now, so nobody is let in.
         """
+        issued: object = identity.claims.get("iat")
+        until = self._owed.get(identity.principal)
+        if until is not None and _is_from(issued, until):
+            return True
         try:
-            body = await self._store.get(_KIND, _HANDLE, principal=identity.principal)
+            written = await self._written(identity.principal)
         except BridgeError as error:
             raise ProviderDown(f"the store cannot be read: {error}") from error
-        if body is None:
-            return False
-        issued: object = identity.claims.get("iat")
-        return not isinstance(issued, int) or issued <= msgspec.json.decode(body, type=float)
+        return written is not None and _is_from(issued, written)
+
+    async def _written(self, principal: str) -> float | None:
+        body = await self._store.get(_KIND, _HANDLE, principal=principal)
+        return None if body is None else msgspec.json.decode(body, type=float)
+
+    async def _write(self, principal: str) -> None:
+        at = self._owed[principal]
+        written = await self._written(principal)
+        if written is None or written < at:  # else another bridge put the same person out later
+            body = msgspec.json.encode(at)
+            await self._store.put(_KIND, body, principal=principal, expires_in=LONGEST_LIFE, handle=_HANDLE)
+        if self._owed.get(principal) == at:
+            del self._owed[principal]
+
+    async def _write_owed(self) -> None:
+        try:
+            while self._owed:
+                await asyncio.sleep(_AGAIN_AFTER)
+                for principal in list(self._owed):
+                    try:
+                        await self._write(principal)
+                    except StoreFailed:
+                        break
+        finally:
+            self._is_writing = False
+
+
+def _is_from(issued: object, until: float) -> bool:
+    return not isinstance(issued, int) or issued <= until

@@ -213,7 +213,7 @@ async def _put_out(settings: Settings, user: str) -> tuple[int, bool]:
         if is_of_issuer:
             from mcpbridge.downstream.auth.revocations import Revocations
 
-            await Revocations(store).revoke(user)
+            await Revocations(store.shared).revoke(user)
         return ended, is_of_issuer
     finally:
         await store.close()
