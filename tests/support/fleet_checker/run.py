@@ -129,7 +129,8 @@ class Caller:
             params["_meta"] = {PREFIX + "protocolVersion": REVISION, PREFIX + "clientCapabilities": {}}
             more = {"mcp-protocol-version": REVISION, "mcp-method": "tools/call", "mcp-name": TOOL}
             headers = {**HEADERS, **more}
-        body = message("tools/call", 1, **params)
+        number = int(id_.rpartition("-")[2])  # one whose outcome is unknown may still be under way
+        body = message("tools/call", number, **params)
         try:
             answer = await http.post(self._run.found.url, json=body, headers=headers)
         except httpx2.ReadTimeout as error:
