@@ -114,6 +114,7 @@ class LinkChannel:
         self.reason = ""
         """Why it ended by itself."""
         self._is_closed = False
+        self._pumping: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
         return f"<LinkChannel {self._name!r} at {self._member.name!r}: {self.reason or 'open'}>"
@@ -140,11 +141,16 @@ class LinkChannel:
         self._is_closed = True
 
     async def pump(self) -> None:
-        """Send messages one after the other: so they arrive in order, and each is known to have arrived or not."""
-        while True:
-            while not self._messages:
+        """Send messages one after the other: so they arrive in order, and each is known to have arrived or not.
+
+        Returns at the end: what is sent after its failure was reported might be done twice.
+        """
+        self._pumping = asyncio.current_task()
+        while not self._is_closed:
+            if not self._messages:
                 self._came.clear()
                 await self._came.wait()
+                continue
             message = self._messages.popleft()
             self._size -= len(message.data)
             await self._send(message)
@@ -206,4 +212,8 @@ class LinkChannel:
         if not self.reason and not self._is_closed:
             self.reason = reason
             self.close()
+            if self._pumping is not None and self._pumping is not asyncio.current_task():
+                self._pumping.cancel()  # perhaps it is about to send
+            while self._messages:
+                self._not_sent(self._messages.popleft(), reason)
             self._receiver.closed(reason)
