@@ -11,6 +11,7 @@ import pytest
 from msgspec import Raw
 
 from mcpbridge.base.errors import UpstreamGone
+from mcpbridge.fleet import shared_process
 from mcpbridge.fleet.shared_process import SharedProcess, line_of
 from mcpbridge.protocol.jsonrpc import Frame, decode_frame
 from mcpbridge.protocol.transport import Outgoing, Receiver
@@ -175,6 +176,14 @@ async def test_the_process_ends_with_the_last_that_uses_it(shared: Shared) -> No
     process.spoiled([str(wire.sent[0]["id"]).encode()], "odd", b"")
     process.detach(numbers[1])
     assert not process.is_valid
+
+
+async def test_a_process_that_nobody_came_to_use_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_process, "_UNUSED_SECONDS", 0.001)
+    process = SharedProcess("x", 1, Wire(), monotonic() + 1000)  # type: ignore[arg-type] - it is one
+    with anyio.fail_after(60):
+        await process.run()
+    assert process.reason == "no bridge uses it"
 
 
 def test_a_message_is_one_line_of_json() -> None:

@@ -36,6 +36,9 @@ log = get_logger("mcpbridge.fleet")
 _MOST_OPEN = 10_000
 """Requests whose answers are waited for; the oldest is forgotten, such as one that was never answered."""
 
+_UNUSED_SECONDS = 10.0
+"""How long a process waits for the first that uses it: whoever had it started may be gone by the time it runs."""
+
 
 class Party(Protocol):
     """One bridge that uses the process."""
@@ -86,9 +89,11 @@ class SharedProcess:
 
     async def run(self) -> None:
         """Start it, and return once it has ended: for whatever reason, or since the lease is over."""
+        unused: asyncio.TimerHandle | None = None
         try:
             async with self._transport.connect(self) as self._channel:
                 self._started.set()
+                unused = asyncio.get_running_loop().call_later(_UNUSED_SECONDS, self._end_if_unused)
                 while not self.reason:
                     try:
                         async with asyncio.timeout_at(self._loop_time_of(self.valid_until)):
@@ -98,6 +103,8 @@ class SharedProcess:
         except BridgeError as error:
             self.end(str(error))
         finally:
+            if unused is not None:
+                unused.cancel()
             self.end("it is being stopped")
             self._started.set()
 
@@ -162,6 +169,9 @@ class SharedProcess:
             if self._channel is not None and not self.reason:
                 with suppress(UpstreamGone, Overloaded):
                     self._channel.send(Outgoing(encode_error(id_, INTERNAL_ERROR, "who was asked has left")))
+        self._end_if_unused()
+
+    def _end_if_unused(self) -> None:
         if not self._parties:
             self.end("no bridge uses it")
 

@@ -207,6 +207,9 @@ class SharedServers:
         except TimeoutError as error:
             stream.close()
             raise NotSent("it does not answer") from error
+        except BaseException:  # whoever wants it is gone: the owner is not to have a party for nobody
+            stream.close()
+            raise
         if reply.status != OK or is_whole:
             stream.close()
             return None
