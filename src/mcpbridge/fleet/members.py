@@ -1,6 +1,6 @@
 """Who belongs to the fleet, as this bridge knows it: it renews its own lease every second, and learns of the others.
 
-While the server of the store cannot be reached, those that were there last count as there.
+While the server of the store cannot be reached, those that were there last count as there, and for some seconds after.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.log import get_logger
-from mcpbridge.fleet.records import FleetRecords, Member
+from mcpbridge.fleet.records import Beat, FleetRecords, Member
 
 log = get_logger("mcpbridge.fleet")
 
@@ -46,6 +46,8 @@ class Members:
         """By member: the digests of its configuration and of this bridge's, where they differ."""
         self._records = records
         self._known: Mapping[str, Member] = {me.id: me}
+        self._awaited: dict[str, Member] = {}
+        """Members of before the server was away, which are not back yet."""
         self._has_joined = self._has_left = False
         self._looking = asyncio.Lock()
         self._renewed = monotonic()
@@ -83,7 +85,7 @@ class Members:
     async def _look(self) -> None:
         began = monotonic()
         try:
-            held, known = await self._records.beat(self.me, LEASE_SECONDS)
+            beat = await self._records.beat(self.me, LEASE_SECONDS)
         except StoreFailed as error:
             self.failures += 1
             if not self.problem:
@@ -93,9 +95,10 @@ class Members:
         if self.problem:
             log.info("the fleet's records can be reached again")
         self.problem = ""
-        lapsed, self._renewed = self._has_joined and not held, began
+        lapsed, self._renewed = self._has_joined and not beat.held, began
         self._has_joined = True
-        former, self._known = self._known, known
+        former, known = self._known, self._with_awaited(beat, has_lapsed=lapsed)
+        self._known = known
         for id_ in former.keys() - known.keys():
             log.info("a bridge has left the fleet", member=id_, name=former[id_].name)
             self.on_gone(id_)
@@ -106,6 +109,15 @@ class Members:
         if lapsed:
             log.warning("this bridge was no member of its fleet for a while")
             self.on_lapsed()
+
+    def _with_awaited(self, beat: Beat, *, has_lapsed: bool) -> Mapping[str, Member]:
+        """The members, with those that may be about to come back: the server may have lost what it knew of them."""
+        if has_lapsed:
+            self._awaited = dict(self._known)
+        if not beat.is_settling:
+            self._awaited = {}
+        self._awaited = {id_: one for id_, one in self._awaited.items() if id_ not in beat.members}
+        return {**beat.members, **self._awaited}
 
     def configured(self, settings: str) -> None:
         """This bridge has another configuration, with this digest, from now on."""

@@ -9,6 +9,11 @@ a script can look at a session and at its owner's lease at once:
     PREFIX:{v1/#fleet}:s:DIGEST     a hash: one session: `owner`, `who` may use it, what it was opened with (`record`)
     PREFIX:{v1/#fleet}:e:DIGEST     a hash: what the client is answered that resumes a stream of a session, by its name
     PREFIX:{v1/#fleet}:u:DIGEST     there while a seal that was used would still open
+    PREFIX:{v1/#fleet}:settling     there while members may be about to come back
+
+When no lease was renewed for a while, the server was away, or lost its data, and the first member that is back must not
+take the others for dead: for some seconds then every member stays one, and nobody gets a session of one without a
+lease.
 
 Ids of sessions are kept as digests: whoever can read the server does not learn them.
 """
@@ -46,14 +51,29 @@ class Member(Struct, frozen=True):
     """Servers to which its breakers let no calls through."""
 
 
+class Beat(Struct, frozen=True):
+    """What a member learns when it renews its lease."""
+
+    held: bool
+    """It still had one."""
+    members: Mapping[str, Member]
+    is_settling: bool
+    """Others may be about to come back, after the server was away."""
+
+
 class Claim(Struct, frozen=True):
     """Who has a session after somebody asked for it."""
 
     owner: str
+    """Empty: nobody gets it yet, since whoever has it may be about to come back."""
     record: bytes = b""
     """For its new owner: what the session was opened with."""
 
 
+SETTLING_SECONDS = 8.0
+"""Members may need so long to come back after the server was away: a command that hangs, and pauses of attempts."""
+_LONGEST_PAUSE = 1.0
+"""Seconds between two attempts to reach the server: leases must be there again while members settle."""
 _NOW = """
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
@@ -61,15 +81,22 @@ local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 _BEAT = script(
     _NOW
     + """
+-- KEYS: leases, members, settling. ARGV: the member, milliseconds of a lease, what is known of it, ms of settling
 local ends = redis.call('ZSCORE', KEYS[1], ARGV[1])
 local held = (ends and tonumber(ends) >= now) and 1 or 0
+local latest = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2]
+-- Half a lease without a beat of anybody: some might have none left before they are back.
+if not latest or tonumber(latest) < now + ARGV[2] / 2 then redis.call('SET', KEYS[3], 1, 'PX', ARGV[4]) end
+local settling = redis.call('EXISTS', KEYS[3])
 redis.call('ZADD', KEYS[1], now + tonumber(ARGV[2]), ARGV[1])
 redis.call('HSET', KEYS[2], ARGV[1], ARGV[3])
-for _, gone in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', '(' .. now)) do
-  redis.call('ZREM', KEYS[1], gone)
-  redis.call('HDEL', KEYS[2], gone)
+if settling == 0 then
+  for _, gone in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', '(' .. now)) do
+    redis.call('ZREM', KEYS[1], gone)
+    redis.call('HDEL', KEYS[2], gone)
+  end
 end
-return {held, redis.call('HVALS', KEYS[2])}
+return {held, redis.call('HVALS', KEYS[2]), settling}
 """
 )
 _LEAVE = script("redis.call('ZREM', KEYS[1], ARGV[1]) return redis.call('HDEL', KEYS[2], ARGV[1])")
@@ -96,11 +123,15 @@ return 1
 _CLAIM = script(
     _NOW
     + """
+-- KEYS: leases, the session, settling. ARGV: the member, who asks, whether another one may have it without a record
+local settling = redis.call('EXISTS', KEYS[3]) == 1
 local owner = redis.call('HGET', KEYS[2], 'owner')
+if not owner and settling and ARGV[3] == '1' then return {''} end
 if not owner or redis.call('HGET', KEYS[2], 'who') ~= ARGV[2] then return false end
 if owner ~= '' and owner ~= ARGV[1] then
-  local ends = redis.call('ZSCORE', KEYS[1], owner)
+  local ends = redis.call('ZSCORE', KEYS[1], owner) -- none: it has left in order, or was gone before
   if ends and tonumber(ends) >= now then return {owner} end
+  if ends and settling then return {''} end
 end
 redis.call('HSET', KEYS[2], 'owner', ARGV[1])
 return {ARGV[1], redis.call('HGET', KEYS[2], 'record')}
@@ -130,20 +161,21 @@ class FleetRecords:
     """The shared records. Every method raises `StoreFailed` where the server does not answer."""
 
     def __init__(self, address: RedisAddress, prefix: str) -> None:
-        self._server = Connections(address)
+        self._server = Connections(address, longest_pause=_LONGEST_PAUSE)
         begin = f"{prefix}:{{v1/#fleet}}:"
-        self._members = [f"{begin}leases", f"{begin}members"]
+        self._members, self._settling = [f"{begin}leases", f"{begin}members"], f"{begin}settling"
         self._begin, self._used, self._streams = f"{begin}s:", f"{begin}u:", f"{begin}e:"
 
     def _session(self, id_: bytes) -> str:
         return self._begin + sha256(id_).hexdigest()
 
-    async def beat(self, member: Member, seconds: float) -> tuple[bool, Mapping[str, Member]]:
-        """Renew a member's lease. Whether it still had one; and all members."""
-        held, found = await self._server.run(
-            _BEAT, self._members, member.id, int(seconds * 1000), msgspec.json.encode(member)
+    async def beat(self, member: Member, seconds: float) -> Beat:
+        """Renew a member's lease, which lasts so long. Members are to beat three times in that."""
+        keys, settling = [*self._members, self._settling], int(SETTLING_SECONDS * 1000)
+        held, found, is_settling = await self._server.run(
+            _BEAT, keys, member.id, int(seconds * 1000), msgspec.json.encode(member), settling
         )
-        return bool(held), _read(found)
+        return Beat(bool(held), _read(found), bool(is_settling))
 
     async def leave(self, member: str) -> None:
         """The lease ends now."""
@@ -162,9 +194,13 @@ class FleetRecords:
         arguments = (owner, who, record, int(seconds * 1000), mode)
         return bool(await self._server.run(_WRITE, [self._session(id_)], *arguments))
 
-    async def claim(self, id_: bytes, member: str, who: bytes) -> Claim | None:
-        """Take a session over whose owner has no lease. None: there is none for this user."""
-        found = await self._server.run(_CLAIM, [self._members[0], self._session(id_)], member, who)
+    async def claim(self, id_: bytes, member: str, who: bytes, *, is_own: bool = False) -> Claim | None:
+        """Take a session over whose owner has no lease. None: there is none for this user.
+
+        `is_own`: nobody but this member ever had it, so that it is over if there is no record.
+        """
+        keys = [self._members[0], self._session(id_), self._settling]
+        found = await self._server.run(_CLAIM, keys, member, who, int(not is_own))
         return None if not found else Claim(found[0].decode(), *found[1:])
 
     async def end(self, id_: bytes, owner: str) -> None:

@@ -287,6 +287,7 @@ class FleetSessions:
     async def hand_on(self, id_: bytes) -> None:
         """The session is for whoever asks first."""
         self._let_go(id_)  # at once: a call that came meanwhile would end with it
+        self._remember(id_, "")
         self._counts.handed_on += 1
         await self._quietly(self._records.give_up(id_, self._members.me.id))
 
@@ -323,12 +324,18 @@ class FleetSessions:
             return None
         me = self._members.me.id
         try:
-            claim = await self._records.claim(id_, me, _who(exchange.principal, exchange))
+            is_own = id_.endswith(f"-{me}".encode()) and id_ not in self._moved
+            claim = await self._records.claim(id_, me, _who(exchange.principal, exchange), is_own=is_own)
         except StoreFailed as error:
             text = "not sent: the bridge that had this session is gone, and the fleet's records cannot be reached"
             raise Refused(503, text, headers=_SOON) from error
         if claim is None:
             return None
+        if not claim.owner:
+            text = (
+                "not sent: the fleet's records were away, and the bridge that has this session may be about to return"
+            )
+            raise Refused(503, text, headers=_SOON)
         if claim.owner != me:
             self._remember(id_, claim.owner)
             member = await self._members.get(claim.owner)

@@ -49,10 +49,12 @@ def script(text: str) -> Script:
 class Connections:
     """Up to 16 connections, made when they are needed. For one event loop."""
 
-    def __init__(self, address: RedisAddress, *, seconds: float = COMMAND_SECONDS) -> None:
-        """`seconds`: how long a command may take."""
+    def __init__(
+        self, address: RedisAddress, *, seconds: float = COMMAND_SECONDS, longest_pause: float = _LONGEST_PAUSE
+    ) -> None:
+        """`seconds`: how long a command may take; `longest_pause`: between two attempts while the server is away."""
         self._address = address
-        self._seconds = seconds
+        self._seconds, self._longest_pause = seconds, longest_pause
         self._idle = defaultdict[Node, deque[Any]](deque)
         """By node. Where there is one, it is always the same."""
         self._nodes = nodes_of(address, self._ask_node)
@@ -269,7 +271,7 @@ class Connections:
         self._retry_at = now + self._pause()  # this command tries; the others need not wait for what it finds
 
     def _pause(self) -> float:
-        return min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(10, self._failures - _FAILURES))
+        return min(self._longest_pause, _FIRST_PAUSE * 2 ** min(10, self._failures - _FAILURES))
 
     def _failed(self, reason: str) -> StoreFailed:
         self._failures += 1

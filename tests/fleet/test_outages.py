@@ -1,0 +1,125 @@
+"""After the Redis server was away, no bridge of a fleet takes another for dead that is about to come back."""
+
+import secrets
+from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from mcpbridge.fleet.members import Members
+from mcpbridge.fleet.records import FleetRecords, Member
+from mcpbridge.storage.settings import redis_address
+from support.redis_server import Server, needs_redis
+
+pytestmark = needs_redis
+A, B = (Member(letter * 10, "127.0.0.1:1", letter, "1", "s", 0.0) for letter in "ab")
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Generator[Server]:
+    found = Server(tmp_path / "redis").start()
+    yield found
+    found.kill()
+
+
+@pytest.fixture
+async def records(redis: Server) -> AsyncGenerator[FleetRecords]:
+    found = FleetRecords(redis_address(redis.settings()), f"fleet-{secrets.token_hex(4)}")
+    yield found
+    await found.close()
+
+
+def settle(redis: Server) -> None:
+    """What time does."""
+    (key,) = redis.cli("KEYS", "*:settling").split()
+    redis.cli("DEL", key)
+
+
+async def only(records: FleetRecords, *members: str) -> None:
+    """Wait until nobody else has a lease."""
+    with anyio.fail_after(60):
+        while sorted(await records.members()) != sorted(members):
+            await anyio.sleep(0.01)
+
+
+async def test_the_first_member_back_takes_nobody_for_dead(records: FleetRecords, redis: Server) -> None:
+    for member in (A, B):
+        await records.beat(member, 0.2)
+    settle(redis)
+    assert await records.write(b"session", B.id, b"who", b"record", 600, is_new=True)
+    await only(records)  # as after a time in which nobody could beat
+    beat = await records.beat(A, 30)
+    assert not beat.held
+    assert sorted(beat.members) == [A.id, B.id]
+    claim = await records.claim(b"session", A.id, b"who")
+    assert claim is not None
+    assert claim.owner == "", "its owner may be about to come back"
+    assert await records.claim(b"session", A.id, b"another") is None
+    await records.beat(B, 30)
+    claim = await records.claim(b"session", A.id, b"who")
+    assert claim is not None
+    assert claim.owner == B.id
+
+
+async def test_a_member_that_does_not_come_back_is_none_in_the_end(records: FleetRecords, redis: Server) -> None:
+    for member in (A, B):
+        await records.beat(member, 0.2)
+    assert await records.write(b"session", B.id, b"who", b"record", 600, is_new=True)
+    await only(records)
+    await records.beat(A, 30)
+    settle(redis)
+    assert list((await records.beat(A, 30)).members) == [A.id]
+    claim = await records.claim(b"session", A.id, b"who")
+    assert claim is not None
+    assert (claim.owner, claim.record) == (A.id, b"record")
+
+
+async def test_a_member_that_dies_while_others_beat_is_none_at_once(records: FleetRecords, redis: Server) -> None:
+    await records.beat(A, 30)
+    settle(redis)
+    await records.beat(B, 0.2)
+    await only(records, A.id)
+    beat = await records.beat(A, 30)
+    assert not beat.is_settling
+    assert list(beat.members) == [A.id]
+
+
+async def test_members_are_known_though_the_server_lost_its_data(records: FleetRecords, redis: Server) -> None:
+    gone, lapsed = list[str](), list[bool]()
+    first, second = Members(records, A), Members(records, B)
+    first.on_gone, first.on_lapsed = gone.append, lambda: lapsed.append(True)
+    for members in (first, second, first):
+        await members.look()
+    redis.kill()
+    await first.look()
+    assert first.problem
+    redis.start()
+    await first.look()
+    assert lapsed == [True]
+    assert first.find(B.id) is not None, "it may be about to come back"
+    claim = await records.claim(b"session of whoever is not back", A.id, b"who")
+    assert claim is not None
+    assert claim.owner == ""
+    assert await records.claim(b"session of the first", A.id, b"who", is_own=True) is None
+    await second.look()
+    await second.leave()
+    await first.look()
+    await first.look()
+    assert gone == [], "until it is over, a member that was not seen again is one"
+    settle(redis)
+    await first.look()
+    assert gone == [B.id]
+
+
+async def test_a_member_that_is_back_leaves_in_order(records: FleetRecords, redis: Server) -> None:
+    first, second = Members(records, A), Members(records, B)
+    for members in (first, second, first):
+        await members.look()
+    redis.kill()
+    redis.start()
+    for members in (first, second, first):
+        await members.look()
+    await second.leave()
+    await first.look()
+    assert first.find(B.id) is None
