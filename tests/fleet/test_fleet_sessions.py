@@ -253,6 +253,25 @@ def test_without_the_shared_records_sessions_of_bridges_that_live_go_on(pair: Fl
     assert names(Client(http).begin(second).post(second, message("tools/list", 6)))
 
 
+def test_sessions_are_written_down_again_when_the_records_are_back(pair: Fleet, http: httpx2.Client) -> None:
+    """Those that were opened while the server was away, and all of them if it lost its data."""
+    first, second = pair.replicas
+    clients = [Client(http).begin(first)]
+    pair.redis.kill()
+    clients.append(Client(http).begin(first))
+    pair.redis.start()  # it has kept nothing
+
+    def are_written() -> bool:
+        keys = pair.redis.cli("KEYS", "*:s:*").splitlines()
+        return sum("initialized" in pair.redis.cli("HGET", key, "record") for key in keys) == 2
+
+    until(are_written, "both are written down")
+    assert all(names(client.post(first, message("tools/list", 2))) for client in clients), "neither has ended"
+    first.kill()
+    for client in clients:
+        until(lambda: client.post(second, message("tools/list", 3)).status_code == 200, "another bridge has it")  # noqa: B023
+
+
 async def test_only_bridges_with_the_key_of_the_fleet_get_in(three: Fleet) -> None:
     """Whoever has no certificate of the fleet's is shut out before a request of theirs is read."""
     for key, gets_in in ((KEY, True), ("another key than the one of the fleet", False)):

@@ -123,3 +123,16 @@ async def test_a_member_that_is_back_leaves_in_order(records: FleetRecords, redi
     await second.leave()
     await first.look()
     assert first.find(B.id) is None
+
+
+async def test_a_bridge_that_was_paused_does_not_write_down_what_another_one_ended(records: FleetRecords) -> None:
+    await records.beat(A, 30)
+    for name in (b"ended", b"kept"):
+        assert await records.write(name, A.id, b"who", b"record", 600, is_new=True)
+    await records.end(b"ended", A.id)
+    kept = await records.keep([b"ended", b"kept", b"never written"], B.id, 600)
+    assert (kept.lost, kept.missing) == ([b"ended", b"kept"], [b"never written"])
+    kept = await records.keep([b"ended", b"kept"], A.id, 600)
+    assert (kept.lost, kept.missing) == ([b"ended"], [])
+    assert not await records.write(b"ended", A.id, b"who", b"record", 600, is_new=True)
+    assert await records.claim(b"ended", B.id, b"who") is None

@@ -61,6 +61,15 @@ class Beat(Struct, frozen=True):
     """Others may be about to come back, after the server was away."""
 
 
+class Kept(Struct, frozen=True):
+    """What became of sessions whose records an owner wanted to keep."""
+
+    lost: list[bytes]
+    """Those that somebody else has, or ended."""
+    missing: list[bytes]
+    """Those that there is no record of."""
+
+
 class Claim(Struct, frozen=True):
     """Who has a session after somebody asked for it."""
 
@@ -72,6 +81,8 @@ class Claim(Struct, frozen=True):
 
 SETTLING_SECONDS = 8.0
 """Members may need so long to come back after the server was away: a command that hangs, and pauses of attempts."""
+_ENDED_SECONDS = 600
+"""For so long the records know that a session has ended: a bridge that was paused must not write it down again."""
 _LONGEST_PAUSE = 1.0
 """Seconds between two attempts to reach the server: leases must be there again while members settle."""
 _NOW = """
@@ -137,7 +148,15 @@ redis.call('HSET', KEYS[2], 'owner', ARGV[1])
 return {ARGV[1], redis.call('HGET', KEYS[2], 'record')}
 """
 )
-_END = script("if redis.call('HGET', KEYS[1], 'owner') == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0")
+_END = script(
+    """
+local owner = redis.call('HGET', KEYS[1], 'owner')
+if owner and owner ~= ARGV[1] then return 0 end
+redis.call('DEL', KEYS[1])
+redis.call('HSET', KEYS[1], 'owner', '-') -- no member
+return redis.call('EXPIRE', KEYS[1], ARGV[2])
+"""
+)
 _GIVE_UP = script(
     """
 if redis.call('HGET', KEYS[1], 'owner') ~= ARGV[1] then return 0 end
@@ -146,11 +165,19 @@ return redis.call('HSET', KEYS[1], 'owner', '') + 1
 )
 _KEEP = script(
     """
-local lost = {}
+local lost, missing = {}, {}
 for i, key in ipairs(KEYS) do
-  if redis.call('HGET', key, 'owner') == ARGV[1] then redis.call('PEXPIRE', key, ARGV[2]) else lost[#lost + 1] = i end
+  local owner = redis.call('HGET', key, 'owner')
+  if owner == '' then redis.call('HSET', key, 'owner', ARGV[1]) end -- a failover undid that it was taken
+  if owner == ARGV[1] or owner == '' then
+    redis.call('PEXPIRE', key, ARGV[2])
+  elseif owner then
+    lost[#lost + 1] = i
+  else
+    missing[#missing + 1] = i
+  end
 end
-return lost
+return {lost, missing}
 """
 )
 _KEEP_STREAM = script("redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) return redis.call('EXPIRE', KEYS[1], ARGV[3])")
@@ -205,17 +232,18 @@ class FleetRecords:
 
     async def end(self, id_: bytes, owner: str) -> None:
         """The session is over, unless somebody else has it."""
-        await self._server.run(_END, [self._session(id_)], owner)
+        await self._server.run(_END, [self._session(id_)], owner, _ENDED_SECONDS)
 
     async def give_up(self, id_: bytes, owner: str) -> None:
         """The session is for whoever asks first, unless somebody else has it."""
         await self._server.run(_GIVE_UP, [self._session(id_)], owner)
 
-    async def keep(self, ids: Iterable[bytes], owner: str, seconds: float) -> list[bytes]:
-        """Keep sessions for so long from now. Those that this owner does not have any more."""
+    async def keep(self, ids: Iterable[bytes], owner: str, seconds: float) -> Kept:
+        """Keep sessions of this owner's for so long from now."""
         kept = list(ids)
-        lost = await self._server.run(_KEEP, [self._session(id_) for id_ in kept], owner, int(seconds * 1000))
-        return [kept[number - 1] for number in lost]
+        keys, until = [self._session(id_) for id_ in kept], int(seconds * 1000)
+        lost, missing = await self._server.run(_KEEP, keys, owner, until)
+        return Kept([kept[number - 1] for number in lost], [kept[number - 1] for number in missing])
 
     async def is_first_use(self, seal: bytes, seconds: float) -> bool:
         """Whether nobody has used this seal, which is good for so many seconds; from now on it is used."""

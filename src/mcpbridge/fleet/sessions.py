@@ -37,6 +37,8 @@ log = get_logger("mcpbridge.fleet")
 _RECORD_FORMAT = 1
 _KEEP_EVERY = 60.0
 """Seconds between two times that the records of sessions are kept for longer."""
+_WRITE_AGAIN = 1.0
+"""Seconds after which records are written again that could not be."""
 _TRIES = 3
 """Times that a session is looked for while it moves."""
 _KNOWN_MOVES = 10_000
@@ -89,6 +91,9 @@ class FleetSessions:
         self._idle, self._max_body = idle, max_body
         self._deadline = Deadline(BODY_SECONDS)
         self._messages: dict[bytes, dict[str, Raw]] = {}
+        self._unwritten = set[bytes]()
+        """Sessions whose records lack something, since the server was away."""
+        self._writing_again: asyncio.Task[None] | None = None
         self._moved = OrderedDict[bytes, str]()
         self._taking: dict[bytes, asyncio.Lock] = {}
         self._front: SessionFront | None = None
@@ -223,6 +228,7 @@ class FleetSessions:
 
     def ended(self, session: Session) -> None:
         """Forget it, or leave it to the others where this bridge stops."""
+        self._unwritten.discard(session.id)
         if self._messages.pop(session.id, None) is None:
             return
         work = self._records.give_up if session.why == BRIDGE_STOPPED else self._records.end
@@ -244,6 +250,7 @@ class FleetSessions:
         for session in self.own():
             await self._quietly(self._records.give_up(session.id, self._members.me.id))
             self._messages.pop(session.id, None)
+            self._unwritten.discard(session.id)
 
     # -- a bridge that stays, and takes nothing new
 
@@ -378,8 +385,13 @@ class FleetSessions:
         try:
             is_ours = await self._records.write(session.id, me, who, record, self._idle + _KEEP_EVERY, is_new=is_new)
         except StoreFailed as error:
-            log.warning("a session is not written down: it ends with this bridge", reason=str(error))
+            if session.id not in self._unwritten:
+                log.warning("a session is not written down yet: until then it ends with this bridge", reason=str(error))
+            if session.id in self._messages:  # else it has ended meanwhile
+                self._unwritten.add(session.id)
+                self._keep_soon()
             return
+        self._unwritten.discard(session.id)
         if not is_ours:
             log.warning("a session of this bridge is another's by now")
 
@@ -389,24 +401,42 @@ class FleetSessions:
             await asyncio.sleep(_KEEP_EVERY)
             await self._keep_once()
 
-    async def _keep_once(self) -> None:
-        if not self._messages:
-            return
+    async def _keep_once(self) -> bool:
+        """Keep the records for longer, and write down what they lack. False: not all of it could be."""
+        if not self._messages or self._front is None:
+            return True
         try:
-            lost = await self._records.keep(list(self._messages), self._members.me.id, self._idle + _KEEP_EVERY)
+            kept = await self._records.keep(list(self._messages), self._members.me.id, self._idle + _KEEP_EVERY)
         except StoreFailed:
-            return
-        for id_ in lost:
+            return False
+        for id_ in kept.lost:
             self._let_go(id_)
+        missing = set(kept.missing)
+        for id_ in missing | self._unwritten:
+            session = self._front.sessions.get(id_)
+            if session is not None and id_ in self._messages:
+                await self._write(session, is_new=id_ in missing)
+        return not self._unwritten
+
+    def _keep_soon(self) -> None:
+        if self._writing_again is None or self._writing_again.done():
+            self._writing_again = self.tasks.spawn(self._keep_until_done())
+
+    async def _keep_until_done(self) -> None:
+        while True:
+            if await self._keep_once():
+                return
+            await asyncio.sleep(_WRITE_AGAIN)
 
     def _let_go(self, id_: bytes) -> None:
         """End a session here, and leave its record to whoever has it."""
         self._messages.pop(id_, None)
+        self._unwritten.discard(id_)
         if self._front is not None and (session := self._front.sessions.get(id_)) is not None:
             self._front.sessions.end(session, "another bridge has it now")
 
     def _lapsed(self) -> None:
-        self.tasks.spawn(self._keep_once())
+        self._keep_soon()
 
     async def _quietly(self, work: Awaitable[None]) -> None:
         try:
