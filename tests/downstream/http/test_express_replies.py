@@ -269,7 +269,7 @@ async def test_a_bridge_that_stops_answers_what_is_under_way() -> None:
         assert (await talk.answer(2))["result"] == TEXT
         await stopping
         await turns()
-        assert talk.of["1"].responses[-1][0] == 503
+        assert talk.of["1"].responses[-1][0] == 502, "whether it took effect is unknown"
         await talk.end()
 
 

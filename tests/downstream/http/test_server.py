@@ -1,6 +1,7 @@
 """Taking an address, and stopping gently."""
 
 import asyncio
+import json
 import socket
 from typing import Any
 
@@ -86,7 +87,26 @@ async def test_what_does_not_finish_in_time_is_cancelled(monkeypatch: pytest.Mon
         await http.core.held.get()
         http.front.cancel()
         assert await http.core.cancelled.get() == "3"
-        assert (await call).status_code == 503
+        assert (await call).status_code == 502
+        assert (await call).json()["error"]["message"].startswith("outcome unknown")
+
+
+@pytest.mark.parametrize("end", ["the bridge stops", "the session ends"])
+async def test_a_stream_whose_call_is_cut_ends_with_an_unknown_outcome(
+    monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr("mcpbridge.downstream.http.server._DRAIN", 0.05)
+    monkeypatch.setattr("mcpbridge.downstream.http.server._LAST_MOMENT", 60.0)
+    async with serving() as http:
+        call = asyncio.create_task(http.post(request("tell", 3), **await http.session()))
+        await http.core.held.get()
+        if end == "the bridge stops":
+            http.front.cancel()
+        else:
+            http.core.clients[0].hang_up("another bridge has it now")
+        *_, last = [line[5:] for line in (await call).text.splitlines() if line.startswith("data:")]
+        assert json.loads(last)["id"] == 3
+        assert json.loads(last)["error"]["message"].startswith("outcome unknown")
 
 
 async def test_headers_without_end_are_refused_before_they_fill_the_memory() -> None:

@@ -283,7 +283,7 @@ class HttpFront:
             async with asyncio.timeout(seconds):
                 await self._underway.until_none()
         except TimeoutError:
-            self._underway.withdraw(STOPPING, lambda _, __: True)
+            self._underway.withdraw(STOPPING, lambda _, __: True, is_repeated=True)
 
     def _answer(self, exchange: Exchange, checked: "Caller | None" = None) -> Awaitable[None]:
         """What answers the request. `checked`: who sends it, where that took time; the rules have let it in before.

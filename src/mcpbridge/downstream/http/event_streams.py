@@ -47,7 +47,7 @@ def fitting(answer: bytes, request: Request, *, limit: int, modern: bool) -> byt
         return answer
     if isinstance(request, Frame):
         return _refused(answer, request, limit, modern=modern)
-    asked = {bytes(frame.id): frame for frame in _frames(request) if frame.method}
+    asked = {bytes(frame.id): frame for frame in decoded(request) if frame.method}
     members = [bytes(member) for member in decode_array(answer)]
     for number in sorted(range(len(members)), key=lambda number: -len(members[number])):
         frame = asked.get(bytes(decode_frame(members[number]).id))
@@ -64,7 +64,8 @@ def _refused(answer: bytes, request: Frame, limit: int, *, modern: bool) -> byte
     return bytes(to_answer(refused, bytes(request.id), request.method, modern=modern).data)
 
 
-def _frames(members: list[bytes]) -> list[Frame]:
+def decoded(members: list[bytes]) -> list[Frame]:
+    """The members of a batch that can be read."""
     frames: list[Frame] = []
     for member in members:
         try:

@@ -48,6 +48,7 @@ _CANCELLED = -32800
 """The code of SDK servers (and of LSP) for a request that was cancelled; MCP itself names none."""
 _RETRY_AFTER = (b"retry-after", b"10")
 
+_BY_CLIENT = "its client ended it"
 _LEFT_EARLY = "its client left before it had begun"
 
 Work = Callable[[Notify], Awaitable[Answer]]
@@ -181,7 +182,7 @@ class LegacyFront:
         Raises:
             Refused: there is no such session.
         """
-        self.sessions.end(self._session(exchange, b""), "its client ended it")
+        self.sessions.end(self._session(exchange, b""), _BY_CLIENT)
         await exchange.send_empty(204)
 
     async def _initialize(self, exchange: Exchange, frame: Frame) -> None:
@@ -302,7 +303,8 @@ class LegacyFront:
         if self.elsewhere is not None:
             self.elsewhere.ended(session)
         over = Refused(404, "This session is over")
-        self._underway.withdraw(over, lambda _, owner: owner is session)
+        is_repeated = session.why != _BY_CLIENT  # who finds its session gone opens another one, and asks there again
+        self._underway.withdraw(over, lambda _, owner: owner is session, is_repeated=is_repeated)
         self._core.close(session.client, session.why)
 
     def _stream_opened(self, session: Session, stream: Stream, request: Request) -> None:

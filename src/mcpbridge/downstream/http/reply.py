@@ -17,12 +17,12 @@ from msgspec import Struct
 
 from mcpbridge.downstream.client import Answer, Notify
 from mcpbridge.downstream.elicitation.request_state import bridge_of
-from mcpbridge.downstream.http.event_streams import Request, Stream, deliver, fitting
+from mcpbridge.downstream.http.event_streams import Request, Stream, decoded, deliver, fitting
 from mcpbridge.downstream.http.exchange import NO_HEADERS, Exchange, Headers, Refused
 from mcpbridge.downstream.http.token_lifetime import is_open_by
-from mcpbridge.protocol.batches import Batch
-from mcpbridge.protocol.error_codes import PARSE_ERROR
-from mcpbridge.protocol.jsonrpc import Frame, decode_array, one_line
+from mcpbridge.protocol.batches import Batch, encode_batch
+from mcpbridge.protocol.error_codes import INTERNAL_ERROR, PARSE_ERROR
+from mcpbridge.protocol.jsonrpc import Frame, decode_array, encode_error, one_line
 from mcpbridge.protocol.meta import PROTOCOL_VERSION
 from mcpbridge.protocol.reading.client_messages import read_client_message
 from mcpbridge.protocol.reading.escaped_names import with_plain_names
@@ -31,6 +31,19 @@ from mcpbridge.protocol.reading.unreadable import Spoiled
 
 _PATIENCE = 0.02
 """Seconds before a call is worth a task that watches for its client's leaving."""
+
+_REPEATABLE = frozenset(
+    {
+        *("initialize", "server/discover", "ping", "logging/setLevel", "completion/complete"),
+        *("tools/list", "prompts/list", "prompts/get", "resources/list", "resources/templates/list", "resources/read"),
+        *("resources/subscribe", "resources/unsubscribe", "tasks/get", "tasks/list", "tasks/result"),
+    }
+)
+"""Methods that may be asked twice."""
+_UNKNOWN = (
+    "outcome unknown: this was ended before its answer was there ({reason}); "
+    "check whether the action took effect before you repeat it"
+)
 
 
 class OpenReplies:
@@ -71,11 +84,11 @@ class OpenReplies:
         if self._is_timed:
             loop.call_later(_PATIENCE, self._watch, loop)
 
-    def withdraw(self, reason: Refused, which: Callable[["Reply", object], bool]) -> None:
-        """End those for which `which(reply, owner)` is true."""
+    def withdraw(self, reason: Refused, which: Callable[["Reply", object], bool], *, is_repeated: bool = False) -> None:
+        """End those for which `which(reply, owner)` is true. `is_repeated`: see `Reply.withdraw`."""
         for reply, owner in list(self._replies.items()):
             if which(reply, owner):
-                reply.withdraw(reason)
+                reply.withdraw(reason, is_repeated=is_repeated)
 
     async def until_none(self) -> None:
         """Return when no reply is under way."""
@@ -222,11 +235,18 @@ class Reply:
             self.withdraw(Refused(503, "The client reads too slowly"))
         return is_on_its_way
 
-    def withdraw(self, reason: Refused) -> None:
-        """End the work; the response is `reason`, or the end of the stream if one is open."""
+    def withdraw(self, reason: Refused, *, is_repeated: bool = False) -> None:
+        """End the work; the response is `reason`, or the end of the stream if one is open.
+
+        `is_repeated`: clients repeat what they get this answer for. Work that may have had effects gets another one,
+        which says that the outcome is unknown; a stream ends with it.
+        """
         if self._withdrawal is None and self._task is not None and not self._is_ending:
-            self._withdrawal = reason
+            is_cut = is_repeated and self._working and not self.is_subscription
+            self._withdrawal = _unknown(reason) if is_cut and not _is_repeatable(self._request) else reason
             if self._stream is not None:
+                if is_cut:
+                    self._stream.put(_errors(self._request, self._withdrawal))
                 self._stream.finish()
             self._own_cancels += 1
             self._task.cancel()
@@ -342,6 +362,24 @@ class Reply:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+
+def _is_repeatable(request: Request) -> bool:
+    """Whether nothing is done twice if it is asked twice."""
+    return isinstance(request, Frame) and request.method in _REPEATABLE
+
+
+def _unknown(reason: Refused) -> Refused:
+    """What work is answered with that may have had effects; nothing says when to repeat it."""
+    headers = tuple(header for header in reason.headers if header[0] != b"retry-after")
+    return Refused(502, _UNKNOWN.format(reason=reason), code=INTERNAL_ERROR, headers=headers)
+
+
+def _errors(request: Request, refused: Refused) -> bytes:
+    """The error as the answer to a request, or to all of a batch."""
+    frames = [request] if isinstance(request, Frame) else [one for one in decoded(request) if one.method and one.id]
+    errors = [encode_error(bytes(frame.id), refused.code, str(refused)) for frame in frames]
+    return errors[0] if isinstance(request, Frame) else encode_batch(errors)
 
 
 def _id_of(request: Request) -> bytes:

@@ -179,10 +179,10 @@ class Sessions:
             return
         session.is_ended, session.why = True, why
         del self._by_id[session.id]
+        self._on_end(session)  # first: its calls have a last word on their streams
         session.streams.finish_all()
         if session.also_ends is not None:
             session.also_ends()
-        self._on_end(session)
 
     def end_of_user(self, principal: str, client_id: str) -> None:
         """End the sessions of this principal, by way of this OAuth client; empty: of any."""
