@@ -159,3 +159,31 @@ async def test_another_member_at_the_address_is_not_asked() -> None:
             await links.ask("cccccccccc", address, head, b"")
         with pytest.raises(NotSent):
             await links.ask(OTHER, f"127.0.0.1:{free_port()}", head, b"")
+
+
+async def test_a_member_that_reads_nothing_is_sent_nothing_more() -> None:
+    """The next request is not sent, as to a member that cannot be reached."""
+    is_over, has_ended = asyncio.Event(), asyncio.Event()
+
+    async def hang(_: asyncio.StreamReader, writing: asyncio.StreamWriter) -> None:
+        await is_over.wait()
+        writing.transport.abort()
+        await asyncio.sleep(0)
+        has_ended.set()
+
+    links = Links(link_contexts(KEY, ME))
+
+    async def fill(address: str) -> None:
+        while True:
+            await ask(links, address, b"x" * 1_000_000)
+            await asyncio.sleep(0)
+
+    server = await asyncio.start_server(hang, "127.0.0.1", 0, ssl=link_contexts(KEY, OTHER).listening)
+    with anyio.fail_after(60):
+        with pytest.raises(NotSent, match="takes nothing"):
+            await fill(f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        links.close()
+        is_over.set()
+        await has_ended.wait()
+        server.close()
+        await server.wait_closed()

@@ -1,12 +1,14 @@
 """After the Redis server was away, no bridge of a fleet takes another for dead that is about to come back."""
 
 import secrets
+import signal
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 
 import anyio
 import pytest
 
+from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.fleet.members import Members
 from mcpbridge.fleet.records import FleetRecords, Member
 from mcpbridge.storage.settings import redis_address
@@ -136,3 +138,36 @@ async def test_a_bridge_that_was_paused_does_not_write_down_what_another_one_end
     assert (kept.lost, kept.missing) == ([b"ended"], [])
     assert not await records.write(b"ended", A.id, b"who", b"record", 600, is_new=True)
     assert await records.claim(b"ended", B.id, b"who") is None
+
+
+async def test_who_cannot_be_reached_is_not_waited_for_while_the_server_hangs(
+    records: FleetRecords, redis: Server
+) -> None:
+    first, second, tasks = Members(records, A), Members(records, B), OwnedTasks()
+    for members in (first, second, first):
+        await members.look()
+    async with tasks.running():
+        redis.signal(signal.SIGSTOP)
+        try:
+            assert await first.is_still(B.id, tasks)
+            assert first.failures == 0, "it is known before the records fail"
+        finally:
+            redis.signal(signal.SIGCONT)
+        await second.leave()
+        assert not await first.is_still(B.id, tasks)
+
+
+async def test_members_that_do_not_exist_cost_few_looks(records: FleetRecords, redis: Server) -> None:
+    def beats() -> int:
+        (line,) = (one for one in redis.cli("INFO", "commandstats").splitlines() if one.startswith("cmdstat_evalsha:"))
+        return int(line.partition("calls=")[2].partition(",")[0])
+
+    first, second = Members(records, A), Members(records, B)
+    await first.look()
+    before = beats()
+    async with anyio.create_task_group() as tasks:
+        for number in range(100):
+            tasks.start_soon(first.get, f"{number:010}")
+    assert beats() - before <= 2
+    await second.look()
+    assert await first.get(B.id) is not None, "whoever has just joined is found"

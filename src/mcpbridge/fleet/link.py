@@ -239,7 +239,11 @@ class Links:
         link = self._links.get(member)
         if link is None or not link.connection.is_open:
             link = await self._connected(member, address)
-        await link.connection.drain()
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await link.connection.drain()
+        except TimeoutError as error:
+            raise NotSent("it takes nothing now") from error
         if not link.connection.is_open:
             raise NotSent("the connection has just ended")
         return link.ask(head, body, kind)

@@ -10,6 +10,7 @@ from time import monotonic
 
 from msgspec.structs import replace
 
+from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.log import get_logger
 from mcpbridge.fleet.records import Beat, FleetRecords, Member
@@ -20,6 +21,10 @@ LEASE_SECONDS = 3.0
 """After which a member that does not renew its lease is none any more."""
 BEAT_SECONDS = 1.0
 """Between two renewals."""
+_SEARCH_SECONDS = 0.1
+"""At least, between two looks for a member that is not known."""
+_SHORT_LOOK_SECONDS = 0.2
+"""How long whoever could not reach a member waits for a look: with the attempt before, a second or little more."""
 ID_LENGTH = 10
 """Letters of a member's id; ids of sessions end with them."""
 
@@ -41,7 +46,7 @@ class Members:
         self.on_gone: Callable[[str], None] = lambda _: None
         """Called with each member that is none any more."""
         self.on_lapsed: Callable[[], None] = lambda: None
-        """Called when this bridge finds that it was none for a while: others may have its sessions."""
+        """Called when this bridge was none for a while, or may have been: others may have its sessions."""
         self.differing: dict[str, tuple[str, str]] = {}
         """By member: the digests of its configuration and of this bridge's, where they differ."""
         self._records = records
@@ -51,16 +56,34 @@ class Members:
         self._has_joined = self._has_left = False
         self._looking = asyncio.Lock()
         self._renewed = monotonic()
+        self._looked = self._renewed
+        """When the last look began that has ended."""
+        self._is_unsure = False
+        """A beat may have been taken whose answer never came: what it would have said of the lease is not known."""
 
     def find(self, id_: str) -> Member | None:
         """A member by its id."""
         return self._known.get(id_)
 
     async def get(self, id_: str) -> Member | None:
-        """As `find`; of one that is not known the records are asked, since it may have joined a moment ago."""
+        """As `find`; of one that is not known the records are asked, since it may have joined a moment ago.
+
+        Anybody can name members that there are not, so that the records are asked ten times a second at most.
+        """
         if id_ not in self._known:
-            await self.look()
+            asked = monotonic()
+            await asyncio.sleep(max(0.0, self._looked + _SEARCH_SECONDS - asked))
+            await self.look(since=asked)
         return self._known.get(id_)
+
+    async def is_still(self, id_: str, tasks: OwnedTasks) -> bool:
+        """Whether one that cannot be reached is a member all the same. The records have little time to answer.
+
+        `tasks`: where the look continues.
+        """
+        if (looking := tasks.spawn(self.look())) is not None:
+            await asyncio.wait({looking}, timeout=_SHORT_LOOK_SECONDS)
+        return id_ in self._known
 
     def all(self) -> list[Member]:
         """All of them, the oldest first."""
@@ -76,14 +99,17 @@ class Members:
         """Seconds since the lease was renewed."""
         return monotonic() - self._renewed
 
-    async def look(self) -> None:
-        """Renew the lease, and learn who else has one."""
+    async def look(self, *, since: float | None = None) -> None:
+        """Renew the lease, and learn who else has one. A look that began after this moment will do, too: `since`."""
+        asked = monotonic() if since is None else since
         async with self._looking:  # else what was seen first might be heard last
-            if not self._has_left:
-                await self._look()
+            if self._has_left or self._looked > asked:
+                return
+            began, was_unsure, self._is_unsure = monotonic(), self._is_unsure, True
+            await self._look(began, was_unsure=was_unsure)
+            self._looked = began
 
-    async def _look(self) -> None:
-        began = monotonic()
+    async def _look(self, began: float, *, was_unsure: bool) -> None:
         try:
             beat = await self._records.beat(self.me, LEASE_SECONDS)
         except StoreFailed as error:
@@ -94,8 +120,10 @@ class Members:
             return
         if self.problem:
             log.info("the fleet's records can be reached again")
-        self.problem = ""
-        lapsed, self._renewed = self._has_joined and not beat.held, began
+        self.problem, self._is_unsure, self._renewed = "", False, began
+        lapsed = self._has_joined and (was_unsure or not beat.held)
+        if self._has_joined and not beat.held:
+            log.warning("this bridge was no member of its fleet for a while")
         self._has_joined = True
         former, known = self._known, self._with_awaited(beat, has_lapsed=lapsed)
         self._known = known
@@ -107,7 +135,6 @@ class Members:
             log.info("a bridge has joined the fleet", member=id_, name=other.name, address=other.address)
         self._compare()
         if lapsed:
-            log.warning("this bridge was no member of its fleet for a while")
             self.on_lapsed()
 
     def _with_awaited(self, beat: Beat, *, has_lapsed: bool) -> Mapping[str, Member]:

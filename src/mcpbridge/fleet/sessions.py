@@ -138,8 +138,7 @@ class FleetSessions:
                 if await self._forwarding.ask(owner, exchange, exchange.early_body or b"") is not MOVED:
                     return True
             except NotSent as error:
-                await self._members.look()  # perhaps it has just left
-                if self._members.find(owner.id) is None:
+                if not await self._members.is_still(owner.id, self.tasks):  # it has just left
                     continue
                 raise _not_sent(owner, str(error)) from error
             except OutcomeUnknown as error:
@@ -163,8 +162,7 @@ class FleetSessions:
         try:
             return await self._forwarding.ask(member, exchange, exchange.early_body or b"", guest) is not MOVED
         except NotSent as error:
-            await self._members.look()  # perhaps it has just left
-            if self._members.find(bridge) is None:
+            if not await self._members.is_still(bridge, self.tasks):  # it has just left
                 return False
             raise _not_sent(member, str(error)) from error
         except OutcomeUnknown as error:
