@@ -249,7 +249,8 @@ class FleetRecords:
         """Whether nobody has used this seal, which is good for so many seconds; from now on it is used."""
         key = self._used + sha256(seal).hexdigest()
         return (
-            await self._server.call("SET", key, "1", "NX", "PX", max(1, int(seconds * 1000)), is_final=True) is not None
+            await self._server.call("SET", key, "1", "NX", "PX", max(1, int(seconds * 1000)), until="on a replica")
+            is not None
         )
 
     async def keep_stream(self, session: bytes, name: bytes, record: bytes, seconds: float) -> None:

@@ -99,13 +99,16 @@ class ServerLeases:
         """Take the lease of a server, if nobody has it. `seen`: the highest epoch that is known here."""
         lease, margin = int(LEASE_SECONDS * 1000), int(MARGIN_SECONDS * 1000)
         arguments = member, seen, lease, margin, int(may_take)
-        found = await self._server.run(_ACQUIRE, self._key(name), *arguments, is_final=True)
+        found = await self._server.run(_ACQUIRE, self._key(name), *arguments, until="on a replica that is up")
         return Claim(found[0].decode(), int(found[1]), bool(found[2]), bool(found[3]), found[4] / 1000)
 
     async def renew(self, name: str, member: str, epoch: int) -> bool:
-        """Keep it. False: it is over, or somebody else's."""
+        """Keep it. False: it is over, or somebody else's.
+
+        A failover may undo it: the lease is so much longer than its use that a lost renewal lets nobody in early.
+        """
         arguments = member, epoch, int(LEASE_SECONDS * 1000)
-        return bool(await self._server.run(_RENEW, self._key(name), *arguments, is_final=True))
+        return bool(await self._server.run(_RENEW, self._key(name), *arguments))
 
     async def release(self, name: str, member: str, epoch: int) -> None:
         """It is for whoever asks first: the process is gone."""

@@ -1,5 +1,6 @@
 """What bridges count together, behind Sentinels and on a cluster: a failover gives nobody more (issue 24)."""
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import anyio
@@ -76,3 +77,40 @@ async def test_a_failover_gives_nobody_more_of_a_budget(tmp_path: Path) -> None:
         assert made <= 30
     finally:
         group.end()
+
+
+async def test_replicas_that_are_down_stop_no_budgets_and_leases_but_approvals(tmp_path: Path) -> None:
+    group = Sentinels(tmp_path)
+    store, leases = group.store(), ServerLeases(redis_address(group.settings()), "p")
+    counts = SharedCounts(redis_address(group.settings()), "p")
+    try:
+        with anyio.fail_after(180):
+            async with counts.running():
+                for number in range(5):
+                    await store.put("grant", b"once", principal="ann", expires_in=600, handle=f"g{number}")
+                await leases.acquire("x", "me", 0, may_take=True)
+                assert await leases.renew("x", "me", 1)
+                assert await counts.budget("him").take(30), "the replica is there"
+                group.replica.kill()
+                assert await leases.renew("x", "me", 1), "a renewal waits for no replica"
+                await until_done(lambda: counts.budget("who").take(30))
+                await until_done(lambda: leases.acquire("y", "me", 0, may_take=True))
+                for number in range(5):
+                    with pytest.raises(StoreFailed, match="a failover could undo it"):
+                        await store.take("grant", f"g{number}", principal="ann")
+                assert await store.put("result", b"", principal="ann", expires_in=600), "it does not count as failing"
+    finally:
+        await leases.close()
+        await store.close()
+        group.end()
+
+
+async def until_done(work: Callable[[], Awaitable[object]]) -> None:
+    """The Sentinels need a moment to find a server down."""
+    while True:
+        try:
+            await work()
+        except StoreFailed:
+            await anyio.sleep(0.1)
+        else:
+            return

@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable
 from hashlib import sha1
 from time import monotonic
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 from msgspec import Struct
@@ -26,12 +26,20 @@ _AT_ONCE = 16
 _FAILURES = 3
 """Failures in a row after which commands fail at once."""
 _MOST_REDIRECTIONS = 5
-_WAIT = ("WAIT", 1, 500)
-"""One replica has what was written; it may take so many milliseconds."""
+_WAIT_MS = 500
+"""Milliseconds that it may take until a replica has what was written."""
+_ALONE_SECONDS = 5.0
+"""Seconds after which it is asked again whether all replicas are down."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 5.0
 """Seconds between two attempts then; each takes twice as long as the one before."""
 
 Argument = bytes | str | int | memoryview
+Until = Literal["written", "on a replica", "on a replica that is up"]
+"""When a command is done.
+
+What a failover must not undo is done once a replica has it, where there are replicas; else it failed, though it may
+still have been made. `on a replica that is up`: where all replicas are down none can take over, so none is waited for.
+"""
 
 
 class Script(Struct, frozen=True):
@@ -61,6 +69,8 @@ class Connections:
         self._slots: anyio.Semaphore | None = None
         self._make: Callable[[Node], Any] | None = None
         self._checked = set[Node]()
+        self._alone_until: dict[Node, float] = {}
+        """By node: how long its replicas count as down."""
         self._failures = 0
         self._retry_at = 0.0
         self.epoch = 0
@@ -71,26 +81,18 @@ class Connections:
         idle = sum(map(len, self._idle.values()))
         return f"<Connections to {self._address.without_password}: {state}, {idle} idle>"
 
-    async def call(self, *command: Argument, is_final: bool = False) -> Any:
+    async def call(self, *command: Argument, until: Until = "written") -> Any:
         """The reply to one command. Cancelling closes the connection; the command may still take effect.
-
-        `is_final`: as in `run`.
 
         Raises:
             StoreFailed: the server cannot be reached, does not answer in time, refuses the command, or must not be
-                used.
+                used; or no replica has the change in time.
         """
         key = str(command[1]) if len(command) > 1 else ""
-        return await self._bounded(lambda connection: _exchange(connection, command), key, is_final=is_final)
+        return await self._bounded(lambda connection: _exchange(connection, command), key, until)
 
-    async def run(self, program: Script, keys: list[str], *arguments: Argument, is_final: bool = False) -> Any:
-        """What a script returns. Cancelling and errors as for `call`.
-
-        `is_final`: what it changed must not be undone by a failover. So a replica must have it, where there are any.
-
-        Raises:
-            StoreFailed: also if no replica has it in time; the change may still have been made.
-        """
+    async def run(self, program: Script, keys: list[str], *arguments: Argument, until: Until = "written") -> Any:
+        """What a script returns. Cancelling and errors as for `call`."""
         rest = (len(keys), *keys, *arguments)
 
         async def work(connection: Any) -> Any:
@@ -101,7 +103,7 @@ class Connections:
             except NoScriptError:  # nothing ran; EVAL also makes it known
                 return await _exchange(connection, ("EVAL", program.text, *rest))
 
-        return await self._bounded(work, keys[0], is_final=is_final)
+        return await self._bounded(work, keys[0], until)
 
     async def check(self) -> None:
         """Look whether the server can be used.
@@ -128,7 +130,7 @@ class Connections:
 
     # -- how
 
-    async def _bounded(self, work: Callable[[Any], Awaitable[Any]], key: str, *, is_final: bool = False) -> Any:
+    async def _bounded(self, work: Callable[[Any], Awaitable[Any]], key: str, until: Until = "written") -> Any:
         self._refuse_while_failing()
         reply: Any = None
         try:
@@ -139,7 +141,7 @@ class Connections:
 
         try:
             with anyio.move_on_after(self._seconds) as scope:
-                reply = await self._redirected(make, work, key, is_final=is_final)
+                reply = await self._redirected(make, work, key, until)
             if scope.cancelled_caught:
                 raise self._failed(f"did not answer within {self._seconds:g} s")
         except ConfigError as error:
@@ -166,7 +168,7 @@ class Connections:
         return reply
 
     async def _redirected(
-        self, make: Callable[[Node], Any], work: Callable[[Any], Awaitable[Any]], key: str, *, is_final: bool
+        self, make: Callable[[Node], Any], work: Callable[[Any], Awaitable[Any]], key: str, until: Until
     ) -> Any:
         """Do it at the node that has the key. One that has it no more did nothing, and says who has it."""
         from redis.exceptions import AskError, MovedError
@@ -177,7 +179,7 @@ class Connections:
             raise self._failed(error.what) from error
         for _ in range(_MOST_REDIRECTIONS):
             try:
-                return await self._on_connection(make, work, node, is_asking=is_asking, is_final=is_final)
+                return await self._on_connection(make, work, node, key, until, is_asking=is_asking)
             except MovedError as error:
                 self._nodes.moved(error.slot_id, _host_of(error), error.port)
                 node, is_asking = await self._nodes.of(key), False
@@ -209,9 +211,10 @@ class Connections:
         make: Callable[[Node], Any],
         work: Callable[[Any], Awaitable[Any]],
         node: Node,
+        key: str,
+        until: Until,
         *,
         is_asking: bool,
-        is_final: bool,
     ) -> Any:
         if self._slots is None:
             self._slots = anyio.Semaphore(_AT_ONCE)
@@ -225,10 +228,11 @@ class Connections:
                 if is_asking:
                     await _exchange(connection, ("ASKING",))
                 reply = await work(connection)
-                if is_final and reply and node.replicas and not await _exchange(connection, _WAIT):
-                    is_in_step = True
-                    raise self._failed("no replica has what was written, so that a failover could undo it")
+                is_done = not reply or await self._is_done(connection, node, key, until)
                 is_in_step = True
+                if not is_done:  # the server answers, so this is no failure of it
+                    self._nodes.forget()
+                    raise self._error("no replica has what was written, so that a failover could undo it")
                 return reply
             except _refusals() as error:
                 is_in_step = type(error).__name__ != "ReadOnlyError"  # that one is not where to write any more
@@ -238,6 +242,20 @@ class Connections:
                     self._idle[node].append(connection)
                 else:  # its reply may still come: nobody else must get it
                     await connection.disconnect(nowait=True)
+
+    async def _is_done(self, connection: Any, node: Node, key: str, until: Until) -> bool:
+        """Whether what was just written on this connection is where it must be."""
+        if until == "written" or not node.replicas:
+            return True
+        may_be_alone = until == "on a replica that is up"
+        was_alone = may_be_alone and monotonic() < self._alone_until.get(node, 0.0)
+        if await _exchange(connection, ("WAIT", 1, 1 if was_alone else _WAIT_MS)):
+            self._alone_until.pop(node, None)
+            return True
+        if may_be_alone and not was_alone and await self._nodes.is_alone(key):
+            self._alone_until[node] = monotonic() + _ALONE_SECONDS
+            was_alone = True
+        return was_alone
 
     async def _connected(self, make: Callable[[Node], Any], node: Node) -> Any:
         idle = self._idle[node]
@@ -277,6 +295,7 @@ class Connections:
         self._failures += 1
         self.epoch += 1
         self._checked.clear()
+        self._alone_until.clear()
         self._nodes.forget()
         if self._failures >= _FAILURES:
             self._retry_at = monotonic() + self._pause()

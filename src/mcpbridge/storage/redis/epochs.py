@@ -52,7 +52,9 @@ class SharedEpochs:
         """Another one begins: something was, or is about to be, written to a server."""
         self._owed.add(server)
         try:
-            await self._server.call("SET", self._key(server), secrets.token_hex(8), "EX", _KEPT, is_final=True)
+            await self._server.call(
+                "SET", self._key(server), secrets.token_hex(8), "EX", _KEPT, until="on a replica that is up"
+            )
         except StoreFailed as error:
             log.debug("other bridges do not learn of a write yet", upstream=server, reason=str(error))
             return

@@ -4,6 +4,7 @@ All keys of a command have one hash tag (`scripts.py`), so they lie in one slot 
 forgotten when one of them fails, or says that it is not the one, and asked for again with the next command.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
@@ -42,6 +43,14 @@ class Nodes(Protocol):
         """
         ...
 
+    async def is_alone(self, key: str) -> bool:
+        """Whether every replica of the node with this key is surely down, so that none can take over from it.
+
+        Raises:
+            StoreFailed: nobody says so.
+        """
+        ...
+
     def forget(self) -> None:
         """What is known may be wrong: ask again."""
         ...
@@ -60,6 +69,10 @@ class OneNode:
     async def of(self, key: str) -> Node:
         """That one. See `Nodes`."""
         return self._node
+
+    async def is_alone(self, key: str) -> bool:
+        """It has no replicas that are known. See `Nodes`."""
+        return True
 
     def forget(self) -> None:
         """It stays the one. See `Nodes`."""
@@ -82,6 +95,22 @@ class NodeOfSentinels:
             self._master = await self._look()
         return self._master
 
+    async def is_alone(self, key: str) -> bool:
+        """More than half of all Sentinels say so: the others cannot appoint a successor without them. See `Nodes`."""
+        said = await asyncio.gather(*(self._are_replicas_down(sentinel) for sentinel in self._sentinels))
+        return 2 * sum(are_down for are_down, _ in said) > max((count for _, count in said), default=0)
+
+    async def _are_replicas_down(self, sentinel: Node) -> tuple[bool, int]:
+        """Whether this Sentinel finds all replicas down; and how many Sentinels it knows, itself among them."""
+        try:
+            about = _facts(await self._ask(sentinel, ("SENTINEL", "MASTER", self._service)))
+            replicas = await self._ask(sentinel, ("SENTINEL", "REPLICAS", self._service))
+        except StoreFailed:
+            return False, 0
+        flags = [_facts(one)[b"flags"] for one in replicas]
+        are_down = all(b"down" in one or b"disconnected" in one for one in flags)
+        return are_down, 1 + int(about[b"num-other-sentinels"])
+
     def forget(self) -> None:
         """See `Nodes`."""
         self._master = None
@@ -97,7 +126,7 @@ class NodeOfSentinels:
             except StoreFailed as error:
                 reason = error.what
                 continue
-            about = dict(zip(facts[::2], facts[1::2], strict=False))
+            about = _facts(facts)
             if b"down" in about[b"flags"]:
                 reason = f"its server {about[b'ip'].decode()} is down"
                 continue
@@ -129,6 +158,11 @@ class NodesOfCluster:
             raise StoreFailed("no node of the cluster has the slot of a key")
         return node
 
+    async def is_alone(self, key: str) -> bool:
+        """The cluster leaves out those that most of its nodes find to be down. See `Nodes`."""
+        self.forget()
+        return not (await self.of(key)).replicas
+
     def forget(self) -> None:
         """See `Nodes`."""
         known = {node for node in self._slots if node is not None}
@@ -157,6 +191,10 @@ class NodesOfCluster:
                 return slots
             reason = "it has no slots"
         raise StoreFailed(f"no node of the cluster says which has what: {reason}")
+
+
+def _facts(reply: list[bytes]) -> dict[bytes, bytes]:
+    return dict(zip(reply[::2], reply[1::2], strict=False))
 
 
 def _text(value: bytes | None) -> str:

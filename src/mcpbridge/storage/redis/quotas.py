@@ -153,7 +153,7 @@ class RedisQuotas:
             arguments += [name, number, repr(one.slot), repr(one.first), repr(one.expires), one.limit, one.amount]
             arguments += [one.at_least, self._more(one), _PARTS * self._counts.bridges]
         try:
-            reply = await self._server.run(_TAKE, keys, *arguments, is_final=True)
+            reply = await self._server.run(_TAKE, keys, *arguments, until="on a replica that is up")
         except StoreFailed as error:
             self._counts.lost(error)
             raise

@@ -310,7 +310,7 @@ class SharedCounts:
         parts = _PARTS_OF_BUDGET * self.bridges
         arguments = (most, parts, _BUDGET_SHARE, _BUDGET_DAYS * 86400)
         try:
-            given = await self._server.run(_TAKE_CALLS, [share.key], *arguments, is_final=True)
+            given = await self._server.run(_TAKE_CALLS, [share.key], *arguments, until="on a replica that is up")
         except StoreFailed as error:
             self.lost(error)
             raise

@@ -153,7 +153,7 @@ class RedisStore:
         aside = self._keys.draft(kind, new_handle())
         arguments = (self._now(), member(name), number_of(seal), _DRAFT_SECONDS)
         found = _parse(
-            name, await self._server.run(scripts.TAKE, [*self._keys.of(name), aside], *arguments, is_final=True)
+            name, await self._server.run(scripts.TAKE, [*self._keys.of(name), aside], *arguments, until="on a replica")
         )
         if found is None:
             return None
