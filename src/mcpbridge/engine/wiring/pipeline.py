@@ -261,7 +261,7 @@ class CallState:
         """Owns what stages do in the background."""
         async with AsyncExitStack() as stack:
             if self.epochs is not None:
-                stack.push_async_callback(self.epochs.close)
+                await stack.enter_async_context(self.epochs.running())
             if self.together is not None:
                 await stack.enter_async_context(self.together.running())
             try:

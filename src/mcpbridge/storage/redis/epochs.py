@@ -3,12 +3,21 @@
 Each is a random name at the server of the store, which whoever writes to a server replaces, before and after. Names are
 random since numbers would come again when the server has lost its data.
 
+What cannot be written while the server is away is written as soon as it is back. Until then, others may use what they
+have cached; and for good, up to its time, if the bridge ends before.
+
     PREFIX:{v1/#epochs}:DIGEST      the epoch of one server
 """
 
+import asyncio
 import secrets
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from hashlib import sha256
 
+import anyio
+
+from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.log import get_logger
 from mcpbridge.storage.redis.connections import Connections
@@ -18,6 +27,8 @@ log = get_logger("mcpbridge.storage")
 
 _SECONDS = 1.0
 """How long a call waits for the server, until it counts as failing."""
+_AGAIN_AFTER = 1.0
+"""Seconds between two attempts to write down what could not be."""
 _KEPT = 7 * 86400
 """Seconds after a change; a result is not cached for so long, or counts as stale then."""
 
@@ -30,9 +41,21 @@ class SharedEpochs:
         self._begin = f"{prefix}:{{v1/#epochs}}:"
         self._owed = set[str]()
         """Servers whose change could not be written down."""
+        self._tasks = OwnedTasks()
+        self._writing: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
         return f"<SharedEpochs: {len(self._owed)} changes to write>"
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """What could not be written down is, later; at the end the connections are closed."""
+        try:
+            async with self._tasks.running():
+                yield
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self.close()
 
     async def current(self, server: str) -> str | None:
         """The present epoch of a server; None: it cannot be known."""
@@ -57,8 +80,16 @@ class SharedEpochs:
             )
         except StoreFailed as error:
             log.debug("other bridges do not learn of a write yet", upstream=server, reason=str(error))
+            if self._writing is None or self._writing.done():
+                self._writing = self._tasks.spawn(self._write_owed())
             return
         self._owed.discard(server)
+
+    async def _write_owed(self) -> None:
+        while self._owed:
+            await asyncio.sleep(_AGAIN_AFTER)
+            for server in list(self._owed):
+                await self.changed(server)
 
     async def close(self) -> None:
         """Close the connections."""
