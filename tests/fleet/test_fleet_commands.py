@@ -154,6 +154,34 @@ def test_a_drained_bridge_keeps_a_session_until_its_call_has_ended(pair: Fleet, 
     assert names(client.post(second, message("tools/list", 8)))
 
 
+def test_a_drained_bridge_keeps_a_session_whose_call_has_outlived_its_connection(
+    pair: Fleet, http: httpx2.Client
+) -> None:
+    first, second = pair.replicas
+    client = Client(http).begin(first)
+    play = next(name for name in names(client.post(first, message("tools/list", 2))) if name.endswith("play"))
+    progress = {"method": "notifications/progress", "params": {"progressToken": "$token", "progress": 1}}
+    steps = [{"send": {"jsonrpc": "2.0", **progress}}, {"await": ["never"]}]
+    call = message("tools/call", 7, name=play, arguments={"steps": steps}, _meta={"progressToken": "mine"})
+    headers = {**HEADERS, "mcp-session-id": client.session}
+    with (
+        httpx2.Client(trust_env=False, timeout=60) as lost,
+        lost.stream("POST", first.url, json=call, headers=headers) as answer,
+    ):
+        assert next(line for line in answer.iter_lines() if "progress" in line)
+    late = run(first, "fleet", "drain", "--wait", "0.5")
+    assert late.returncode == 7, late.stdout
+    assert own(first)["sessions"] == 1
+    assert own(first)["calls"] == 1
+    assert client.post(second, message("notifications/cancelled", None, requestId=7)).status_code == 202
+    assert document(first, "fleet", "drain")["is_empty"]
+
+
+def own(replica: Replica) -> dict[str, Any]:
+    """How a bridge is."""
+    return next(row for row in document(replica, "fleet", "status")["members"] if row["is_this"])
+
+
 def test_what_is_wrong_is_said(pair: Fleet) -> None:
     first, second = pair.replicas
     unknown = run(first, "fleet", "drain", "r9")

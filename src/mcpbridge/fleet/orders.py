@@ -40,7 +40,7 @@ class Report(Struct, frozen=True):
 
     sessions: int = 0
     busy_sessions: int = 0
-    """Those of them that have requests or streams."""
+    """Those of them that have requests or streams, or calls whose clients have lost their connections."""
     calls: int = 0
     """Calls under way."""
     is_draining: bool = False
@@ -106,7 +106,7 @@ class Orders:
         sessions = self._sessions.own()
         return Report(
             sessions=len(sessions),
-            busy_sessions=sum(1 for one in sessions if one.busy),
+            busy_sessions=sum(1 for one in sessions if one.busy or one.outliving),
             calls=own.calls,
             is_draining=members.me.is_draining,
             has_lease=members.has_lease,

@@ -242,7 +242,7 @@ class FleetSessions:
             for session in front.sessions.all():
                 session.streams.channel.finish()
             # A stream of HTTP+SSE is busy until it ends, and nobody can take it over.
-            if not any(session.busy for session in front.sessions.all() if session.client.front != "sse"):
+            if not any(_is_in_use(session) for session in front.sessions.all() if session.client.front != "sse"):
                 break
             await asyncio.sleep(_LOOK_AGAIN)
         for session in self.own():
@@ -276,7 +276,8 @@ class FleetSessions:
             for session in self.own():
                 # A stream of its own for what nobody asked for does not keep it: the client opens it again elsewhere.
                 # HTTP+SSE (which is not in the records) is nothing but such a stream, and stays.
-                if session.id in self._messages and session.busy <= session.streams.channel.readers:
+                is_idle = session.busy <= session.streams.channel.readers and not session.outliving
+                if session.id in self._messages and is_idle:
                     await self.hand_on(session.id)
             await asyncio.sleep(_LOOK_AGAIN if self.own() else _LOOK_SELDOM)
 
@@ -287,7 +288,7 @@ class FleetSessions:
         if not self.is_draining or self._front is None or not id_:
             return False
         session = self._front.sessions.get(id_)
-        return session is None or not session.busy
+        return session is None or not _is_in_use(session)
 
     async def hand_on(self, id_: bytes) -> None:
         """The session is for whoever asks first."""
@@ -444,6 +445,11 @@ class FleetSessions:
 
 
 _SOON = ((b"retry-after", b"1"),)
+
+
+def _is_in_use(session: Session) -> bool:
+    """Whether something would end with the session: a call continues though its client has lost its connection."""
+    return bool(session.busy or session.outliving)
 
 
 def _not_sent(owner: Member, why: str) -> Refused:

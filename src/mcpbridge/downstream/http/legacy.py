@@ -116,7 +116,9 @@ class LegacyFront:
         try:
             await reply.run(work)
         finally:
-            if not reply.is_outlived:
+            if reply.is_outlived:
+                self.sessions.leave_outlived(session)
+            else:
                 self.sessions.leave(session)
 
     def take(self, exchange: DirectExchange, frame: Frame, admission: Admission, lane: ExpressLane) -> bool:
@@ -342,8 +344,7 @@ class LegacyFront:
             keep_alive=self._settings.keep_alive,
             open_stream=streams.open,
             close_stream=close,
-            # The session is not busy any more for it: if nobody comes back it expires, which cancels the call.
-            outlived=partial(self.sessions.leave, session),
+            outlived=partial(self.sessions.outlive, session),
             unheard=partial(self._unheard, session),
             opened=partial(self._stream_opened, session) if self.elsewhere is not None else None,
             ended=partial(self._stream_ended, session) if self.elsewhere is not None else None,

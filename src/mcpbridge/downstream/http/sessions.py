@@ -36,6 +36,7 @@ class Session:
             "id",
             "is_ended",
             "last_used",
+            "outliving",
             "reply_options",
             "streams",
             "why",
@@ -54,6 +55,8 @@ class Session:
         self.streams = streams
         self.busy = 0
         """Requests and open streams; a busy session does not expire."""
+        self.outliving = 0
+        """Calls that continue though their client has lost its connection."""
         self.last_used = now
         self.came_over = False
         """Another bridge of the fleet had it before, with the streams of that time."""
@@ -172,6 +175,18 @@ class Sessions:
         if not session.is_ended:
             session.last_used = self._clock()  # `touch`, which every request would enter here
             self._by_id.move_to_end(session.id)
+
+    def outlive(self, session: Session) -> None:
+        """The client of a request has left, whose work continues. Each needs one `leave_outlived`.
+
+        The session is not busy any more for it: if nobody comes back it expires, which cancels the call.
+        """
+        session.outliving += 1
+        self.leave(session)
+
+    def leave_outlived(self, session: Session) -> None:
+        """Such work has ended."""
+        session.outliving -= 1
 
     def end(self, session: Session, why: str) -> None:
         """End a session: its id is unknown from now on, its streams are finished. `why`: in a few words."""
