@@ -177,6 +177,26 @@ def test_a_drained_bridge_keeps_a_session_whose_call_has_outlived_its_connection
     assert document(first, "fleet", "drain")["is_empty"]
 
 
+def test_a_bridge_is_not_drained_while_it_passes_on_an_answer(pair: Fleet, http: httpx2.Client) -> None:
+    first, second = pair.replicas
+    client = Client(http).begin(first)
+    play = next(name for name in names(client.post(second, message("tools/list", 2))) if name.endswith("play"))
+    progress = {"method": "notifications/progress", "params": {"progressToken": "$token", "progress": 1}}
+    steps = [{"send": {"jsonrpc": "2.0", **progress}}, {"await": ["never"]}]
+    call = message("tools/call", 7, name=play, arguments={"steps": steps}, _meta={"progressToken": "mine"})
+    headers = {**HEADERS, "mcp-session-id": client.session}
+    with http.stream("POST", second.url, json=call, headers=headers) as answer:
+        lines = (line for line in answer.iter_lines() if line.startswith("data:") and line[5:].strip())
+        assert "progress" in next(lines)
+        late = run(second, "fleet", "drain", "--wait", "0.5")
+        assert late.returncode == 7, late.stdout
+        with httpx2.Client(trust_env=False, timeout=60) as other:
+            cancelled = message("notifications/cancelled", None, requestId=7)
+            assert other.post(first.url, json=cancelled, headers=headers).status_code == 202
+        assert '"id":7' in next(lines)
+    assert document(second, "fleet", "drain")["is_empty"]
+
+
 def own(replica: Replica) -> dict[str, Any]:
     """How a bridge is."""
     return next(row for row in document(replica, "fleet", "status")["members"] if row["is_this"])

@@ -1,20 +1,28 @@
 """What becomes of a request that another bridge answers, at the connection of its client (issue 24)."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from pathlib import Path
+from time import monotonic
 
 import httpx2
 import pytest
 
-from fleet.test_link import OTHER, linked
+from fleet.test_link import ME, OTHER, linked
 from mcpbridge.downstream.http.connection import Connections
 from mcpbridge.downstream.http.exchange import Exchange
+from mcpbridge.downstream.http.sessions import Sessions
 from mcpbridge.fleet.counts import FleetCounts
 from mcpbridge.fleet.forwarding import LOST, Forwarding
 from mcpbridge.fleet.frames import Reply
 from mcpbridge.fleet.link import Links, Served
-from mcpbridge.fleet.records import Member
+from mcpbridge.fleet.members import Members
+from mcpbridge.fleet.records import FleetRecords, Member
+from mcpbridge.fleet.sessions import FleetSessions
+from mcpbridge.protocol.jsonrpc import Frame
+from mcpbridge.storage.settings import StoreSettings, redis_address
+from support.redis_server import Server, needs_redis
 
 CALL = b'{"jsonrpc":"2.0","id":7,"method":"tools/call"}'
 JSON, EVENTS = [(b"content-type", b"application/json")], [(b"content-type", b"text/event-stream")]
@@ -79,3 +87,51 @@ async def test_a_stream_that_breaks_off_ends_with_the_error_of_its_request() -> 
         answer = await http.post("/mcp", content=CALL)
         assert answer.text.startswith(": hello\n\nevent: message\n")
         assert LOST in answer.text
+
+
+@needs_redis
+async def test_a_bridge_that_stops_waits_for_what_it_passes_on(tmp_path: Path) -> None:
+    """Not for streams that clients open by GET: they open them again elsewhere."""
+    redis = Server(tmp_path / "redis").start()
+    records = FleetRecords(redis_address(StoreSettings(kind="redis", url=redis.url)), "x")
+    asked, may_answer = asyncio.Queue[str](), asyncio.Event()
+
+    async def answer(served: Served) -> None:
+        await asked.put(served.head.method)
+        await may_answer.wait()
+        served.reply_whole(Reply(200, JSON), b"{}")
+
+    try:
+        async with passing_on(answer) as (front, http):
+            members = Members(records, Member(ME, "127.0.0.1:1", "me", "1", "", 0.0))
+            sessions = FleetSessions(records, members, front.forwarding, FleetCounts(), idle=60, max_body=1000)
+            sessions.serve_by(NoSessions())
+            stream = asyncio.create_task(http.get("/mcp"))
+            assert await asked.get() == "GET"
+            await sessions.drain(60)
+            call = asyncio.create_task(http.post("/mcp", content=CALL))
+            assert await asked.get() == "POST"
+            draining = asyncio.create_task(sessions.drain(60))
+            await members.look()  # behind its first act
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert not draining.done()
+            may_answer.set()
+            assert (await call).status_code == 200
+            await draining
+            await stream
+    finally:
+        await records.close()
+        redis.kill()
+
+
+class NoSessions:
+    """A front without sessions of its own."""
+
+    def __init__(self) -> None:
+        self.sessions = Sessions(
+            lambda session: None, idle=60, limit=1, keep=60, max_event=0, projects=(), clock=monotonic
+        )
+
+    async def take_over(self, exchange: Exchange, id_: bytes, messages: Iterable[Frame]) -> bool:
+        return False

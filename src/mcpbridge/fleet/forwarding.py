@@ -45,6 +45,8 @@ class Forwarding:
 
     def __init__(self, links: Links, counts: FleetCounts) -> None:
         self._links, self._counts = links, counts
+        self.under_way = 0
+        """Requests that other members answer now. Not those by GET: such a stream is opened again elsewhere."""
 
     def forget(self, member: str) -> None:
         """It is none any more."""
@@ -67,6 +69,8 @@ class Forwarding:
             list(guest),
         )
         outcome: Outcome = "unknown"
+        counted = exchange.method != "GET"
+        self.under_way += counted
         try:
             stream = await self._links.ask(member.id, member.address, head, body)
             watch = _Watch(exchange, stream)
@@ -82,6 +86,7 @@ class Forwarding:
             outcome = "not_sent"
             raise
         finally:
+            self.under_way -= counted
             self._counts.forwarded[outcome] += 1
 
 

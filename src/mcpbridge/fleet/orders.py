@@ -42,7 +42,7 @@ class Report(Struct, frozen=True):
     busy_sessions: int = 0
     """Those of them that have requests or streams, or calls whose clients have lost their connections."""
     calls: int = 0
-    """Calls under way."""
+    """Calls under way, and requests that it passes on to other bridges."""
     is_draining: bool = False
     has_lease: bool = True
     lease_age: float = 0.0
@@ -107,7 +107,7 @@ class Orders:
         return Report(
             sessions=len(sessions),
             busy_sessions=sum(1 for one in sessions if one.busy or one.outliving),
-            calls=own.calls,
+            calls=own.calls + self._sessions.passing_on,
             is_draining=members.me.is_draining,
             has_lease=members.has_lease,
             lease_age=round(members.lease_age, 3),

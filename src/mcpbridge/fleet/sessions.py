@@ -242,7 +242,8 @@ class FleetSessions:
             for session in front.sessions.all():
                 session.streams.channel.finish()
             # A stream of HTTP+SSE is busy until it ends, and nobody can take it over.
-            if not any(_is_in_use(session) for session in front.sessions.all() if session.client.front != "sse"):
+            in_use = any(_is_in_use(session) for session in front.sessions.all() if session.client.front != "sse")
+            if not in_use and not self._forwarding.under_way:
                 break
             await asyncio.sleep(_LOOK_AGAIN)
         for session in self.own():
@@ -251,6 +252,11 @@ class FleetSessions:
             self._unwritten.discard(session.id)
 
     # -- a bridge that stays, and takes nothing new
+
+    @property
+    def passing_on(self) -> int:
+        """Requests that other bridges answer by way of this one now."""
+        return self._forwarding.under_way
 
     def own(self) -> list[Session]:
         """The sessions of this bridge."""

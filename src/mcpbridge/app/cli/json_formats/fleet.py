@@ -43,7 +43,7 @@ class FleetReport(FleetMember):
     busy_sessions: NotRequired[int]
     """Those of them that have a request or a stream."""
     calls: NotRequired[int]
-    """Calls under way."""
+    """Calls under way, and requests that are passed on to other bridges."""
     is_draining: NotRequired[bool]
     """As `draining`, by its own words."""
     has_lease: NotRequired[bool]
@@ -84,7 +84,7 @@ class FleetTogether(TypedDict):
     busy_sessions: int
     """Those of them that have a request or a stream."""
     calls: int
-    """Calls under way."""
+    """Calls under way, and requests that are passed on to other bridges."""
     forwarded: dict[str, int]
     """Requests that were passed to another bridge, by outcome."""
     taken_over: int
