@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcpbridge.base.background_tasks import FirstStep, TaskGroup, own_group
+from mcpbridge.base.background_tasks import FirstStep, TaskGroup, own_group, repeat
 
 pytestmark = pytest.mark.anyio
 
@@ -147,3 +147,17 @@ async def test_a_first_step_that_is_never_taken_can_be_given_up() -> None:
         raise AssertionError("it never runs")
 
     FirstStep(work()).close()
+
+
+async def test_work_that_fails_is_done_again() -> None:
+    done: list[int] = []
+
+    async def work() -> bool:
+        done.append(len(done))
+        if len(done) < 3:
+            raise RuntimeError("not yet")
+        return len(done) == 5
+
+    with anyio.fail_after(30):
+        await repeat(0, work)
+    assert len(done) == 5

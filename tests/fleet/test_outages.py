@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from mcpbridge.base.background_tasks import OwnedTasks
+from mcpbridge.base.errors import StoreFailed
 from mcpbridge.fleet.members import Members
 from mcpbridge.fleet.records import FleetRecords, Member
 from mcpbridge.storage.settings import redis_address
@@ -171,3 +172,37 @@ async def test_members_that_do_not_exist_cost_few_looks(records: FleetRecords, r
     assert beats() - before <= 2
     await second.look()
     assert await first.get(B.id) is not None, "whoever has just joined is found"
+
+
+async def test_a_lease_is_renewed_after_an_error_that_nobody_thought_of(records: FleetRecords) -> None:
+    members, others, tasks = Members(records, A), Members(records, B), OwnedTasks()
+    await others.look()
+    await members.look()
+    calls, is_done = list[str](), anyio.Event()
+
+    def fails(id_: str) -> None:
+        calls.append(id_)
+        raise RuntimeError("an error that nobody thought of")
+
+    members.on_gone, members.on_lapsed = fails, is_done.set
+    await others.leave()
+    async with tasks.running():
+        tasks.spawn(members.keep_lease())
+        with anyio.fail_after(60):
+            while not calls:
+                await anyio.sleep(0.01)
+            await records.leave(A.id)
+            await is_done.wait()
+    assert calls == [B.id]
+
+
+async def test_a_connection_that_was_closed_underneath_is_a_failure_of_the_store(records: FleetRecords) -> None:
+    """As uvloop reports it."""
+    await records.beat(A, 30)
+
+    async def work(_: object) -> None:
+        raise RuntimeError("unable to perform operation on <UnixTransport closed=True>; the handler is closed")
+
+    with pytest.raises(StoreFailed):
+        await records._server._bounded(work, "")  # pyright: ignore[reportPrivateUsage]
+    await records.beat(A, 30)

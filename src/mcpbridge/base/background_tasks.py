@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, TypeVar
@@ -24,6 +24,26 @@ def is_asked_to_end() -> bool:
     """
     task = asyncio.current_task()
     return task is not None and bool(task.cancelling())
+
+
+async def repeat(seconds: float, work: Callable[[], Awaitable[bool | None]], *, at_once: bool = False) -> None:
+    """Do the work again and again, with so many seconds between, until it returns True or this is cancelled.
+
+    Work that fails is repeated like other work, and the log says why, once for the same failures in a row. `at_once`:
+    the seconds do not come first.
+    """
+    failure = ""
+    while True:
+        if not at_once:
+            await asyncio.sleep(seconds)
+        at_once = False
+        try:
+            if await work():
+                return
+            failure = ""
+        except Exception as error:
+            if failure != (failure := repr(error)):
+                log.error("work in the background failed; it is done again", exc_info=error)
 
 
 async def to_its_end(work: Coroutine[Any, Any, _T]) -> _T:

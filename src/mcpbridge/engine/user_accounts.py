@@ -3,7 +3,6 @@
 Whoever has no server with `auth.as` `"user"`, `"exchange"` or `"id-jag"` loads nothing of it.
 """
 
-import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
-from mcpbridge.base.background_tasks import OwnedTasks
+from mcpbridge.base.background_tasks import OwnedTasks, repeat
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.schema import Settings
 from mcpbridge.config.variables import secret_references
@@ -137,10 +136,11 @@ class EngineAccounts:
                 await self._around.store.close()
 
     async def _follow(self) -> None:
-        while True:
-            await asyncio.sleep(_FOLLOW_SECONDS)
+        async def follow() -> None:
             if self.are_open:
                 await self.all.vault.follow()
+
+        await repeat(_FOLLOW_SECONDS, follow)
 
     @property
     def are_wanted(self) -> bool:

@@ -5,9 +5,9 @@ on another bridge stops its calls as well, however many it would have borne; an 
 is about servers that all bridges reach at one address; programs are those of each bridge.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable
 
+from mcpbridge.base.background_tasks import repeat
 from mcpbridge.base.log import get_logger
 from mcpbridge.fleet.members import Members
 
@@ -32,16 +32,14 @@ class BreakerGossip:
 
     async def run(self) -> None:
         """Say and hear until cancelled."""
-        while True:
-            await asyncio.sleep(_LOOK_EVERY)
-            self._members.stopped_calls(tuple(sorted(self._tripped())))
-            heard = frozenset(
-                (one.id, server)
-                for one in self._members.all()
-                if one.id != self._members.me.id
-                for server in one.stopped
-            )
-            for member, server in sorted(heard - self._heard):
-                log.info("another bridge of the fleet gets no answers of a server", member=member, upstream=server)
-                self._warn(server)
-            self._heard = heard
+        await repeat(_LOOK_EVERY, self._look)
+
+    async def _look(self) -> None:
+        self._members.stopped_calls(tuple(sorted(self._tripped())))
+        heard = frozenset(
+            (one.id, server) for one in self._members.all() if one.id != self._members.me.id for server in one.stopped
+        )
+        for member, server in sorted(heard - self._heard):
+            log.info("another bridge of the fleet gets no answers of a server", member=member, upstream=server)
+            self._warn(server)
+        self._heard = heard

@@ -10,7 +10,7 @@ from time import monotonic
 
 from msgspec.structs import replace
 
-from mcpbridge.base.background_tasks import OwnedTasks
+from mcpbridge.base.background_tasks import OwnedTasks, repeat
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.log import get_logger
 from mcpbridge.fleet.records import Beat, FleetRecords, Member
@@ -170,9 +170,7 @@ class Members:
 
     async def keep_lease(self) -> None:
         """Renew it until cancelled."""
-        while True:
-            await asyncio.sleep(BEAT_SECONDS)
-            await self.look()
+        await repeat(BEAT_SECONDS, self.look)
 
     async def drain(self, *, is_draining: bool = True) -> None:
         """Say to all that this bridge takes nothing new, or does so again."""

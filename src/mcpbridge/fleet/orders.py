@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
+from mcpbridge.base.background_tasks import repeat
 from mcpbridge.base.errors import BridgeError
 from mcpbridge.fleet.counts import FleetCounts
 from mcpbridge.fleet.frames import Ask, BadFrame, Kind, Reply
@@ -192,9 +193,7 @@ class Orders:
 
     async def measure(self) -> None:
         """Measure how long the links take that are open, until cancelled."""
-        while True:
-            await asyncio.sleep(_MEASURE_EVERY)
-            await self._measure_once()
+        await repeat(_MEASURE_EVERY, self._measure_once)
 
     async def _measure_once(self) -> None:
         for id_ in self._links.open():

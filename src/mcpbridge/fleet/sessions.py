@@ -16,7 +16,7 @@ from hashlib import sha256
 import msgspec
 from msgspec import Raw, Struct
 
-from mcpbridge.base.background_tasks import OwnedTasks
+from mcpbridge.base.background_tasks import OwnedTasks, repeat
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.identity import application_of
@@ -402,9 +402,11 @@ class FleetSessions:
 
     async def keep(self) -> None:
         """Keep the records of sessions until cancelled, as long as these live."""
-        while True:
-            await asyncio.sleep(_KEEP_EVERY)
+
+        async def keep() -> None:
             await self._keep_once()
+
+        await repeat(_KEEP_EVERY, keep)
 
     async def _keep_once(self) -> bool:
         """Keep the records for longer, and write down what they lack. False: not all of it could be."""
@@ -428,10 +430,7 @@ class FleetSessions:
             self._writing_again = self.tasks.spawn(self._keep_until_done())
 
     async def _keep_until_done(self) -> None:
-        while True:
-            if await self._keep_once():
-                return
-            await asyncio.sleep(_WRITE_AGAIN)
+        await repeat(_WRITE_AGAIN, self._keep_once, at_once=True)
 
     def _let_go(self, id_: bytes) -> None:
         """End a session here, and leave its record to whoever has it."""

@@ -13,7 +13,7 @@ from time import monotonic
 import anyio
 import msgspec
 
-from mcpbridge.base.background_tasks import OwnedTasks
+from mcpbridge.base.background_tasks import OwnedTasks, repeat
 from mcpbridge.base.errors import Overloaded, StoreFailed, UpstreamGone, UpstreamUnavailable
 from mcpbridge.base.log import get_logger
 from mcpbridge.fleet.frames import Ask, Reply
@@ -182,21 +182,24 @@ class SharedServers:
             log.info("a server of the fleet has ended here", upstream=process.name, reason=process.reason)
 
     async def _keep_lease(self, process: SharedProcess) -> None:
-        while True:
-            await asyncio.sleep(RENEW_SECONDS)
+        async def renew() -> bool:
+            """Whether it is over."""
             asked = monotonic()
             try:
                 is_kept = await self._leases.renew(process.name, self._members.me.id, process.epoch)
             except StoreFailed:
-                continue
+                return False
             if self._members.me.is_draining and process.is_idle:
                 process.end("its bridge drains")
-                return
+                return True
             if not is_kept:
                 process.end("its lease is another bridge's")
-                return
+                return True
             if process.is_valid:  # not after it was over, though nobody noticed
                 process.valid_until = asked + VALID_SECONDS
+            return False
+
+        await repeat(RENEW_SECONDS, renew)
 
     async def _attach(self, name: str, owner: Member) -> tuple[Stream, int] | None:
         head = Ask(ATTACH, name, b"%d" % self._epochs[name], [], self._members.me.id, 0)

@@ -4,14 +4,13 @@ Each then looks for itself: it asks its own connection to the server, or the sha
 is never sent; its digest is known to the others, who warn where it differs from theirs.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mcpbridge.base.background_tasks import OwnedTasks
+from mcpbridge.base.background_tasks import OwnedTasks, repeat
 from mcpbridge.config.schema import Settings
 from mcpbridge.fleet.fleet import Fleet
 from mcpbridge.library.bridge import Bridge
@@ -72,8 +71,11 @@ async def sharing_changes(bridge: Bridge, fleet: Fleet, doors: "ResourceServer |
 
 async def _compare(bridge: Bridge, fleet: Fleet) -> None:
     known = bridge.registry.below
-    while True:
-        await asyncio.sleep(_LOOK_EVERY)
+
+    async def compare() -> None:
+        nonlocal known
         if (now := bridge.registry.below) is not known:
             known = now
             fleet.configured(configured_alike(now))
+
+    await repeat(_LOOK_EVERY, compare)

@@ -156,7 +156,8 @@ class Connections:
             redis_errors.MasterDownError,
         ) as error:
             raise self._failed(str(error)) from error
-        except (redis_errors.ConnectionError, redis_errors.TimeoutError, OSError) as error:
+        except (redis_errors.ConnectionError, redis_errors.TimeoutError, OSError, RuntimeError) as error:
+            # uvloop raises RuntimeError where something is written to a connection that was closed
             raise self._failed(_reason(error)) from error
         except redis_errors.OutOfMemoryError as error:
             raise self._error("its memory is full: raise `maxmemory`, or lower `store.max_bytes`") from error
@@ -264,7 +265,7 @@ class Connections:
             try:
                 if not await connection.can_read():
                     return connection
-            except (OSError, _connection_error()):
+            except (OSError, RuntimeError, _connection_error()):
                 pass
             await connection.disconnect(nowait=True)
         connection = make(node)

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import anyio
 
-from mcpbridge.base.background_tasks import OwnedTasks
+from mcpbridge.base.background_tasks import OwnedTasks, repeat
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.log import get_logger
 from mcpbridge.base.token_bucket import Bucket
@@ -327,9 +327,7 @@ class SharedCounts:
         self._tasks.spawn(work)
 
     async def _keep(self) -> None:
-        while True:
-            await anyio.sleep(BEAT_SECONDS)
-            await self._beat()
+        await repeat(BEAT_SECONDS, self._beat)
 
     async def _beat(self) -> None:
         try:
