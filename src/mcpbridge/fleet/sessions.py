@@ -146,6 +146,10 @@ class FleetSessions:
             self._remember(id_, "")  # its owner gave it up: ask the record
         raise Refused(503, "not sent: this session is on its way from one bridge to another", headers=_SOON)
 
+    async def is_there(self, bridge: str) -> bool:
+        """Whether another bridge has this id."""
+        return bridge != self.me and len(bridge) == ID_LENGTH and await self._members.get(bridge) is not None
+
     async def serve_at(self, bridge: str, exchange: Exchange, session: Session | None = None) -> bool:
         """Have it answered by the bridge with this id, if there is one."""
         if bridge == self.me or len(bridge) != ID_LENGTH:

@@ -112,7 +112,7 @@ async def serve_page(app: App, exchange: Exchange, elsewhere: Elsewhere, limit: 
     visited = [one.removeprefix(_VISITED) for one in cookies if one.startswith(_VISITED)]
     named = parse_qs(exchange.query.decode("latin-1")).get(AT_BRIDGE, [])
     at = named[0] if named else visited[0].decode("latin-1") if visited else ""
-    if at != elsewhere.me and at and not exchange.is_forwarded:
+    if at and not exchange.is_forwarded and await elsewhere.is_there(at):  # else no body is read for whoever made it up
         if exchange.method not in ("GET", "HEAD"):
             exchange.early_body = await exchange.body(limit, deadline)
         if await elsewhere.serve_at(at, exchange):

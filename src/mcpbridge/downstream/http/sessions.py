@@ -291,6 +291,10 @@ class Elsewhere(Protocol):
         """
         ...
 
+    async def is_there(self, bridge: str) -> bool:
+        """Whether this names another bridge of the fleet; anybody may have made it up."""
+        ...
+
     async def serve_at(self, bridge: str, exchange: Exchange, session: Session | None = None) -> bool:
         """Have a request, whose body was read, answered by the bridge of this name.
 
