@@ -365,7 +365,14 @@ class FleetSessions:
                 raise Refused(503, _OF_ANOTHER_VERSION, headers=_SOON)
             log.warning("a session that another version of the bridge wrote down cannot be taken over")
             return None
-        if not await front.take_over(exchange, id_, [decode_frame(bytes(one)) for one in record.messages.values()]):
+        try:
+            has_room = await front.take_over(
+                exchange, id_, [decode_frame(bytes(one)) for one in record.messages.values()]
+            )
+        except BaseException:
+            self.tasks.spawn(self._quietly(self._records.give_up(id_, me)))
+            raise
+        if not has_room:
             await self._quietly(self._records.give_up(id_, me))
             raise Refused(503, "not sent: all sessions of this bridge are busy (`http.max_sessions`)", headers=_SOON)
         self._messages[id_] = dict(record.messages)

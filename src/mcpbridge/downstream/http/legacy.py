@@ -247,15 +247,24 @@ class LegacyFront:
     async def take_over(self, exchange: Exchange, id_: bytes, messages: Iterable[Frame]) -> bool:
         """Have a session that another bridge had: it begins anew with these messages of its client's.
 
-        False: there is no room for it.
+        No request finds it before it is whole; cancelling leaves nothing of it. False: there is no room for it.
+
+        Raises:
+            Refused: it ended while it began.
         """
         session = self.sessions.open(exchange.principal, exchange.endpoint, exchange.identity, id_=id_)
         if session is None:
             return False
         session.came_over, session.client.address = True, exchange.address
         self._core.open(session.client)
-        await self._begin_again(session.client, messages)
+        try:
+            await self._begin_again(session.client, messages)
+        except BaseException:
+            self.sessions.end(session, "it could not begin anew")
+            raise
         session.reply_options = self._options(session)
+        if not self.sessions.admit(session):
+            raise Refused(404, "This session is over")
         return True
 
     def _single(self, session: Session, frame: Frame) -> Work | None:

@@ -94,6 +94,8 @@ class Sessions:
         self._projects = projects
         self._clock = clock
         self._by_id: OrderedDict[bytes, Session] = OrderedDict()
+        self._coming = set[Session]()
+        """Those of other bridges that begin anew here; no request finds them yet."""
         self._sweep: asyncio.TimerHandle | None = None
         self.new_id: Callable[[], bytes] = _new_id
         self.tag = b""
@@ -118,7 +120,7 @@ class Sessions:
     ) -> Session | None:
         """A new session. At the limit the longest idle one ends for it; None when all are busy.
 
-        `id_`: it has this id, since it was another bridge's before.
+        `id_`: it has this id, since it was another bridge's before. It is found from `admit` on.
         """
         if len(self._by_id) >= self._limit:
             oldest = next((session for session in self._by_id.values() if not session.busy), None)
@@ -126,7 +128,7 @@ class Sessions:
                 return None
             self.end(oldest, "others needed its place")
         streams = Streams(self._keep, max_event=self._max_event, tag=self.tag)
-        id_ = id_ or self.new_id()
+        came_over, id_ = bool(id_), id_ or self.new_id()
         client = Client(
             principal,
             endpoint.view,
@@ -138,11 +140,21 @@ class Sessions:
             conversation=id_.decode("latin-1"),
         )
         session = Session(id_, endpoint, client, streams, self._clock(), application_of(identity))
-        self._by_id[session.id] = session
+        if came_over:
+            self._coming.add(session)
+        else:
+            self._by_id[session.id] = session
         client.hang_up = partial(self.end, session)
         if self._sweep is None:
             self._schedule(self._idle)
         return session
+
+    def admit(self, session: Session) -> bool:
+        """Let requests find a session that came from another bridge. False: it has ended meanwhile."""
+        self._coming.discard(session)
+        if not session.is_ended:
+            self._by_id[session.id] = session
+        return not session.is_ended
 
     def find(
         self, id_: bytes, principal: str, endpoint: Endpoint = MERGED, identity: Identity | None = None
@@ -193,7 +205,9 @@ class Sessions:
         if session.is_ended:
             return
         session.is_ended, session.why = True, why
-        del self._by_id[session.id]
+        self._coming.discard(session)
+        if self._by_id.get(session.id) is session:
+            del self._by_id[session.id]
         self._on_end(session)  # first: its calls have a last word on their streams
         session.streams.finish_all()
         if session.also_ends is not None:
@@ -201,7 +215,7 @@ class Sessions:
 
     def end_of_user(self, principal: str, client_id: str) -> None:
         """End the sessions of this principal, by way of this OAuth client; empty: of any."""
-        for session in list(self._by_id.values()):
+        for session in [*self._by_id.values(), *self._coming]:
             if is_open_by(session.client.principal, session.client.identity, principal, client_id):
                 self.end(session, "its access token was revoked")
 
@@ -215,7 +229,7 @@ class Sessions:
         if self._sweep is not None:
             self._sweep.cancel()
             self._sweep = None
-        for session in list(self._by_id.values()):
+        for session in [*self._by_id.values(), *self._coming]:
             self.end(session, BRIDGE_STOPPED)
 
     def expire(self) -> None:

@@ -1,0 +1,123 @@
+"""A session that another bridge takes over is found there when it is whole, or not at all."""
+
+import asyncio
+from collections.abc import MutableMapping
+from pathlib import Path
+from time import monotonic
+from typing import Any, cast
+
+import anyio
+
+from mcpbridge.downstream.client import Answer, Client
+from mcpbridge.downstream.http.exchange import Exchange
+from mcpbridge.downstream.http.legacy import LegacyFront
+from mcpbridge.downstream.http.reply import OpenReplies
+from mcpbridge.downstream.services import Core
+from mcpbridge.downstream.settings import HttpSettings
+from mcpbridge.fleet.certificates import link_contexts
+from mcpbridge.fleet.counts import FleetCounts
+from mcpbridge.fleet.forwarding import Forwarding
+from mcpbridge.fleet.link import Links
+from mcpbridge.fleet.members import Members
+from mcpbridge.fleet.records import FleetRecords, Member
+from mcpbridge.fleet.sessions import FleetSessions
+from mcpbridge.protocol.jsonrpc import decode_frame
+from mcpbridge.storage.settings import redis_address
+from support.redis_server import Server, needs_redis
+
+pytestmark = needs_redis
+
+
+class SlowCore:
+    """Takes its time to answer `initialize`, as one does whose servers are slow."""
+
+    express = None
+
+    def __init__(self) -> None:
+        self.was_asked, self.may_answer = asyncio.Event(), asyncio.Event()
+        self.open_clients = set[Client]()
+
+    def open(self, client: Client) -> None:
+        self.open_clients.add(client)
+
+    def close(self, client: Client, _: str) -> None:
+        self.open_clients.discard(client)
+
+    async def answer(self, *_: object) -> Answer:
+        self.was_asked.set()
+        await self.may_answer.wait()
+        return Answer(b"{}")
+
+
+class Bridge:
+    def __init__(self, redis: Server, letter: str) -> None:
+        self.records, counts = FleetRecords(redis_address(redis.settings()), "take-over"), FleetCounts()
+        self.members = Members(self.records, Member(letter * 10, "127.0.0.1:1", letter, "1", "s", 0.0))
+        forwarding = Forwarding(Links(link_contexts("a key of these tests", letter * 10)), counts)
+        self.core = SlowCore()
+        self.front = LegacyFront(cast("Core", self.core), HttpSettings(), OpenReplies(), monotonic)
+        self.sessions = FleetSessions(self.records, self.members, forwarding, counts, idle=60, max_body=1000)
+        self.sessions.serve_by(self.front)
+        self.front.elsewhere, self.front.sessions.new_id = self.sessions, self.sessions.new_id
+
+    async def asks(self, session: bytes) -> bool:
+        return await self.sessions.serve(_request(session), session)
+
+
+def _request(session: bytes) -> Exchange:
+    async def receive() -> MutableMapping[str, Any]:
+        return {"type": "http.request", "body": b"{}"}
+
+    async def send(_: MutableMapping[str, Any]) -> None:
+        pass
+
+    scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": [(b"mcp-session-id", session)]}
+    return Exchange(scope, receive, send)
+
+
+async def test_a_session_is_found_when_it_is_whole(tmp_path: Path) -> None:
+    redis = Server(tmp_path / "redis").start()
+    first, second = Bridge(redis, "a"), Bridge(redis, "b")
+    try:
+        with anyio.fail_after(60):
+            async with first.sessions.tasks.running(), second.sessions.tasks.running():
+                for bridge in (first, second):
+                    await bridge.members.look()
+                opened = first.front.sessions.open("")
+                assert opened is not None
+                message = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}'
+                await first.sessions.opened(opened, decode_frame(message))
+                await first.members.leave()
+                await second.members.look()
+                await takes_over(second, opened.id)
+                for bridge in (first, second):
+                    bridge.front.sessions.close()
+                    if under_way := bridge.sessions.tasks.under_way():
+                        await asyncio.wait(under_way)
+    finally:
+        for bridge in (first, second):
+            await bridge.records.close()
+        redis.kill()
+
+
+async def takes_over(bridge: Bridge, session: bytes) -> None:
+    core, front = bridge.core, bridge.front
+    leaving = asyncio.ensure_future(bridge.asks(session))
+    await core.was_asked.wait()
+    assert session not in front.sessions
+    leaving.cancel()
+    await asyncio.wait({leaving})
+    assert session not in front.sessions
+    assert not core.open_clients, "nothing is left of it"
+    await asyncio.wait(bridge.sessions.tasks.under_way())
+    kept = await bridge.records.keep([session], "c" * 10, 60)
+    assert kept.lost == [], "whoever asks first gets it"
+    await bridge.records.give_up(session, "c" * 10)
+    core.was_asked.clear()
+    both = [asyncio.ensure_future(bridge.asks(session)) for _ in range(2)]
+    await core.was_asked.wait()
+    assert session not in front.sessions
+    core.may_answer.set()
+    assert await asyncio.gather(*both) == [False, False]
+    assert session in front.sessions
+    assert len(core.open_clients) == 1
