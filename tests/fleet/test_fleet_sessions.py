@@ -15,9 +15,12 @@ import pytest
 from mcp.client.session import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import ElicitResult
+from msgspec import Raw
 
 from mcpbridge.fleet.certificates import link_contexts
 from mcpbridge.fleet.frames import Ask, Kind, frame, with_body
+from mcpbridge.fleet.records import MOST_MESSAGES, note
+from mcpbridge.protocol.jsonrpc import Frame
 from support.fleet_clients import HEADERS, Client, message, read
 from support.real_sign_in import local_server
 from support.redis_server import Server
@@ -158,6 +161,43 @@ def test_a_session_moves_on_when_its_bridge_stops(pair: Fleet, http: httpx2.Clie
     first.start()
     second.stop()
     assert names(client.post(first, message("tools/list", 4))) == listed
+
+
+def test_subscriptions_are_written_down_by_what_they_are_to(pair: Fleet, http: httpx2.Client) -> None:
+    """Not what was refused; whatever else a request carries; members of a batch as well."""
+    first, _ = pair.replicas
+    client = Client(http)
+    client.session = client.post(
+        first, message("initialize", protocolVersion="2025-03-26", capabilities={}, clientInfo=CLIENT)
+    ).headers["mcp-session-id"]
+    subscribe, uri = "resources/subscribe", "memo://one"
+    batch = [message("notifications/initialized", None), message(subscribe, 3, uri=uri)]
+    answer = http.post(first.url, json=batch, headers={**HEADERS, "mcp-session-id": client.session})
+    assert ["result" in one for one in answer.json()] == [True]
+    assert subscriptions(pair) == {"notifications/initialized", f"{subscribe} {uri}"}
+    again = client.post(first, message(subscribe, 4, uri=uri, _meta={"progressToken": "a"}))
+    assert "result" in read(again), again.text
+    assert "error" in read(client.post(first, message(subscribe, 6, uri="no://such")))
+    assert subscriptions(pair) == {"notifications/initialized", f"{subscribe} {uri}"}
+    client.post(first, message("resources/unsubscribe", 7, uri=uri, _meta={"progressToken": "b"}))
+    assert subscriptions(pair) == {"notifications/initialized"}
+
+
+def subscriptions(fleet: Fleet) -> set[str]:
+    """The names of what is written down of the one session, beside what opened it."""
+    (key,) = [one for one in fleet.redis.cli("KEYS", "*:s:*").splitlines() if fleet.redis.cli("HLEN", one) == "3"]
+    return {*json.loads(fleet.redis.cli("HGET", key, "record"))["messages"]} - {"initialize"}
+
+
+CLIENT = {"name": "raw", "version": "1"}
+
+
+def test_a_session_has_a_limit_of_what_is_written_down() -> None:
+    messages: dict[str, Raw] = {}
+    for number in range(MOST_MESSAGES + 10):
+        params = Raw(json.dumps({"uri": f"x://{number}"}).encode())
+        note(messages, Frame(id=Raw(b"1"), method="resources/subscribe", params=params))
+    assert len(messages) == MOST_MESSAGES
 
 
 def test_nobody_else_gets_a_session(pair: Fleet, http: httpx2.Client) -> None:

@@ -22,13 +22,24 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
+from mcpbridge.base.log import get_logger
+from mcpbridge.protocol.jsonrpc import Frame, encode
 from mcpbridge.storage.redis.connections import Connections, script
 from mcpbridge.storage.settings import RedisAddress
 
+log = get_logger("mcpbridge.fleet")
+
 FORMAT = 1
 """Of what is kept; bridges that write another one do not share a fleet."""
+
+_SESSION_FORMAT = 1
+"""Of what a session was opened with."""
+MOST_MESSAGES = 1000
+"""What is kept of one session: messages, nearly all of them subscriptions."""
+_LARGEST = 1 << 20
+"""The same in bytes."""
 
 
 class Member(Struct, frozen=True):
@@ -85,6 +96,63 @@ _ENDED_SECONDS = 600
 """For so long the records know that a session has ended: a bridge that was paused must not write it down again."""
 _LONGEST_PAUSE = 1.0
 """Seconds between two attempts to reach the server: leases must be there again while members settle."""
+
+
+class SessionRecord(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a session was opened with, and what its client asked for since."""
+
+    messages: dict[str, Raw]
+    format: int = _SESSION_FORMAT
+
+
+class _Subscription(Struct):
+    uri: str
+
+
+_sessions = msgspec.json.Decoder(SessionRecord)
+_subscriptions = msgspec.json.Decoder(_Subscription)
+
+
+def read_session(encoded: bytes) -> SessionRecord | None:
+    """None: another version wrote it."""
+    try:
+        record = _sessions.decode(encoded)
+    except msgspec.MsgspecError:
+        return None
+    return record if record.format == _SESSION_FORMAT else None
+
+
+def note(messages: dict[str, Raw], frame: Frame) -> bool:
+    """Add what a client asked for to the messages of its session. Of each kind, and each subscription, the last counts.
+
+    False: nothing changed. There is a limit to subscriptions: those above it are not kept.
+    """
+    if frame.method not in ("resources/subscribe", "resources/unsubscribe"):
+        messages[frame.method] = _raw(frame, frame.params or None)
+        return True
+    try:
+        wanted = _subscriptions.decode(frame.params)
+    except msgspec.MsgspecError:
+        return False
+    name = f"resources/subscribe {wanted.uri}"
+    if frame.method == "resources/unsubscribe":
+        return messages.pop(name, None) is not None
+    if name in messages:
+        return False
+    raw = _raw(frame, wanted)  # without what is of this one request
+    if len(messages) >= MOST_MESSAGES or sum(map(len, map(bytes, messages.values()))) + len(bytes(raw)) > _LARGEST:
+        log.warning("a subscription ends with this bridge: its session has too many to be written down")
+        return False
+    messages[name] = raw
+    return True
+
+
+def _raw(frame: Frame, params: object) -> Raw:
+    """The message as it is kept."""
+    members = {"jsonrpc": "2.0", "id": frame.id or None, "method": frame.method, "params": params}
+    return Raw(encode({name: value for name, value in members.items() if value is not None}))
+
+
 _NOW = """
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)

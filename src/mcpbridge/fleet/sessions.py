@@ -12,9 +12,10 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable
 from hashlib import sha256
+from weakref import WeakValueDictionary
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from mcpbridge.base.background_tasks import OwnedTasks, repeat
 from mcpbridge.base.errors import StoreFailed
@@ -28,13 +29,12 @@ from mcpbridge.fleet.counts import FleetCounts
 from mcpbridge.fleet.forwarding import LOST, MOVED, MOVED_STATUS, Forwarding
 from mcpbridge.fleet.link import NotSent, OutcomeUnknown
 from mcpbridge.fleet.members import ID_LENGTH, Members
-from mcpbridge.fleet.records import FleetRecords, Member
+from mcpbridge.fleet.records import FleetRecords, Member, SessionRecord, note, read_session
 from mcpbridge.fleet.streams import StreamRecords
 from mcpbridge.protocol.jsonrpc import Frame, decode_frame, encode
 
 log = get_logger("mcpbridge.fleet")
 
-_RECORD_FORMAT = 1
 _KEEP_EVERY = 60.0
 """Seconds between two times that the records of sessions are kept for longer."""
 _WRITE_AGAIN = 1.0
@@ -51,26 +51,9 @@ _LOOK_SELDOM = 1.0
 """The same, while there are no sessions."""
 
 
-class _Record(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a session was opened with, and what its client asked for since."""
-
-    messages: dict[str, Raw]
-    format: int = _RECORD_FORMAT
-
-
-_records = msgspec.json.Decoder(_Record)
 _OF_ANOTHER_VERSION = (
     "not sent: another version of the bridge wrote this session down; a bridge of that version takes it"
 )
-
-
-def _read_record(encoded: bytes) -> _Record | None:
-    """None: another version wrote it."""
-    try:
-        record = _records.decode(encoded)
-    except msgspec.MsgspecError:
-        return None
-    return record if record.format == _RECORD_FORMAT else None
 
 
 class FleetSessions:
@@ -95,6 +78,7 @@ class FleetSessions:
         """Sessions whose records lack something, since the server was away."""
         self._writing_again: asyncio.Task[None] | None = None
         self._moved = OrderedDict[bytes, str]()
+        self._writing = WeakValueDictionary[bytes, asyncio.Lock]()
         self._taking: dict[bytes, asyncio.Lock] = {}
         self._front: SessionFront | None = None
         self.is_draining = False
@@ -200,21 +184,15 @@ class FleetSessions:
 
     async def opened(self, session: Session, frame: Frame) -> None:
         """Write it down, before its client knows it."""
-        self._messages[session.id] = {"initialize": _raw(frame)}
+        self._messages[session.id] = {}
+        note(self._messages[session.id], frame)
         await self._write(session, is_new=True)
 
     async def heard(self, session: Session, frame: Frame) -> None:
         """Write down what changed."""
         messages = self._messages.get(session.id)
-        if messages is None:
-            return
-        if frame.method == "resources/unsubscribe":
-            messages.pop(f"resources/subscribe {bytes(frame.params).decode()}", None)
-        elif frame.method == "resources/subscribe":
-            messages[f"resources/subscribe {bytes(frame.params).decode()}"] = _raw(frame)
-        else:
-            messages[frame.method] = _raw(frame)
-        await self._write(session, is_new=False)
+        if messages is not None and note(messages, frame):
+            await self._write(session, is_new=False)
 
     def stream_opened(self, session: Session, stream: bytes, request: bytes) -> None:
         """Write down for which request it is."""
@@ -358,7 +336,7 @@ class FleetSessions:
             if member is None:
                 raise Refused(503, "not sent: the bridge that has this session is not known yet", headers=_SOON)
             return member
-        record = _read_record(claim.record)
+        record = read_session(claim.record)
         if record is None:
             await self._quietly(self._records.give_up(id_, me))
             if any(member.version != self._members.me.version for member in self._members.all()):
@@ -395,7 +373,12 @@ class FleetSessions:
     # -- records
 
     async def _write(self, session: Session, *, is_new: bool) -> None:
-        record = msgspec.json.encode(_Record(self._messages[session.id]))
+        async with self._writing.setdefault(session.id, asyncio.Lock()):  # else an older one might arrive last
+            if session.id in self._messages:
+                await self._write_now(session, is_new=is_new)
+
+    async def _write_now(self, session: Session, *, is_new: bool) -> None:
+        record = msgspec.json.encode(SessionRecord(self._messages[session.id]))
         who = _who(session.client.principal, session)
         me = self._members.me.id
         try:
@@ -477,9 +460,3 @@ def _who(principal: str, by: Exchange | Session) -> bytes:
     """What only requests of the same user, by way of the same client, to the same endpoint have."""
     application = by.application if isinstance(by, Session) else application_of(by.identity)
     return sha256(encode([principal, application, *by.endpoint])).digest()
-
-
-def _raw(frame: Frame) -> Raw:
-    """The message as it is kept."""
-    members = {"jsonrpc": "2.0", "id": frame.id or None, "method": frame.method, "params": frame.params or None}
-    return Raw(encode({name: value for name, value in members.items() if value is not None}))

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from mcpbridge.base.background_tasks import TaskGroup
 from mcpbridge.downstream.client import Answer, Client, Notify
 from mcpbridge.downstream.express_lane import ExpressCall, ExpressLane
-from mcpbridge.downstream.http.event_streams import Request, Stream, carry
+from mcpbridge.downstream.http.event_streams import Request, Stream, carry, decoded
 from mcpbridge.downstream.http.exchange import (
     MERGED,
     NO_HEADERS,
@@ -102,8 +102,10 @@ class LegacyFront:
                     return
             is_request = message.method and message.id
             work = partial(self._answer, session, message) if is_request else self._single(session, message)
-        if self.elsewhere is not None and isinstance(message, Frame) and message.method in _REMEMBERED:
-            await self.elsewhere.heard(session, message)
+        if self.elsewhere is not None:
+            for frame in [message] if isinstance(message, Frame) else decoded(message):
+                if frame.method in _REMEMBERED and not frame.id:
+                    await self.elsewhere.heard(session, frame)
         if work is None:
             self.sessions.touch(session)
             await exchange.send_empty(202)
@@ -280,6 +282,8 @@ class LegacyFront:
     async def _answer(self, session: Session, frame: Frame, notify: Notify, sent: ExpressCall | None = None) -> Answer:
         """The answer to a request. One that its client cancelled has one too: without, its stream would look broken."""
         answer = await self._core.answer(session.client, frame, notify, sent=sent)
+        if self.elsewhere is not None and frame.method in _REMEMBERED and answer.data and not answer.code:
+            await self.elsewhere.heard(session, frame)  # before its client knows that it counts
         return answer if answer.data else Answer(encode_error(frame.id, _CANCELLED, "Request cancelled"), _CANCELLED)
 
     def _batch(self, session: Session, members: list[bytes]) -> Work | None:
