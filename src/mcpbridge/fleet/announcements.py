@@ -21,7 +21,7 @@ _AGAIN_AFTER = 1.0
 """Seconds after which a bridge that could not be reached is tried again."""
 _ANSWER_SECONDS = 5.0
 _MOST_TOPICS = 1000
-"""Topics that one bridge has not heard of; more are not kept for it."""
+"""Topics that one bridge has not heard of; more are not kept for it, unless they are vital."""
 
 
 class Announcements:
@@ -35,16 +35,22 @@ class Announcements:
         self.on_heard: Callable[[str], object] = lambda topic: None
         """Called with each topic that another bridge announces."""
 
-    def announce(self, topic: str) -> None:
-        """Let all others know. Returns at once."""
-        self._tasks.spawn(self._announce(topic))
+    def announce(self, topic: str, *, is_vital: bool = False) -> None:
+        """Let all others know. Returns at once.
+
+        `is_vital`: a bridge that cannot be reached hears of it later, however many such topics there are.
+        """
+        self._tasks.spawn(self._announce(topic, is_vital=is_vital))
 
     def serve(self, served: Served) -> None:
         """Take what another bridge announces."""
-        self.on_heard(served.head.path)
+        try:
+            self.on_heard(served.head.path)
+        except Exception as error:  # it would fail each time that it is announced again
+            log.error("what another bridge announced could not be done", exc_info=error)
         served.reply_whole(Reply(204, []), b"")
 
-    async def _announce(self, topic: str) -> None:
+    async def _announce(self, topic: str, *, is_vital: bool) -> None:
         await self._members.look()  # whoever has just joined may have looked before the change
         for member in self._members.all():
             if member.id == self._members.me.id:
@@ -53,7 +59,7 @@ class Announcements:
             if due is None:
                 self._due[member.id] = {topic: None}
                 self._tasks.spawn(self._say_all(member.id))
-            elif len(due) < _MOST_TOPICS:
+            elif is_vital or len(due) < _MOST_TOPICS:
                 due[topic] = None
 
     async def _say_all(self, id_: str) -> None:

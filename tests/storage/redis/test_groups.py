@@ -1,5 +1,6 @@
 """A store behind Sentinels, and on a cluster: real servers, killed and moved (issue 24)."""
 
+import asyncio
 from collections.abc import Generator
 from pathlib import Path
 
@@ -21,6 +22,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Generator[Cluster]:
     found = Cluster(tmp_path_factory.mktemp("cluster"))
     yield found
     found.end()
+
+
+def idle(store: RedisStore) -> int:
+    """Its connections that wait for use."""
+    return int(repr(store).partition(" idle")[0].rpartition(" ")[2])
 
 
 async def works(store: RedisStore) -> bool:
@@ -93,6 +99,8 @@ async def test_a_slot_that_moves_is_followed(cluster: Cluster) -> None:
     handle = await store.put("moving", b"before", principal="ann", expires_in=600)
     key = "mcpbridge:{v1/moving}:order"
     slot, source = cluster.nodes[0].cli("CLUSTER", "KEYSLOT", key), cluster.owner(key)
+    await asyncio.gather(*(store.get("moving", handle, principal="ann") for _ in range(10)))
+    before = idle(store)
     target = next(node for node in cluster.nodes if node is not source)
     source_id, target_id = source.cli("CLUSTER", "MYID"), target.cli("CLUSTER", "MYID")
     target.cli("CLUSTER", "SETSLOT", slot, "IMPORTING", source_id)
@@ -103,6 +111,7 @@ async def test_a_slot_that_moves_is_followed(cluster: Cluster) -> None:
     for node in (target, source, *cluster.nodes):
         node.cli("CLUSTER", "SETSLOT", slot, "NODE", target_id)
     assert await store.get("moving", handle, principal="ann") == b"before"  # MOVED
+    assert idle(store) < before - 5, "connections to where nothing is any more are closed"
     assert await store.take("moving", handle, principal="ann") == b"before"
     await store.close()
 

@@ -55,11 +55,11 @@ async def sharing_changes(bridge: Bridge, fleet: Fleet, doors: "ResourceServer |
             bridge.server.parking.end_of_user(principal)
 
     def ended(principal: str, client_id: str) -> None:
-        announcements.announce(_ENDED + encode([principal, client_id]).decode())
+        announcements.announce(_ENDED + encode([principal, client_id]).decode(), is_vital=True)
 
     if doors is not None:
         doors.on_ended_here = ended
-    accounts.on_put_out = lambda principal: announcements.announce(_PUT_OUT + principal)
+    accounts.on_put_out = lambda principal: announcements.announce(_PUT_OUT + principal, is_vital=True)
     announcements.on_heard = heard
     bridge.registry.on_kept = lambda: announcements.announce(_REGISTRY)
     bridge.pool.when_lists_change(lambda name: announcements.announce(_LISTS + name))

@@ -65,6 +65,8 @@ class Connections:
         self._seconds, self._longest_pause = seconds, longest_pause
         self._idle = defaultdict[Node, deque[Any]](deque)
         """By node. Where there is one, it is always the same."""
+        self._idle_epoch = 0
+        """The epoch that those are of."""
         self._nodes = nodes_of(address, self._ask_node)
         self._slots: anyio.Semaphore | None = None
         self._make: Callable[[Node], Any] | None = None
@@ -182,6 +184,7 @@ class Connections:
             try:
                 return await self._on_connection(make, work, node, key, until, is_asking=is_asking)
             except MovedError as error:
+                await self._close_idle(node)  # it may have left the cluster
                 self._nodes.moved(error.slot_id, _host_of(error), error.port)
                 node, is_asking = await self._nodes.of(key), False
             except AskError as error:  # the key is on its way there
@@ -220,6 +223,10 @@ class Connections:
         if self._slots is None:
             self._slots = anyio.Semaphore(_AT_ONCE)
         async with self._slots:
+            if self._idle_epoch != self.epoch:  # the nodes may be others, so nobody would ever use these
+                self._idle_epoch = self.epoch
+                for former in list(self._idle):
+                    await self._close_idle(former)
             connection = await self._connected(make, node)
             is_in_step = False
             try:
@@ -257,6 +264,10 @@ class Connections:
             self._alone_until[node] = monotonic() + _ALONE_SECONDS
             was_alone = True
         return was_alone
+
+    async def _close_idle(self, node: Node) -> None:
+        for connection in self._idle.pop(node, ()):
+            await connection.disconnect(nowait=True)
 
     async def _connected(self, make: Callable[[Node], Any], node: Node) -> Any:
         idle = self._idle[node]

@@ -32,13 +32,15 @@ class Membership:
 
     def __init__(self) -> None:
         self._places: FleetPlaces | None = None
-        self._joined: asyncio.Event | None = None
+        self._joined = asyncio.Event()
 
     def join(self, places: FleetPlaces | None) -> None:
         """The bridge is a member now; None: it is none any more."""
         self._places = places
-        if self._joined is not None and places is not None:
+        if places is not None:
             self._joined.set()
+        else:
+            self._joined.clear()
 
     async def places(self, name: str) -> FleetPlaces:
         """What the bridge joined, for the server of this name.
@@ -47,7 +49,6 @@ class Membership:
             UpstreamUnavailable: it is no member.
         """
         if self._places is None:
-            self._joined = asyncio.Event()
             try:
                 async with asyncio.timeout(JOIN_SECONDS):
                     await self._joined.wait()
