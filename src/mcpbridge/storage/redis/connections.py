@@ -42,6 +42,11 @@ still have been made. `on a replica that is up`: where all replicas are down non
 """
 
 
+Send = Callable[[tuple[Argument, ...]], Awaitable[Any]]
+"""Sends one command, and returns the reply."""
+Work = Callable[[Send], Awaitable[Any]]
+
+
 class Script(Struct, frozen=True):
     """A program that the server runs as one step."""
 
@@ -91,19 +96,19 @@ class Connections:
                 used; or no replica has the change in time.
         """
         key = str(command[1]) if len(command) > 1 else ""
-        return await self._bounded(lambda connection: _exchange(connection, command), key, until)
+        return await self._bounded(lambda send: send(command), key, until)
 
     async def run(self, program: Script, keys: list[str], *arguments: Argument, until: Until = "written") -> Any:
         """What a script returns. Cancelling and errors as for `call`."""
         rest = (len(keys), *keys, *arguments)
 
-        async def work(connection: Any) -> Any:
+        async def work(send: Send) -> Any:
             from redis.exceptions import NoScriptError
 
             try:
-                return await _exchange(connection, ("EVALSHA", program.digest, *rest))
+                return await send(("EVALSHA", program.digest, *rest))
             except NoScriptError:  # nothing ran; EVAL also makes it known
-                return await _exchange(connection, ("EVAL", program.text, *rest))
+                return await send(("EVAL", program.text, *rest))
 
         return await self._bounded(work, keys[0], until)
 
@@ -116,7 +121,7 @@ class Connections:
         """
         self._checked.clear()
         try:
-            await self._bounded(lambda connection: _exchange(connection, ("PING",)), "")
+            await self._bounded(lambda send: send(("PING",)), "")
         except StoreFailed as error:
             if isinstance(error.__cause__, ConfigError):
                 raise error.__cause__ from None
@@ -132,7 +137,7 @@ class Connections:
 
     # -- how
 
-    async def _bounded(self, work: Callable[[Any], Awaitable[Any]], key: str, until: Until = "written") -> Any:
+    async def _bounded(self, work: Work, key: str, until: Until = "written") -> Any:
         self._refuse_while_failing()
         reply: Any = None
         try:
@@ -170,9 +175,7 @@ class Connections:
         self._failures = 0
         return reply
 
-    async def _redirected(
-        self, make: Callable[[Node], Any], work: Callable[[Any], Awaitable[Any]], key: str, until: Until
-    ) -> Any:
+    async def _redirected(self, make: Callable[[Node], Any], work: Work, key: str, until: Until) -> Any:
         """Do it at the node that has the key. One that has it no more did nothing, and says who has it."""
         from redis.exceptions import AskError, MovedError
 
@@ -213,7 +216,7 @@ class Connections:
     async def _on_connection(
         self,
         make: Callable[[Node], Any],
-        work: Callable[[Any], Awaitable[Any]],
+        work: Work,
         node: Node,
         key: str,
         until: Until,
@@ -233,9 +236,13 @@ class Connections:
                 if node not in self._checked:
                     _check_server(await _exchange(connection, ("INFO",)), self._address)
                     self._checked.add(node)
-                if is_asking:
-                    await _exchange(connection, ("ASKING",))
-                reply = await work(connection)
+
+                async def send(command: tuple[Argument, ...]) -> Any:
+                    if is_asking:  # holds for one command
+                        await _exchange(connection, ("ASKING",))
+                    return await _exchange(connection, command)
+
+                reply = await work(send)
                 is_done = not reply or await self._is_done(connection, node, key, until)
                 is_in_step = True
                 if not is_done:  # the server answers, so this is no failure of it
