@@ -79,7 +79,7 @@ class FleetSessions:
         self._writing_again: asyncio.Task[None] | None = None
         self._moved = OrderedDict[bytes, str]()
         self._writing = WeakValueDictionary[bytes, asyncio.Lock]()
-        self._taking: dict[bytes, asyncio.Lock] = {}
+        self._taking = WeakValueDictionary[bytes, asyncio.Lock]()
         self._front: SessionFront | None = None
         self.is_draining = False
         self.tasks = OwnedTasks()
@@ -305,13 +305,9 @@ class FleetSessions:
 
     async def _take(self, id_: bytes, exchange: Exchange, front: SessionFront) -> Member | None:
         """Take the session over, unless another bridge has it, which is returned."""
-        lock = self._taking.setdefault(id_, asyncio.Lock())
-        try:
-            async with lock:
-                return await self._claim(id_, exchange, front)
-        finally:
-            if not lock.locked():
-                self._taking.pop(id_, None)
+        lock = self._taking.setdefault(id_, asyncio.Lock())  # there as long as somebody has it, or waits for it
+        async with lock:
+            return await self._claim(id_, exchange, front)
 
     async def _claim(self, id_: bytes, exchange: Exchange, front: SessionFront) -> Member | None:
         if id_ in front.sessions:
@@ -393,6 +389,7 @@ class FleetSessions:
         self._unwritten.discard(session.id)
         if not is_ours:
             log.warning("a session of this bridge is another's by now")
+            self._keep_soon()  # lets go of those that others have
 
     async def keep(self) -> None:
         """Keep the records of sessions until cancelled, as long as these live."""
