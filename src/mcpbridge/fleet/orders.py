@@ -12,7 +12,6 @@ import msgspec
 from msgspec import Struct, field
 
 from mcpbridge.base.background_tasks import repeat
-from mcpbridge.base.errors import BridgeError
 from mcpbridge.fleet.counts import FleetCounts
 from mcpbridge.fleet.frames import Ask, BadFrame, Kind, Reply
 from mcpbridge.fleet.link import Links, NotSent, OutcomeUnknown, Served
@@ -65,11 +64,11 @@ class Report(Struct, frozen=True):
     """Sessions that it left to others."""
 
 
-class UnknownMember(BridgeError):
+class UnknownMember(Exception):
     """No bridge of the fleet has this name or id, or several have the name."""
 
 
-class OrderFailed(BridgeError):
+class OrderFailed(Exception):
     """Another bridge of the fleet does not do what it was asked."""
 
 
