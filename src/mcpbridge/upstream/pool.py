@@ -143,8 +143,12 @@ class Pool:
     def lists_changed(self, name: str) -> None:
         """The lists of this server have changed, as another bridge heard: read them again."""
         upstream = self.upstreams.get(name)
-        if upstream is not None and upstream.status.state == "ready":  # any other lists when it starts
+        if upstream is None:
+            return
+        if upstream.status.state == "ready":
             upstream.listings.relisting.announced("tools", "prompts", "resources", "templates")
+        else:
+            upstream.connection.poke()  # it lists when it starts
 
     async def lists_in_force(self, name: str = "") -> None:
         """Return when what this server announced of its lists is in force; empty: what all of them did.
