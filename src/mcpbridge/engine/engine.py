@@ -44,7 +44,7 @@ from mcpbridge.engine.reload import Reloading
 from mcpbridge.engine.requests import ProgramRequests
 from mcpbridge.engine.running_calls import RunningCalls
 from mcpbridge.engine.status import EngineStatus
-from mcpbridge.engine.user_accounts import EngineAccounts
+from mcpbridge.engine.user_accounts import EngineAccounts, open_secrets_of
 from mcpbridge.engine.wiring.builtin import BuiltinTools, builtin_context
 from mcpbridge.engine.wiring.pipeline import CallState, PipelineContext, recorded_by
 from mcpbridge.engine.wiring.results import LargeResults
@@ -61,7 +61,6 @@ from mcpbridge.protocol.transport import Transport
 from mcpbridge.storage.call_log.log import CallLog
 from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.storage.settings import RunMode, call_log_path
-from mcpbridge.storage.token_store import open_secrets
 from mcpbridge.tools.python.run_context.store import RunContexts
 from mcpbridge.tools.serving import Serving
 from mcpbridge.upstream.auth.context import AuthContext, Show
@@ -170,7 +169,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
         """What else the call log keeps."""
         self._flights = AuthTasks()
         around = AuthContext(
-            secrets or open_secrets(settings.store, settings.accounts.key, settings.accounts.old_keys),
+            secrets or open_secrets_of(lambda: self.settings),
             self._flights.spawn,
             show,
             is_interactive=is_interactive,

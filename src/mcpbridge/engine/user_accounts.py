@@ -4,7 +4,7 @@ Whoever has no server with `auth.as` `"user"`, `"exchange"` or `"id-jag"` loads 
 """
 
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
@@ -43,19 +43,17 @@ def read_keys(accounts: AccountsSettings) -> tuple[str | None, list[str]]:
     return accounts.key, accounts.old_keys
 
 
-def open_secrets_of(settings: Settings) -> "SealedFiles | SharedSecrets":
-    """Where the tokens of the bridge itself are kept.
+def open_secrets_of(settings: Callable[[], Settings]) -> "SealedFiles | SharedSecrets":
+    """Where the tokens of the bridge itself are kept. `settings`: as they are when a token is read or kept."""
 
-    Raises:
-        ConfigError: as `read_keys`, where bridges share them.
-    """
-    accounts = settings.accounts
-    keys = read_keys(accounts) if settings.store.kind == "redis" else (accounts.key, accounts.old_keys)
-    return open_secrets(settings.store, *keys)
+    def keys() -> Sequence[str]:
+        key, old_keys = read_keys(settings().accounts)
+        return [] if key is None else [key, *old_keys]
+
+    now = settings()
+    return open_secrets(now.store, None if now.accounts.key is None else keys)
 
 
-_FOLLOW_SECONDS = 1.0
-"""Between two looks at what other bridges of the store changed."""
 CONNECTED, DISCONNECTED = "account.connected", "account.disconnected"
 
 
@@ -140,7 +138,9 @@ class EngineAccounts:
             if self.are_open:
                 await self.all.vault.follow()
 
-        await repeat(_FOLLOW_SECONDS, follow)
+        from mcpbridge.storage.redis.shared_vault import FOLLOW_SECONDS
+
+        await repeat(FOLLOW_SECONDS, follow)
 
     @property
     def are_wanted(self) -> bool:

@@ -58,25 +58,25 @@ class Announcements:
             due = self._due.get(member.id)
             if due is None:
                 self._due[member.id] = {topic: None}
-                self._tasks.spawn(self._say_all(member.id))
+                self._tasks.spawn(self._send_all(member.id))
             elif is_vital or len(due) < _MOST_TOPICS:
                 due[topic] = None
 
-    async def _say_all(self, id_: str) -> None:
+    async def _send_all(self, id_: str) -> None:
         due = self._due[id_]
         try:
             while due and (member := self._members.find(id_)) is not None:
                 topic = next(iter(due))
                 del due[topic]
                 try:
-                    await self._say(id_, member.address, topic)
+                    await self._send(id_, member.address, topic)
                 except (NotSent, OutcomeUnknown, TimeoutError):
                     due[topic] = None
                     await asyncio.sleep(_AGAIN_AFTER)
         finally:
             del self._due[id_]
 
-    async def _say(self, id_: str, address: str, topic: str) -> None:
+    async def _send(self, id_: str, address: str, topic: str) -> None:
         stream = await self._links.ask(id_, address, Ask(ANNOUNCE, topic, b"", [], "", 0), b"")
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):

@@ -12,7 +12,7 @@ import hashlib
 import os
 import secrets
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
@@ -47,13 +47,16 @@ def secrets_directory(environ: Mapping[str, str]) -> Path:
     return user_data_path("mcpbridge", appauthor=False) / "secrets"
 
 
-def open_secrets(store: StoreSettings, key: str | None, old_keys: Sequence[str]) -> "SealedFiles | SharedSecrets":
-    """Where tokens are kept: on the server of a store that bridges share, if there is a key; else files of the user."""
-    if store.kind != "redis" or key is None:
+def open_secrets(store: StoreSettings, keys: Callable[[], Sequence[str]] | None) -> "SealedFiles | SharedSecrets":
+    """Where tokens are kept: on the server of a store that bridges share, if there are keys; else files of the user.
+
+    `keys`: see `SharedSecrets`.
+    """
+    if store.kind != "redis" or keys is None:
         return SealedFiles()
     from mcpbridge.storage.redis.shared_secrets import SharedRows, SharedSecrets
 
-    return SharedSecrets(SharedRows(redis_address(store), store.prefix), [key, *old_keys])
+    return SharedSecrets(SharedRows(redis_address(store), store.prefix), keys)
 
 
 class SealedFiles:

@@ -10,6 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from mcpbridge.base.errors import ConfigError, StoreFailed
+from mcpbridge.config.schema import Settings
+from mcpbridge.engine.user_accounts import open_secrets_of
 from mcpbridge.storage.redis.shared_secrets import SharedRows, SharedSecrets
 from mcpbridge.storage.redis.shared_vault import SharedVault
 from mcpbridge.storage.settings import redis_address
@@ -49,7 +51,7 @@ class Bridges:
         return found
 
     def secrets(self, key: str = KEY, *old: str) -> SharedSecrets:
-        found = SharedSecrets(self._rows(), [key, *old])
+        found = SharedSecrets(self._rows(), lambda: [key, *old])
         self._stack.push_async_callback(found.close)
         return found
 
@@ -292,3 +294,19 @@ async def test_what_was_changed_while_the_server_was_away_survives_a_restart(bri
     two = bridges.vault("two")
     assert await newest(two, ALICE) is None
     assert await newest(two, BOB) == b"of bob"
+
+
+async def test_with_a_key_that_could_not_be_read_nothing_is_opened_or_kept(bridges: Bridges, server: Server) -> None:
+    """A reference to a secret that was not fetched is text that everybody can read: nothing is sealed with it."""
+    accounts = {"key": "${cmd:a-command-that-failed}"}
+    settings = Settings.model_validate({"store": server.settings().model_dump(), "accounts": accounts})
+    unread = open_secrets_of(lambda: settings)
+    try:
+        await bridges.secrets().save("a", SECRET)
+        with pytest.raises(ConfigError, match="could not be read"):
+            await unread.load("a")
+        with pytest.raises(ConfigError, match="could not be read"):
+            await unread.save("b", SECRET)
+        assert await bridges.secrets().load("b") is None
+    finally:
+        await unread.close()

@@ -243,7 +243,7 @@ Told = Callable[[Boot], None]
 async def reach(settings: Settings, redact: Redactor) -> AsyncGenerator[MakeTransport]:
     """Makes transports to servers meanwhile, with the sign-ins that there are; nobody is asked to sign in."""
     flights = AuthTasks()
-    kept = open_secrets_of(settings)
+    kept = open_secrets_of(lambda: settings)
     around = AuthContext(kept, flights.spawn, learn=redact.learn)
     try:
         async with flights.running():

@@ -38,9 +38,8 @@ from mcpbridge.config.schema import Settings
 from mcpbridge.downstream.auth.provider_http import ProviderDown
 from mcpbridge.downstream.auth.resource_server import ResourceServer
 from mcpbridge.downstream.http.routes import App
-from mcpbridge.engine.user_accounts import EngineAccounts, Note
+from mcpbridge.engine.user_accounts import EngineAccounts, Note, open_secrets_of
 from mcpbridge.storage.store import Store
-from mcpbridge.storage.token_store import open_secrets
 
 log = get_logger("mcpbridge.auth")
 
@@ -74,7 +73,7 @@ async def signing_in(
     of the bridge, which people sign in to at the provider, too. `note` writes the audit trail.
     """
     assert settings.auth.sign_in is not None
-    kept = open_secrets(settings.store, settings.accounts.key, settings.accounts.old_keys)
+    kept = open_secrets_of(lambda: settings)
     server = AuthorizationServer(
         settings.auth,
         settings.auth.sign_in,

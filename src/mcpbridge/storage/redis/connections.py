@@ -121,7 +121,7 @@ class Connections:
         """
         self._checked.clear()
         try:
-            await self._bounded(lambda send: send(("PING",)), "")
+            await self.call("PING")
         except StoreFailed as error:
             if isinstance(error.__cause__, ConfigError):
                 raise error.__cause__ from None

@@ -14,13 +14,14 @@ whoever has read up to one asks only for what came later. A lock ends by itself 
 import asyncio
 import hashlib
 import secrets
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 
 import anyio
 import anyio.to_thread
 from msgspec import Struct
 
+from mcpbridge.base.background_tasks import repeat
 from mcpbridge.base.errors import ConfigError, StoreFailed
 from mcpbridge.base.log import get_logger
 from mcpbridge.storage.compression import Unreadable
@@ -115,21 +116,21 @@ class SharedRows:
         with anyio.fail_after(seconds):
             while await self.server.call("SET", key, mine, "NX", "PX", lease) is None:  # noqa: ASYNC110 - of another bridge
                 await anyio.sleep(_LOOK)
-        keeper = asyncio.create_task(self._keep(key, mine, lease))
+
+        async def renew() -> bool:
+            with suppress(StoreFailed):
+                if not await self.server.run(_RENEW, [key], mine, lease):
+                    log.warning("a lock of the shared accounts ended while it was held")
+                    return True
+            return False
+
+        keeper = asyncio.create_task(repeat(_LOCK_SECONDS / 3, renew))
         try:
             yield
         finally:
             keeper.cancel()
             with anyio.CancelScope(shield=True), suppress(StoreFailed):  # then it ends by itself
                 await self.server.run(_FREE, [key], mine)
-
-    async def _keep(self, key: str, mine: str, lease: int) -> None:
-        while True:
-            await asyncio.sleep(_LOCK_SECONDS / 3)
-            with suppress(StoreFailed):
-                if not await self.server.run(_RENEW, [key], mine, lease):
-                    log.warning("a lock of the shared accounts ended while it was held")
-                    return
 
     async def close(self) -> None:
         """End the connections."""
@@ -139,10 +140,13 @@ class SharedRows:
 class SharedSecrets:
     """A `SecretStore` (`upstream/auth/grant.py`) on the server, for all bridges that have the same key."""
 
-    def __init__(self, rows: SharedRows, keys: Sequence[str]) -> None:
-        """`keys`: the newest first, with which values are sealed from now on; the others open older ones."""
-        self._rows = rows
-        self._seals = [Seals(key) for key in keys]
+    def __init__(self, rows: SharedRows, keys: Callable[[], Sequence[str]]) -> None:
+        """`keys`: the newest first, with which values are sealed from now on; the others open older ones.
+
+        It raises `ConfigError` where they could not be read, and nothing is opened or kept then.
+        """
+        self._rows, self._keys = rows, keys
+        self._seals: dict[str, Seals] = {}
         self._known: dict[str, bytes | None] = {}
         """What was read or written last, for as long as the server does not answer."""
 
@@ -158,7 +162,7 @@ class SharedSecrets:
     async def save(self, key: str, value: bytes) -> None:
         """Keep `value`. See `SecretStore`."""
         try:
-            seal = await anyio.to_thread.run_sync(self._seals[0].of, await self._rows.salt())
+            seal = await anyio.to_thread.run_sync(self._all_seals()[0].of, await self._rows.salt())
             data = seal.id.to_bytes(8, "big") + seal.close(value, "secret", key)
             await self._rows.server.call("HSET", f"{self._rows.begin}secrets", _digest(key), data)
         except StoreFailed as error:
@@ -181,9 +185,13 @@ class SharedSecrets:
         """End the connections."""
         await self._rows.close()
 
+    def _all_seals(self) -> Sequence[Seals]:
+        self._seals = {key: self._seals.get(key) or Seals(key) for key in self._keys()}
+        return list(self._seals.values())
+
     async def _opened(self, key: str, data: bytes) -> bytes | None:
         salt, number = await self._rows.salt(), int.from_bytes(data[:8], "big")
-        for seals in self._seals:
+        for seals in self._all_seals():
             seal = await anyio.to_thread.run_sync(seals.of, salt)
             if seal.id == number:
                 with suppress(Unreadable):

@@ -22,7 +22,7 @@ from mcpbridge.storage.vault_keys import VaultKeys, is_private_directory
 
 log = get_logger("mcpbridge.storage")
 
-_FOLLOW_SECONDS = 1.0
+FOLLOW_SECONDS = 1.0
 """Between two times that a bridge asks what has changed, while calls come."""
 _ROTATE = "rotate"
 _UNSENT = "unsent"
@@ -49,7 +49,7 @@ class SharedVault(Vault):
 
     async def follow(self) -> None:
         """Take over what other bridges changed, unless that was done a moment ago."""
-        if monotonic() - self._asked_at < _FOLLOW_SECONDS or (self._last >= 0 and self._changing.locked()):
+        if monotonic() - self._asked_at < FOLLOW_SECONDS or (self._last >= 0 and self._changing.locked()):
             return
         try:
             await self._fetch()

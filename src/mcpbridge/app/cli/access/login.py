@@ -39,7 +39,7 @@ async def sign_in_of(loaded: Loaded, server: str, redact: Redactor) -> AsyncGene
     """
     settings = require_server(loaded.settings, server)
     flights = AuthTasks()
-    kept = open_secrets_of(loaded.settings)
+    kept = open_secrets_of(lambda: loaded.settings)
     around = AuthContext(kept, flights.spawn, learn=redact.learn)
     maker = TransportMaker(max_bytes=loaded.settings.limits.max_frame, redact=redact, around=around)
     maker(server, settings)

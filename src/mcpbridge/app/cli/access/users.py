@@ -42,7 +42,7 @@ _LOCAL = "(local user)"
 async def _accounts_of(loaded: Loaded, redact: Redactor) -> AsyncGenerator[UserAccounts]:
     """The accounts, without a bridge that runs."""
     flights = AuthTasks()
-    kept = open_secrets_of(loaded.settings)
+    kept = open_secrets_of(lambda: loaded.settings)
     accounts = EngineAccounts.without_bridge(loaded.settings, AuthContext(kept, flights.spawn, learn=redact.learn))
     try:
         async with flights.running():
@@ -223,7 +223,10 @@ async def _forget_provider_tokens(settings: Settings, sign_in: SignInSettings, u
     from mcpbridge.app.sign_in.identity_provider import IdentityProvider
     from mcpbridge.app.sign_in.provider_tokens import ProviderTokenStore
 
-    provider, kept = IdentityProvider(sign_in, redirect_uri=""), open_secrets_of(settings)  # nobody is sent anywhere
+    provider, kept = (
+        IdentityProvider(sign_in, redirect_uri=""),
+        open_secrets_of(lambda: settings),
+    )  # nobody is sent anywhere
     try:
         await ProviderTokenStore(kept, provider, time).forget(user)
     finally:
