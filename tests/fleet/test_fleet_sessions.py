@@ -17,8 +17,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import ElicitResult
 from msgspec import Raw
 
-from mcpbridge.fleet.certificates import link_contexts
-from mcpbridge.fleet.frames import Ask, Kind, frame, with_body
+from mcpbridge.fleet.link.certificates import link_contexts
+from mcpbridge.fleet.link.frames import Ask, Kind, frame, with_body
 from mcpbridge.fleet.records import MOST_MESSAGES, note
 from mcpbridge.protocol.jsonrpc import Frame
 from support.fleet_clients import HEADERS, Client, message, read

@@ -15,8 +15,8 @@ from mcpbridge.downstream.http.exchange import Exchange
 from mcpbridge.downstream.http.sessions import Sessions
 from mcpbridge.fleet.counts import FleetCounts
 from mcpbridge.fleet.forwarding import LOST, Forwarding
-from mcpbridge.fleet.frames import Reply
-from mcpbridge.fleet.link import Links, Served
+from mcpbridge.fleet.link.connections import Links, Served
+from mcpbridge.fleet.link.frames import Reply
 from mcpbridge.fleet.members import Members
 from mcpbridge.fleet.records import FleetRecords, Member
 from mcpbridge.fleet.sessions import FleetSessions

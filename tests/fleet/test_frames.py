@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.fleet.frames import Ask, BadFrame, FrameReader, Kind, Reply, frame, read_ask, read_reply, with_body
+from mcpbridge.fleet.link.frames import Ask, BadFrame, FrameReader, Kind, Reply, frame, read_ask, read_reply, with_body
 
 FRAMES = st.lists(
     st.tuples(st.sampled_from(list(Kind)), st.integers(0, 2**32 - 1), st.binary(max_size=200)), max_size=8

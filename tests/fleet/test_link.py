@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from mcpbridge.fleet.certificates import link_contexts
-from mcpbridge.fleet.frames import WINDOW, Ask, Kind, Reply
-from mcpbridge.fleet.link import Links, LinkServer, NotSent, OutcomeUnknown, Served, Stream
+from mcpbridge.fleet.link.certificates import link_contexts
+from mcpbridge.fleet.link.connections import Links, LinkServer, NotSent, OutcomeUnknown, Served, Stream
+from mcpbridge.fleet.link.frames import WINDOW, Ask, Kind, Reply
 from support.real_sign_in import free_port
 
 KEY = "the key of the fleet of these tests"

@@ -7,13 +7,13 @@ import anyio
 
 from fleet.test_link import ME, OTHER, linked
 from mcpbridge.base.errors import BridgeError
-from mcpbridge.fleet.frames import Reply
-from mcpbridge.fleet.link import Served
+from mcpbridge.fleet.link.connections import Served
+from mcpbridge.fleet.link.frames import Reply
 from mcpbridge.fleet.members import Members
 from mcpbridge.fleet.records import FleetRecords, Member
-from mcpbridge.fleet.server_leases import ServerLeases
-from mcpbridge.fleet.shared_channels import NOT_HERE, OK, LinkChannel
-from mcpbridge.fleet.shared_servers import SharedServers
+from mcpbridge.fleet.servers.channels import NOT_HERE, OK, LinkChannel
+from mcpbridge.fleet.servers.leases import ServerLeases
+from mcpbridge.fleet.servers.shared_servers import SharedServers
 from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.protocol.transport import Outgoing
 from mcpbridge.storage.settings import StoreSettings, redis_address

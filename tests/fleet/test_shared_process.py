@@ -11,8 +11,8 @@ import pytest
 from msgspec import Raw
 
 from mcpbridge.base.errors import UpstreamGone
-from mcpbridge.fleet import shared_process
-from mcpbridge.fleet.shared_process import SharedProcess, line_of
+from mcpbridge.fleet.servers import process as shared_process
+from mcpbridge.fleet.servers.process import SharedProcess, line_of
 from mcpbridge.protocol.jsonrpc import Frame, decode_frame
 from mcpbridge.protocol.transport import Outgoing, Receiver
 

@@ -14,10 +14,10 @@ from mcpbridge.downstream.http.legacy import LegacyFront
 from mcpbridge.downstream.http.reply import OpenReplies
 from mcpbridge.downstream.services import Core
 from mcpbridge.downstream.settings import HttpSettings
-from mcpbridge.fleet.certificates import link_contexts
 from mcpbridge.fleet.counts import FleetCounts
 from mcpbridge.fleet.forwarding import Forwarding
-from mcpbridge.fleet.link import Links
+from mcpbridge.fleet.link.certificates import link_contexts
+from mcpbridge.fleet.link.connections import Links
 from mcpbridge.fleet.members import Members
 from mcpbridge.fleet.records import FleetRecords, Member
 from mcpbridge.fleet.sessions import FleetSessions

@@ -7,10 +7,10 @@ from typing import Any
 from mcpbridge.downstream.http.body_deadline import Deadline
 from mcpbridge.downstream.http.exchange import Exchange, Receive, Scope, Send
 from mcpbridge.downstream.http.routes import serve_page
-from mcpbridge.fleet.certificates import link_contexts
 from mcpbridge.fleet.counts import FleetCounts
 from mcpbridge.fleet.forwarding import Forwarding
-from mcpbridge.fleet.link import Links
+from mcpbridge.fleet.link.certificates import link_contexts
+from mcpbridge.fleet.link.connections import Links
 from mcpbridge.fleet.members import Members
 from mcpbridge.fleet.records import FleetRecords, Member
 from mcpbridge.fleet.sessions import FleetSessions

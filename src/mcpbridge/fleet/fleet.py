@@ -17,18 +17,18 @@ from mcpbridge.downstream.http.exchange import DirectExchange, Exchange
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.fleet.announcements import ANNOUNCE, Announcements
 from mcpbridge.fleet.breakers import BreakerGossip
-from mcpbridge.fleet.certificates import link_contexts
 from mcpbridge.fleet.counts import FleetCounts
 from mcpbridge.fleet.forwarding import Answering, Forwarding
-from mcpbridge.fleet.link import Links, LinkServer, Served
+from mcpbridge.fleet.link.certificates import link_contexts
+from mcpbridge.fleet.link.connections import Links, LinkServer, Served
 from mcpbridge.fleet.members import Members, new_member_id
 from mcpbridge.fleet.orders import Orders
 from mcpbridge.fleet.records import FleetRecords, Member
-from mcpbridge.fleet.server_leases import ServerLeases
+from mcpbridge.fleet.servers.channels import ATTACH, SEND
+from mcpbridge.fleet.servers.leases import ServerLeases
+from mcpbridge.fleet.servers.shared_servers import SharedServers
 from mcpbridge.fleet.sessions import FleetSessions
 from mcpbridge.fleet.settings import FleetSettings
-from mcpbridge.fleet.shared_channels import ATTACH, SEND
-from mcpbridge.fleet.shared_servers import SharedServers
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.storage.settings import StoreSettings, redis_address
 

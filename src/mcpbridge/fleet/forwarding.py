@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from mcpbridge.downstream.http.exchange import NO_HEADERS, DirectExchange, Exchange, Headers
 from mcpbridge.fleet.counts import FleetCounts, Outcome
-from mcpbridge.fleet.frames import PART, Ask, Kind, Reply
-from mcpbridge.fleet.link import Links, NotSent, OutcomeUnknown, Served, Stream
+from mcpbridge.fleet.link.connections import Links, NotSent, OutcomeUnknown, Served, Stream
+from mcpbridge.fleet.link.frames import PART, Ask, Kind, Reply
 from mcpbridge.fleet.records import Member
 from mcpbridge.protocol.error_codes import INTERNAL_ERROR
 from mcpbridge.protocol.jsonrpc import Frame, decode_frame, encode_error

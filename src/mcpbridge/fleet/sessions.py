@@ -27,7 +27,7 @@ from mcpbridge.downstream.http.sessions import Session, SessionFront
 from mcpbridge.downstream.sessions import BRIDGE_STOPPED
 from mcpbridge.fleet.counts import FleetCounts
 from mcpbridge.fleet.forwarding import LOST, MOVED, MOVED_STATUS, Forwarding
-from mcpbridge.fleet.link import NotSent, OutcomeUnknown
+from mcpbridge.fleet.link.connections import NotSent, OutcomeUnknown
 from mcpbridge.fleet.members import ID_LENGTH, Members
 from mcpbridge.fleet.records import FleetRecords, Member, SessionRecord, note, read_session
 from mcpbridge.fleet.streams import StreamRecords

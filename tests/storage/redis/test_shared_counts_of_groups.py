@@ -8,7 +8,7 @@ import pytest
 
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.units import Rate
-from mcpbridge.fleet.server_leases import ServerLeases
+from mcpbridge.fleet.servers.leases import ServerLeases
 from mcpbridge.storage.quotas import Taken, Wanted
 from mcpbridge.storage.redis.epochs import SharedEpochs
 from mcpbridge.storage.redis.quotas import RedisQuotas

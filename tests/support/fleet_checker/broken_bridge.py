@@ -10,7 +10,7 @@ from typing import Any
 from mcpbridge.__main__ import main
 from mcpbridge.fleet import records
 from mcpbridge.fleet.forwarding import Forwarding
-from mcpbridge.fleet.link import NotSent, OutcomeUnknown
+from mcpbridge.fleet.link.connections import NotSent, OutcomeUnknown
 from mcpbridge.storage.redis.connections import script
 
 

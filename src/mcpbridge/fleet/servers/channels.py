@@ -6,10 +6,10 @@ from collections import deque
 import msgspec
 
 from mcpbridge.base.errors import Overloaded, UpstreamGarbled, UpstreamGone, UpstreamUnavailable
-from mcpbridge.fleet.frames import Ask, Kind
-from mcpbridge.fleet.link import Links, NotSent, OutcomeUnknown, Stream
+from mcpbridge.fleet.link.connections import Links, NotSent, OutcomeUnknown, Stream
+from mcpbridge.fleet.link.frames import Ask, Kind
 from mcpbridge.fleet.records import Member
-from mcpbridge.fleet.shared_process import SharedProcess, line_of
+from mcpbridge.fleet.servers.process import SharedProcess, line_of
 from mcpbridge.protocol.jsonrpc import Frame, decode_frame
 from mcpbridge.protocol.transport import Outgoing, Receiver
 

@@ -15,8 +15,8 @@ from typing import Any, cast
 from mcpbridge.base.background_tasks import FirstStep, OwnedTasks
 from mcpbridge.base.log import get_logger
 from mcpbridge.downstream.http.server import listen
-from mcpbridge.fleet.certificates import LinkContexts, host_name_of
-from mcpbridge.fleet.frames import (
+from mcpbridge.fleet.link.certificates import LinkContexts, host_name_of
+from mcpbridge.fleet.link.frames import (
     PART,
     WINDOW,
     Ask,

@@ -16,14 +16,14 @@ import msgspec
 from mcpbridge.base.background_tasks import OwnedTasks, repeat
 from mcpbridge.base.errors import Overloaded, StoreFailed, UpstreamGone, UpstreamUnavailable
 from mcpbridge.base.log import get_logger
-from mcpbridge.fleet.frames import Ask, Reply
-from mcpbridge.fleet.link import Links, NotSent, OutcomeUnknown, Served, Stream
+from mcpbridge.fleet.link.connections import Links, NotSent, OutcomeUnknown, Served, Stream
+from mcpbridge.fleet.link.frames import Ask, Reply
 from mcpbridge.fleet.members import LEASE_SECONDS as MEMBER_SECONDS
 from mcpbridge.fleet.members import Members
 from mcpbridge.fleet.records import Member
-from mcpbridge.fleet.server_leases import LEASE_SECONDS, MARGIN_SECONDS, RENEW_SECONDS, VALID_SECONDS, ServerLeases
-from mcpbridge.fleet.shared_channels import ATTACH, BUSY, NOT_HERE, OK, SEND, Elsewhere, Here, LinkChannel, OwnChannel
-from mcpbridge.fleet.shared_process import SharedProcess
+from mcpbridge.fleet.servers.channels import ATTACH, BUSY, NOT_HERE, OK, SEND, Elsewhere, Here, LinkChannel, OwnChannel
+from mcpbridge.fleet.servers.leases import LEASE_SECONDS, MARGIN_SECONDS, RENEW_SECONDS, VALID_SECONDS, ServerLeases
+from mcpbridge.fleet.servers.process import SharedProcess
 from mcpbridge.protocol.transport import Channel, Receiver, Transport
 
 log = get_logger("mcpbridge.fleet")

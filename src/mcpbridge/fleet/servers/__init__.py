@@ -1,0 +1,1 @@
+"""Servers that are one process in the whole fleet: `share = "fleet"`."""
