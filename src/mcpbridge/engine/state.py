@@ -38,6 +38,7 @@ from mcpbridge.upstream.transports.factory import TransportMaker
 
 if TYPE_CHECKING:  # loaded by who has one
     from mcpbridge.engine.cassettes.cassette import Cassette
+    from mcpbridge.pipeline.observability.tracing_setup import OpenTelemetry
     from mcpbridge.upstream.transports.in_fleet import FleetPlaces
 
 _BUILT = frozenset({
@@ -125,6 +126,10 @@ class EngineState:
         """Servers that the fleet has once are where this says. Returns what is to hear of each that has moved."""
         self._transports.membership.join(places)
         return self._upstream_events.moved
+
+    def otel(self) -> "OpenTelemetry | None":
+        """What traces calls now; None: nothing does."""
+        return self._shared.calls.otel
 
     def stopped_servers(self) -> list[str]:
         """Servers at an address to which no calls pass, since all of them failed."""

@@ -50,6 +50,7 @@ class Fleet:
         self.members, self.sessions, self.orders, self.servers = members, sessions, orders, servers
         self.announcements, self._key = announcements, key
         self.breakers = BreakerGossip(members)
+        self.forwarding = sessions.forwarding
         self._front: HttpFront | None = None
 
     def join(self, front: HttpFront) -> None:

@@ -7,7 +7,7 @@ for the address of the client, and that `Host` and `Origin` are right.
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
 from enum import Enum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mcpbridge.downstream.http.exchange import NO_HEADERS, DirectExchange, Exchange, Headers
 from mcpbridge.fleet.counts import FleetCounts, Outcome
@@ -17,6 +17,10 @@ from mcpbridge.fleet.records import Member
 from mcpbridge.protocol.error_codes import INTERNAL_ERROR
 from mcpbridge.protocol.jsonrpc import Frame, decode_frame, encode_error
 from mcpbridge.protocol.reading.client_messages import read_client_message
+
+if TYPE_CHECKING:  # few bridges trace
+    from mcpbridge.fleet.hop_spans import HopSpan
+    from mcpbridge.pipeline.observability.tracing import Otel
 
 MOVED_STATUS = 421
 """What a bridge answers, to others of the fleet alone, for a session that it does not have any more."""
@@ -47,6 +51,8 @@ class Forwarding:
         self._links, self._counts = links, counts
         self.under_way = 0
         """Requests that other members answer now. Not those by GET: such a stream is opened again elsewhere."""
+        self.otel: Callable[[], Otel | None] = _no_otel
+        """What traces calls now; None: nothing does."""
 
     def forget(self, member: str) -> None:
         """It is none any more."""
@@ -59,6 +65,8 @@ class Forwarding:
             NotSent: the member cannot be reached.
             OutcomeUnknown: it was lost before it answered.
         """
+        if (span := self._span(member, exchange, body)) is not None:
+            body = span.body
         head = Ask(
             exchange.method,
             exchange.path,
@@ -88,6 +96,20 @@ class Forwarding:
         finally:
             self.under_way -= counted
             self._counts.forwarded[outcome] += 1
+            if span is not None:
+                span.finish(outcome)
+
+    def _span(self, member: Member, exchange: Exchange, body: bytes) -> "HopSpan | None":
+        otel = self.otel()
+        if otel is None or exchange.method != "POST":
+            return None
+        from mcpbridge.fleet.hop_spans import begin_hop
+
+        return begin_hop(otel, member, body)
+
+
+def _no_otel() -> None:
+    pass
 
 
 class _Watch:

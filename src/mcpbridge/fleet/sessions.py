@@ -70,7 +70,7 @@ class FleetSessions:
         max_body: int,
     ) -> None:
         """`idle`: seconds after which an unused session ends. `max_body`: bytes of a request."""
-        self._records, self._members, self._forwarding, self._counts = records, members, forwarding, counts
+        self._records, self._members, self.forwarding, self._counts = records, members, forwarding, counts
         self._idle, self._max_body = idle, max_body
         self._deadline = Deadline(BODY_SECONDS)
         self._messages: dict[bytes, dict[str, Raw]] = {}
@@ -119,7 +119,7 @@ class FleetSessions:
             if exchange.method == "POST" and exchange.early_body is None:
                 exchange.early_body = await exchange.body(self._max_body, self._deadline)
             try:
-                if await self._forwarding.ask(owner, exchange, exchange.early_body or b"") is not MOVED:
+                if await self.forwarding.ask(owner, exchange, exchange.early_body or b"") is not MOVED:
                     return True
             except NotSent as error:
                 if not await self._members.is_still(owner.id, self.tasks):  # it has just left
@@ -148,7 +148,7 @@ class FleetSessions:
             if not guest:
                 return False
         try:
-            return await self._forwarding.ask(member, exchange, exchange.early_body or b"", guest) is not MOVED
+            return await self.forwarding.ask(member, exchange, exchange.early_body or b"", guest) is not MOVED
         except NotSent as error:
             if not await self._members.is_still(bridge, self.tasks):  # it has just left
                 return False
@@ -170,7 +170,7 @@ class FleetSessions:
         if another is None:
             return False
         try:
-            return await self._forwarding.ask(another, exchange, exchange.early_body or b"") is not MOVED
+            return await self.forwarding.ask(another, exchange, exchange.early_body or b"") is not MOVED
         except NotSent:
             return False
         except OutcomeUnknown as error:
@@ -225,7 +225,7 @@ class FleetSessions:
                 session.streams.channel.finish()
             # A stream of HTTP+SSE is busy until it ends, and nobody can take it over.
             in_use = any(_is_in_use(session) for session in front.sessions.all() if session.client.front != "sse")
-            if not in_use and not self._forwarding.under_way:
+            if not in_use and not self.forwarding.under_way:
                 break
             await asyncio.sleep(_LOOK_AGAIN)
         for session in self.own():
@@ -238,7 +238,7 @@ class FleetSessions:
     @property
     def passing_on(self) -> int:
         """Requests that other bridges answer by way of this one now."""
-        return self._forwarding.under_way
+        return self.forwarding.under_way
 
     def own(self) -> list[Session]:
         """The sessions of this bridge."""
@@ -361,7 +361,7 @@ class FleetSessions:
             self._moved.popitem(last=False)
 
     def _forget_member(self, member: str) -> None:
-        self._forwarding.forget(member)
+        self.forwarding.forget(member)
         for id_, owner in list(self._moved.items()):
             if owner == member:
                 self._moved[id_] = ""

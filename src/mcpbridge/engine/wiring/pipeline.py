@@ -202,6 +202,8 @@ class CallState:
         """What each session has touched."""
         self.changes = Changes()
         self._break_glass: BreakGlass | None = None
+        self.otel: OpenTelemetry | None = None
+        """What traces calls; None: nothing does."""
         self.budgets, self.buckets = BudgetState(self.together), Buckets(self.together)
         self.session_counts = CountsBySession()
         """What each session called; noted while a tool tells of it."""
@@ -289,7 +291,8 @@ class CallPipeline:
             ConfigError: calls are to be traced, and what that needs is not installed.
         """
         self._settings, self._inputs, self._context, self._state = settings, inputs, context, state
-        servers, observe, otel = inputs.servers, settings.observe, _open_telemetry(settings, lease)
+        servers, observe = inputs.servers, settings.observe
+        otel = self._otel = _open_telemetry(settings, lease)
         self._recorded, record = recorded_by(settings, context.mode), inputs.record
         grade = self._recorded.grade
         if {"pulse", "context-status"}.intersection(settings.builtin.enable):
@@ -353,6 +356,7 @@ class CallPipeline:
             inputs.policy.secrets_of,
         )
         state.slots.queued = settings.calls.max_queued
+        state.otel = self._otel
         self._context.audit.configure(settings.call_log)
         self._context.trail.replace(self._audit_log)
         self._context.recorder.configure(self._recorded)

@@ -130,7 +130,7 @@ class TraceReceived(_Traced):
         if call.caller.address:
             attributes["client.address"] = call.caller.address
         name = _span_name(call, shown)
-        call.trace = self._otel.start(name, attributes, carried=_carried(call.meta), parent=None, is_client=False)
+        call.trace = self._otel.start(name, attributes, carried=carried_in(call.meta), parent=None, is_client=False)
         if trace := trace_id(self._otel.carry(call.trace).get(_PARENT, "")):
             call.note(TRACE, trace)
         return await self._traced(call, proceed, call.trace, attributes)
@@ -148,13 +148,10 @@ class TraceSent(_Traced):
             return await proceed(call)
         attributes = _begin(call, call.target) | _of_peer(self._peer_of(call.upstream))
         name, parent = _span_name(call, call.target), call.trace
-        carried = {} if parent is not None else _carried(call.meta)
+        carried = {} if parent is not None else carried_in(call.meta)
         span = self._otel.start(name, attributes, carried=carried, parent=parent, is_client=True)
         if told := self._otel.carry(span):
-            meta = call.meta = Body(call.meta.data) if call.meta is not None else Body()
-            meta.drop(_STATE)
-            for key, value in told.items():
-                meta.put(key, value)
+            call.meta = put_carried(call.meta, told)
         return await self._traced(call, proceed, span, attributes)
 
 
@@ -242,7 +239,16 @@ def _notes(call: Call) -> Attributes:
     return {key: value for key, value in noted.items() if isinstance(value, str | int)}
 
 
-def _carried(meta: Body | None) -> dict[str, str]:
+def put_carried(meta: Body | None, carried: Mapping[str, str]) -> Body:
+    """A copy of this `_meta` that names another span, as `Otel.carry` gives it."""
+    changed = Body(meta.data) if meta is not None else Body()
+    changed.drop(_STATE)
+    for key, value in carried.items():
+        changed.put(key, value)
+    return changed
+
+
+def carried_in(meta: Body | None) -> dict[str, str]:
     """The trace that the client says the request belongs to; what cannot be read counts as none."""
     found: dict[str, str] = {}
     try:
