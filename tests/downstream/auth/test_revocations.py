@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -15,7 +16,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from mcpbridge.app.admin.control_commands import revoke_user
 from mcpbridge.app.sign_in.authorization_server import AuthorizationServer
-from mcpbridge.app.sign_in.grants import Grant, Person, new_grant_id
+from mcpbridge.app.sign_in.grants import Grant, Grants, Person, new_grant_id
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.core.identity import principal_of
 from mcpbridge.downstream.auth.provider_http import ProviderDown
@@ -205,11 +206,31 @@ async def test_a_call_under_way_ends_and_one_whose_body_is_still_to_come_does_no
         )
         await eventually(place.calls, lambda calls: calls > 0)
         await place.put_out("alice")
-        assert (await waiting).status_code in (401, 200)  # 200: a stream was open, and ended without the answer
+        cut = await waiting
+        assert cut.status_code in (502, 200)  # 200: a stream was open
+        assert "outcome unknown" in cut.text
+        assert "www-authenticate" not in cut.headers, "the call is not to be repeated with another token"
         await eventually(place.calls, lambda calls: calls == 0)
         writer.write(body[10:])
         assert (await reader.readline()).startswith(b"HTTP/1.1 401 ")
         writer.close()
+
+
+async def test_a_call_in_a_session_whose_user_is_put_out_has_an_unknown_outcome() -> None:
+    async with office("of an issuer") as place:
+        http, url = place.team["service"].http, f"{place.team.origin}/mcp"
+        headers = place.headers(await place.first_token("alice"))
+        headers["mcp-session-id"] = (await http.post(url, json=initialize(), headers=headers)).headers["mcp-session-id"]
+        params = {"name": "up__hold", "arguments": {}}
+        hangs = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}
+        waiting = asyncio.ensure_future(http.post(url, json=hangs, headers=headers))
+        await eventually(place.calls, lambda calls: calls > 0)
+        await place.put_out("alice")
+        cut = await waiting
+        assert cut.status_code in (502, 200)  # 200: a stream was open
+        assert "outcome unknown" in cut.text
+        ping = {"jsonrpc": "2.0", "id": 3, "method": "ping"}
+        assert (await http.post(url, json=ping, headers=headers)).status_code == 401
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -295,5 +316,50 @@ async def test_who_is_put_out_while_the_shared_store_is_away_is_out_at_all_bridg
 
                 await eventually(is_out, bool, 60)
                 assert not await other.refuses(bob)
+    finally:
+        redis.kill()
+
+
+@needs_redis
+async def test_who_signed_in_here_and_is_put_out_while_the_shared_store_is_away_stays_out_at_all_bridges(
+    tmp_path: Path,
+) -> None:
+    redis = Server(tmp_path / "redis").start()
+    here, there = LazyStore(redis.settings()), LazyStore(redis.settings())
+    try:
+        async with asyncio.timeout(120), here.running(), there.running():
+            one, other = [
+                Grants(store, token_seconds=3600, session_seconds=7200, shared=store.shared) for store in (here, there)
+            ]
+            late: list[str] = []
+            one.on_written = late.append
+            alice, bob = Person("https://idp", "alice", "A", {}), Person("https://idp", "bob", "B", {})
+
+            async def sign_in(somebody: Person) -> str:
+                grant = Grant(new_grant_id(), "c", "C", somebody, (), RESOURCE, time.time())
+                return (await one.grant_without_renewal(grant)).access
+
+            token, of_bob = await sign_in(alice), await sign_in(bob)
+            assert await other.access(token) is not None
+            redis.signal(signal.SIGSTOP)
+            with pytest.raises(StoreFailed):
+                await one.put_out(bob.principal)  # nothing runs that would write it later
+            async with one.running():
+                assert await one.put_out(alice.principal) == 0
+                redis.signal(signal.SIGCONT)
+                while await other.access(of_bob) is None:  # the breaker of the store closes first
+                    await asyncio.sleep(0.05)
+                while await one.access(of_bob) is None:
+                    assert await one.access(token) is None
+                    await asyncio.sleep(0.05)
+                assert await one.access(token) is None, "it stays out meanwhile"
+
+                async def is_out() -> bool:
+                    return await other.access(token) is None and await other.access(of_bob) is not None
+
+                await eventually(is_out, bool, 60)
+                await eventually(lambda: asyncio.sleep(0, late), bool, 60)
+                assert late == [alice.principal]
+                assert await other.access(await sign_in(alice)) is not None, "who signs in anew is in"
     finally:
         redis.kill()

@@ -308,3 +308,16 @@ async def test_quotas_are_counted_without_asking_for_each_call_and_fail_without_
         [(_, _, _, amount)] = await store.used(1.8e9)
         assert amount >= 2001
         await store.close()
+
+
+async def test_whoever_fails_while_counting_together_leaves_no_connection_behind(own: Server) -> None:
+    def connected() -> int:
+        return len(own.cli("CLIENT", "LIST").splitlines()) - 1  # without redis-cli
+
+    with pytest.raises(RuntimeError, match="the bridge fails"), anyio.fail_after(60):
+        async with bridges(own, 1):
+            assert connected() == 1
+            raise RuntimeError("the bridge fails")
+    with anyio.fail_after(60):
+        while connected():
+            await anyio.sleep(0.01)

@@ -39,7 +39,7 @@ from mcpbridge.downstream.auth.provider_http import ProviderDown
 from mcpbridge.downstream.auth.resource_server import ResourceServer
 from mcpbridge.downstream.http.routes import App
 from mcpbridge.engine.user_accounts import EngineAccounts, Note, open_secrets_of
-from mcpbridge.storage.store import Store
+from mcpbridge.storage.open_store import LazyStore
 
 log = get_logger("mcpbridge.auth")
 
@@ -61,7 +61,7 @@ Parameters = dict[str, list[str]]
 @asynccontextmanager
 async def signing_in(
     settings: Settings,
-    store: Store,
+    store: LazyStore,
     resource_server: ResourceServer,
     accounts: EngineAccounts,
     sessions: PageSessions | None,
@@ -83,12 +83,13 @@ async def signing_in(
         on_end=resource_server.ended,
         on_gone=accounts.left,
         note=note,
+        shared=store.shared,
     )
     own = SignedInTokens(server.grants, server.provider_tokens, accounts)
     resource_server.tokens.own, resource_server.on_checked = own, own.present
     accounts.sign_ins = server
     app = make_sign_in(server, sessions)
-    async with anyio.create_task_group() as tasks:
+    async with server.grants.running(), anyio.create_task_group() as tasks:
         tasks.start_soon(_forget_the_gone, server)
         try:
             yield {PREFIX: lambda: app, WELL_KNOWN: lambda: app}

@@ -84,9 +84,11 @@ class AuthorizationServer:
         on_gone: Callable[[str], Awaitable[object]] | None = None,
         note: Callable[[str, Mapping[str, object]], object] = lambda kind, facts: None,
         now: Callable[[], float] = time.time,
+        shared: Store | None = None,
     ) -> None:
         """`path`: of the main endpoint. `on_end`: tokens of a principal work no more, those of this client or all.
 
+        `shared`: see `Grants`.
         `on_gone`: a principal is signed in with no program any more. `note` writes the audit trail.
         """
         assert settings.resource is not None
@@ -96,8 +98,13 @@ class AuthorizationServer:
         self.issuer = self._resources.origin_and_prefix
         self.clients = Clients(sign_in, store)
         self.grants = Grants(
-            store, token_seconds=sign_in.token_lifetime, session_seconds=sign_in.session_lifetime, now=now
+            store,
+            token_seconds=sign_in.token_lifetime,
+            session_seconds=sign_in.session_lifetime,
+            now=now,
+            shared=shared,
         )
+        self.grants.on_written = lambda principal: self._on_end(principal, "")
         self.provider = IdentityProvider(sign_in, f"{self.issuer}{PREFIX}/callback", now=now)
         self.provider_tokens = ProviderTokenStore(kept_secrets, self.provider, now)
         self._assertions = Assertions(settings, sign_in, self.issuer, self.grants, now)
@@ -298,7 +305,10 @@ class AuthorizationServer:
     async def end_all(self, principal: str) -> int:
         """End everything of one person; returns how many grants that were."""
         ended = await self.grants.put_out(principal)
-        await self.provider_tokens.forget(principal)
+        try:
+            await self.provider_tokens.forget(principal)
+        except (BridgeError, OSError) as error:  # `forget_the_gone` tries again
+            log.warning("the provider's tokens of a person are not forgotten", reason=str(error))
         self._on_end(principal, "")
         return ended
 

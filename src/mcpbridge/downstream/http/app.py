@@ -254,7 +254,8 @@ class HttpFront:
         """
         self._legacy.express.continue_all()
         self._modern.express.continue_all()
-        self._underway.withdraw(REVOKED, lambda reply, _: reply.is_open_by(principal, client_id))
+        # A client gets another token for a 401 and repeats its call.
+        self._underway.withdraw(REVOKED, lambda reply, _: reply.is_open_by(principal, client_id), is_repeated=True)
         self._legacy.sessions.end_of_user(principal, client_id)
         self._upgrades.end_of_user(principal, client_id)
 

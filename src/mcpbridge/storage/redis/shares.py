@@ -248,16 +248,18 @@ class SharedCounts:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Be one of those who share, until the end; then all shares go back."""
-        async with self._tasks.running():
-            await self._beat()
-            self._tasks.spawn(self._keep())
-            try:
-                yield
-            finally:
-                with anyio.move_on_after(2 * COMMAND_SECONDS, shield=True):
-                    await self._leave()
-        with anyio.CancelScope(shield=True):
-            await self._server.close()
+        try:
+            async with self._tasks.running():
+                await self._beat()
+                self._tasks.spawn(self._keep())
+                try:
+                    yield
+                finally:
+                    with anyio.move_on_after(2 * COMMAND_SECONDS, shield=True):
+                        await self._leave()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._server.close()
 
     # -- rates
 

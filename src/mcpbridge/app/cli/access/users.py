@@ -25,6 +25,7 @@ from mcpbridge.app.cli.options import as_json_option, config_option, header_opti
 from mcpbridge.app.cli.output import note, print_json, print_table, print_text, visible
 from mcpbridge.app.exit_codes import OK, UNREACHABLE, USAGE
 from mcpbridge.base.directories import runtime_directory
+from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.load import Loaded
 from mcpbridge.config.schema import Settings
@@ -142,7 +143,12 @@ def revoke_user(*, user: str, config: str | None, as_json: bool) -> int:
         calls = sum(int(answer.get("calls") or 0) for answer in answers)
         async with _accounts_of(loaded, redact) as accounts:  # what no running bridge had to do with
             servers |= set(await accounts.revoke(user))
-        kept, refuses_tokens = await _put_out(loaded.settings, user)
+        try:
+            kept, refuses_tokens = await _put_out(loaded.settings, user)
+        except StoreFailed:
+            if not answers:
+                raise
+            kept, refuses_tokens = 0, False  # a bridge that runs writes it down as soon as it can
         sign_ins = sum(int(answer.get("sign_ins") or 0) for answer in answers) + kept
         refuses_tokens = refuses_tokens or any(answer.get("tokens") for answer in answers)
         if not servers and not calls and not sign_ins and not refuses_tokens:
@@ -208,7 +214,7 @@ async def _put_out(settings: Settings, user: str) -> tuple[int, bool]:
             from mcpbridge.app.sign_in.grants import Grants
 
             lifetimes = auth.sign_in.token_lifetime, auth.sign_in.session_lifetime
-            grants = Grants(store, token_seconds=lifetimes[0], session_seconds=lifetimes[1])
+            grants = Grants(store, token_seconds=lifetimes[0], session_seconds=lifetimes[1], shared=store.shared)
             ended = await grants.put_out(user)
         if is_of_issuer:
             from mcpbridge.downstream.auth.revocations import Revocations
