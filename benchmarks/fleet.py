@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from http.client import HTTPConnection
@@ -40,6 +41,7 @@ _KINDS: Mapping[str, tuple[str, int]] = {
     "kept result": ("", 40_000),
     "rate limit": ("[servers.up]\nrate_limit = '100000/1m'\n", 10),
     "budget": ("[calls]\nmax_calls = 1000000\n", 10),
+    "approval": ("[[permissions]]\ntools = ['up/echo']\npermission = 'require_approval'\n", 10),
 }
 """By kind of call: what the configuration says, and letters of the argument, which comes back as the result."""
 
@@ -118,6 +120,15 @@ class _Bridge:
             raise SystemExit(f"HTTP {answer.status}: {text}")
         return answer.headers.get("mcp-session-id", ""), text
 
+    def api(self, method: str, path: str, headers: Mapping[str, str], body: Mapping[str, Any] | None = None) -> Any:
+        """What the HTTP API answers."""
+        self.connection.request(method, path, None if body is None else json.dumps(body), dict(headers))
+        answer = self.connection.getresponse()
+        text = answer.read().decode()
+        if answer.status != 200:
+            raise SystemExit(f"HTTP {answer.status}: {text}")
+        return json.loads(text)
+
     def seconds(self) -> float:
         """CPU time so far, without its servers."""
         return time.clock_gettime((~self.process.pid << 3) | 2)  # the kernel's CPU clock of that process
@@ -129,7 +140,7 @@ class _Fleet:
     def __init__(self, stack: ExitStack, directory: Path, redis: _Redis | None, size: int, more: str) -> None:
         store = "" if redis is None else f'[store]\nkind = "redis"\nurl = "unix://{redis.path}"\n'
         store += "" if redis is None else f'prefix = "{directory.name}"\n[fleet]\nlisten = "LINK"\nkey = "{_TOKEN}"\n'
-        token = f'[[http.tokens]]\nname = "bench"\nsha256 = "{sha256(_TOKEN.encode()).hexdigest()}"\n'
+        token = f'[[http.tokens]]\nname = "bench"\nadmin = true\nsha256 = "{sha256(_TOKEN.encode()).hexdigest()}"\n'
         up = f'[servers.up]\ncommand = "{sys.executable}"\nargs = ["{_UPSTREAM}"]\n'
         more = more.replace("[servers.up]\n", "")
         is_of_server = more.startswith("rate_limit")
@@ -148,6 +159,7 @@ class _Fleet:
         begin = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": client}
         self._session, _ = self.bridges[0].ask(begin, self._headers)
         self._count = 0
+        self._waits = "require_approval" in more
 
     def calls(self, count: int, *, letters: int = 10, has_session: bool = True) -> None:
         """So many calls, each at the next bridge."""
@@ -161,7 +173,22 @@ class _Fleet:
             self._count += 1
             params["arguments"] = {"text": secrets.token_hex(letters // 2)}  # kept anew: none is like another
             body = {"jsonrpc": "2.0", "id": self._count, "method": "tools/call", "params": params}
-            self.bridges[self._count % len(self.bridges)].ask(body, headers)
+            self._call(self.bridges[self._count % len(self.bridges)], body, headers)
+
+    def _call(self, bridge: _Bridge, body: Mapping[str, Any], headers: Mapping[str, str]) -> None:
+        """A call, which is approved by way of another bridge if it has to be."""
+        if not self._waits:
+            bridge.ask(body, headers)
+            return
+        other = next(one for one in self.bridges if one is not bridge)
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(bridge.ask, body, headers)
+            for _ in range(_TRIES):
+                time.sleep(0.1)  # each look costs commands, and is nearly always the only one
+                if waiting := other.api("GET", "/api/approvals", self._headers)["approvals"]:
+                    other.api("POST", f"/api/approvals/{waiting[0]['id']}", self._headers, {"decision": "approve"})
+                    break
+            answer.result()
 
     def cpu(self, count: int, *, has_session: bool) -> float:
         """CPU time of all bridges for a call, µs."""

@@ -190,6 +190,10 @@ def test_a_bridge_is_not_drained_while_it_passes_on_an_answer(pair: Fleet, http:
         assert "progress" in next(lines)
         late = run(second, "fleet", "drain", "--wait", "0.5")
         assert late.returncode == 7, late.stdout
+        status = document(first, "fleet", "status")
+        rows = {row["name"]: (row["calls"], row["passing_on"]) for row in status["members"]}
+        assert rows == {"r1": (1, 0), "r2": (0, 1)}, "a call counts where it is answered"
+        assert (status["together"]["calls"], status["together"]["passing_on"]) == (1, 1)
         with httpx2.Client(trust_env=False, timeout=60) as other:
             cancelled = message("notifications/cancelled", None, requestId=7)
             assert other.post(first.url, json=cancelled, headers=headers).status_code == 202

@@ -42,7 +42,9 @@ class Report(Struct, frozen=True):
     busy_sessions: int = 0
     """Those of them that have requests or streams, or calls whose clients have lost their connections."""
     calls: int = 0
-    """Calls under way, and requests that it passes on to other bridges."""
+    """Calls under way that it answers itself."""
+    passing_on: int = 0
+    """Requests that it has passed on to other bridges, which answer them now."""
     is_draining: bool = False
     has_lease: bool = True
     lease_age: float = 0.0
@@ -107,7 +109,8 @@ class Orders:
         return Report(
             sessions=len(sessions),
             busy_sessions=sum(1 for one in sessions if one.busy or one.outliving),
-            calls=own.calls + self._sessions.passing_on,
+            calls=own.calls,
+            passing_on=self._sessions.passing_on,
             is_draining=members.me.is_draining,
             has_lease=members.has_lease,
             lease_age=round(members.lease_age, 3),

@@ -62,6 +62,15 @@ class Cold:
 
         await eventually(left, lambda found: not found, within=60)
 
+    async def daemon(self) -> int:
+        """The daemon that starts. The lists come from a snapshot, perhaps before its process is its program."""
+
+        async def found() -> list[int]:
+            return processes(self.place, DAEMON)
+
+        [pid] = await eventually(found, bool, within=60)
+        return pid
+
     def hold_back(self) -> None:
         os.mkfifo(self.gate)
 
@@ -210,7 +219,7 @@ async def test_a_daemon_that_is_killed_while_it_starts_is_replaced_unnoticed(col
             await one.initialize()
             assert "one__echo" in await one.tools()
         calls = [asyncio.create_task(one.call("one__echo", text="once", within=60)) for one in (client, other)]
-        [first] = processes(cold.place, DAEMON)
+        first = await cold.daemon()
         cold.gate.unlink()
         os.kill(first, signal.SIGKILL)
         assert [(await call).text for call in calls] == ["once", "once"]

@@ -158,8 +158,8 @@ def _together(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """What all have that answer."""
     known = [row for row in rows if "error" not in row]
     together: dict[str, Any] = {
-        name: sum(int(row[name]) for row in known)
-        for name in ("sessions", "busy_sessions", "calls", "taken_over", "handed_on", "store_failures")
+        name: sum(int(row.get(name, 0)) for row in known)
+        for name in ("sessions", "busy_sessions", "calls", "passing_on", "taken_over", "handed_on", "store_failures")
     }
     outcomes = sorted({name for row in known for name in row["forwarded"]})
     together["forwarded"] = {name: sum(int(row["forwarded"].get(name, 0)) for row in known) for name in outcomes}

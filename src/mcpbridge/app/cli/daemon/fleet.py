@@ -150,7 +150,7 @@ def _until_empty(bridge: RunningBridge, id_: str, seconds: float) -> bool:
             row = next((one for one in rows if one["id"] == id_), None)
             if row is None:
                 return True  # it has stopped
-            if "error" not in row and not row["sessions"] and not row["calls"]:
+            if "error" not in row and not row["sessions"] and not row["calls"] + row.get("passing_on", 0):
                 return True
             time.sleep(_LOOK)
     return False

@@ -43,7 +43,9 @@ class FleetReport(FleetMember):
     busy_sessions: NotRequired[int]
     """Those of them that have a request or a stream."""
     calls: NotRequired[int]
-    """Calls under way, and requests that are passed on to other bridges."""
+    """Calls under way that it answers itself."""
+    passing_on: NotRequired[int]
+    """Requests that it has passed on to other bridges, which answer them now."""
     is_draining: NotRequired[bool]
     """As `draining`, by its own words."""
     has_lease: NotRequired[bool]
@@ -84,7 +86,9 @@ class FleetTogether(TypedDict):
     busy_sessions: int
     """Those of them that have a request or a stream."""
     calls: int
-    """Calls under way, and requests that are passed on to other bridges."""
+    """Calls under way, each at the bridge that answers it."""
+    passing_on: int
+    """Requests under way that came to another bridge than the one that answers them."""
     forwarded: dict[str, int]
     """Requests that were passed to another bridge, by outcome."""
     taken_over: int
