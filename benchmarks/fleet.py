@@ -6,11 +6,15 @@ each to the next bridge, as a balancer without stickiness does. Printed are
 - the CPU time of all bridges for a call, less what they take in as much time without calls, for one bridge without a
   fleet and for fleets of 1, 2 and 3, in turns, so that what else the machine does meets all of them; and its ratio to
   the bridge alone. With a session, all calls but one of N go over the link; those of revision 2026-07-28 have none;
+- the same for calls of one session at the bridge that has it, and by way of another bridge, one after another and 16 at
+  once: what the link costs, without what it costs that calls are spread; and the time of a call, if the machine has
+  nothing else to do;
 - commands and bytes that the Redis server sees for a call of each kind, from `INFO`, less what it sees in as much time
   without calls. Commands within a script count one by one.
 """
 
 import argparse
+import asyncio
 import json
 import os
 import secrets
@@ -190,6 +194,19 @@ class _Fleet:
                     break
             answer.result()
 
+    def request(self, id_: int) -> bytes:
+        """One call of the session, whole."""
+        params = {"name": "up__echo", "arguments": {"text": "hello"}}
+        body = json.dumps({"jsonrpc": "2.0", "id": id_, "method": "tools/call", "params": params}).encode()
+        headers = {
+            **self._headers,
+            "mcp-session-id": self._session,
+            "content-length": str(len(body)),
+            "host": "localhost",
+        }
+        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        return f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + body
+
     def cpu(self, count: int, *, has_session: bool) -> float:
         """CPU time of all bridges for a call, µs."""
         began, before = time.monotonic(), sum(one.seconds() for one in self.bridges)
@@ -227,6 +244,51 @@ def _growth(directory: Path, redis: _Redis, calls: int, rounds: int) -> None:
                 print(f"  {name:<12} {statistics.median(spent):6.0f} µs CPU a call  {statistics.median(ratios):.2f} ×")
 
 
+async def _side_by_side(port: int, requests: Sequence[bytes], count: int) -> list[float]:
+    """Seconds of each call: so many in all, each request on a connection of its own at the same time."""
+    took: list[float] = []
+
+    async def one(request: bytes, calls: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for _ in range(calls):
+            began = time.perf_counter()
+            writer.write(request)
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+            body = await reader.readexactly(int(length.partition(b":")[2]))
+            took.append(time.perf_counter() - began)
+            if not head.startswith(b"HTTP/1.1 200") or b'"error"' in body:
+                raise SystemExit((head + body).decode())
+        writer.close()
+
+    await asyncio.gather(*(one(request, count // len(requests)) for request in requests))
+    return took
+
+
+def _link(directory: Path, redis: _Redis, calls: int, rounds: int) -> None:
+    with ExitStack() as stack:
+        fleet = _Fleet(stack, directory / "link", redis, 2, "")
+        ways = ("at its bridge", "by way of another")
+        print("calls of one session")
+        for connections in (1, 16):
+            requests = [fleet.request(1 + number) for number in range(connections)]
+            spent: dict[str, list[float]] = {way: [] for way in ways}
+            took: dict[str, list[float]] = {way: [] for way in ways}
+            for number in range(rounds + 1):
+                for way, bridge in zip(ways, fleet.bridges, strict=True):
+                    before = sum(one.seconds() for one in fleet.bridges)
+                    times = asyncio.run(_side_by_side(bridge.port, requests, calls))
+                    after = sum(one.seconds() for one in fleet.bridges)
+                    if number:
+                        spent[way].append((after - before) / len(times) * 1e6)
+                        took[way].append(statistics.median(times) * 1e6)
+            for way in ways:
+                ratios = [mine / own for mine, own in zip(spent[way], spent[ways[0]], strict=True)]
+                cpu, ratio = statistics.median(spent[way]), statistics.median(ratios)
+                print(f"  {connections:>2} in flight, {way:<17} {cpu:4.0f} µs CPU {ratio:.2f} ×", end="")
+                print(f"  {statistics.median(took[way]):5.0f} µs p50")
+
+
 def _operations(directory: Path, redis: _Redis, calls: int) -> None:
     print("commands and bytes at the Redis server for a call")
     for number, (kind, (more, letters)) in enumerate(_KINDS.items()):
@@ -251,6 +313,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=9, help="batches of each fleet")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="fl-") as found, _redis(Path(found)) as redis:
+        _link(Path(found), redis, options.calls, options.rounds)
         _growth(Path(found), redis, options.calls, options.rounds)
         _operations(Path(found), redis, options.calls)
     return 0

@@ -5,18 +5,19 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from time import monotonic
+from types import NoneType
 
 import httpx2
 import pytest
 
 from fleet.test_link import ME, OTHER, linked
 from mcpbridge.downstream.http.connection import Connections
-from mcpbridge.downstream.http.exchange import Exchange
+from mcpbridge.downstream.http.exchange import DirectExchange, Exchange
 from mcpbridge.downstream.http.sessions import Sessions
 from mcpbridge.fleet.counts import FleetCounts
-from mcpbridge.fleet.forwarding import LOST, Forwarding
-from mcpbridge.fleet.link.connections import Links, Served
-from mcpbridge.fleet.link.frames import Reply
+from mcpbridge.fleet.forwarding import LOST, MOVED, MOVED_STATUS, Forwarding, PassedOn
+from mcpbridge.fleet.link.connections import Links, OutcomeUnknown, Served
+from mcpbridge.fleet.link.frames import Ask, Reply
 from mcpbridge.fleet.members import Members
 from mcpbridge.fleet.records import FleetRecords, Member
 from mcpbridge.fleet.sessions import FleetSessions
@@ -29,14 +30,37 @@ JSON, EVENTS = [(b"content-type", b"application/json")], [(b"content-type", b"te
 
 
 class Front:
-    """Passes all requests on."""
+    """Passes all requests on: without tasks where it can be, if that is asked for."""
 
-    def __init__(self, links: Links, address: str) -> None:
-        self.forwarding = Forwarding(links, FleetCounts())
+    def __init__(self, links: Links, address: str, *, is_direct: bool) -> None:
+        self.counts = FleetCounts()
+        self.forwarding = Forwarding(links, self.counts)
         self._member = Member(OTHER, address, "other", "1", "", 0.0)
+        self._is_direct = is_direct
+        self.in_tasks = 0
+        self.found = asyncio.Queue[object]()
+        """What became of requests that continued in tasks."""
 
     async def handle(self, exchange: Exchange) -> None:
+        self.in_tasks += 1
         await self.forwarding.ask(self._member, exchange, CALL)
+
+    def take(self, exchange: DirectExchange) -> bool:
+        if not self._is_direct:
+            return False
+
+        async def rest(sent: PassedOn) -> None:
+            self.in_tasks += 1
+            found: object
+            try:
+                found = await self.forwarding.ask(self._member, exchange, CALL, stream=sent.stream)
+            except OutcomeUnknown as error:
+                found = error
+            if not isinstance(found, NoneType):
+                await exchange.send_empty(500)
+            self.found.put_nowait(found)
+
+        return self.forwarding.pass_on(self._member, exchange, exchange.whole_body, rest)
 
     def upgrade(self, path: str, query: bytes, raw_headers: object, transport: asyncio.Transport) -> None:
         transport.close()
@@ -45,10 +69,15 @@ class Front:
 
 
 @asynccontextmanager
-async def passing_on(answer: Callable[[Served], Awaitable[None]]) -> AsyncGenerator[tuple[Front, httpx2.AsyncClient]]:
+async def passing_on(
+    answer: Callable[[Served], Awaitable[None]], *, is_direct: bool = False
+) -> AsyncGenerator[tuple[Front, httpx2.AsyncClient]]:
     """A client of a bridge whose requests another one answers so."""
     async with linked(answer) as (links, address):
-        connections = Connections(front := Front(links, address))
+        if is_direct:  # the first request would make the connection, in a task
+            member = Ask("POST", "/mcp", b"", [], "", 0)
+            (await links.ask(OTHER, address, member, b"")).close()
+        connections = Connections(front := Front(links, address, is_direct=is_direct), front.take)
         server = await asyncio.get_running_loop().create_server(connections.connect, "127.0.0.1", 0)
         root = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         try:
@@ -76,17 +105,93 @@ def breaking(headers: list[tuple[bytes, bytes]], begin: bytes) -> Callable[[Serv
     [(JSON, b'{"jsonrpc":"2.0","id":7,"result":{}} '), (EVENTS, b'data: {"jsonrpc":"2.0",')],
     ids=["JSON", "in the middle of an event"],
 )
-async def test_an_answer_that_breaks_off_does_not_look_whole(headers: list[tuple[bytes, bytes]], begin: bytes) -> None:
-    async with passing_on(breaking(headers, begin)) as (_, http):
+@pytest.mark.parametrize("is_direct", [False, True], ids=["in a task", "begun without a task"])
+async def test_an_answer_that_breaks_off_does_not_look_whole(
+    headers: list[tuple[bytes, bytes]], begin: bytes, is_direct: bool
+) -> None:
+    async with passing_on(breaking(headers, begin), is_direct=is_direct) as (_, http):
         with pytest.raises(httpx2.TransportError):
             await http.post("/mcp", content=CALL)
 
 
-async def test_a_stream_that_breaks_off_ends_with_the_error_of_its_request() -> None:
-    async with passing_on(breaking(EVENTS, b": hello\n\n")) as (_, http):
+@pytest.mark.parametrize("is_direct", [False, True], ids=["in a task", "begun without a task"])
+async def test_a_stream_that_breaks_off_ends_with_the_error_of_its_request(is_direct: bool) -> None:
+    async with passing_on(breaking(EVENTS, b": hello\n\n"), is_direct=is_direct) as (_, http):
         answer = await http.post("/mcp", content=CALL)
         assert answer.text.startswith(": hello\n\nevent: message\n")
         assert LOST in answer.text
+
+
+async def test_a_plain_answer_is_passed_on_without_a_task() -> None:
+    """With what the other bridge says in headers, but for those of its own connection."""
+
+    async def answer(served: Served) -> None:
+        text = await served.body()
+        served.reply_whole(Reply(200, [*JSON, (b"x-more", b"1"), (b"connection", b"close")]), b'"%b"' % (text or b""))
+
+    async with passing_on(answer, is_direct=True) as (front, http):
+        for _ in range(3):  # the second has a head that is known
+            response = await http.post("/mcp", content=b"hello")
+            assert (response.status_code, response.json()) == (200, "hello")
+            assert response.headers["x-more"] == "1"
+            assert "connection" not in response.headers
+        assert front.in_tasks == 0
+        assert front.forwarding.under_way == 0
+        assert front.counts.forwarded["answered"] == 3
+
+
+@pytest.mark.parametrize(
+    ("status", "size"), [(404, 2), (200, 100_000), (202, 0)], ids=["an error", "a large one", "an empty one"]
+)
+async def test_any_other_answer_comes_as_it_is(status: int, size: int) -> None:
+    async def answer(served: Served) -> None:
+        await served.body()
+        served.reply_whole(Reply(status, JSON if size else []), b"x" * size)
+
+    async with passing_on(answer, is_direct=True) as (front, http):
+        response = await http.post("/mcp", content=CALL)
+        assert (response.status_code, len(response.content)) == (status, size)
+        assert front.in_tasks == 1
+        assert front.forwarding.under_way == 0
+
+
+async def test_a_call_whose_session_has_moved_was_not_answered() -> None:
+    async def answer(served: Served) -> None:
+        await served.body()
+        served.reply_whole(Reply(MOVED_STATUS, []), b"")
+
+    async with passing_on(answer, is_direct=True) as (front, http):
+        assert (await http.post("/mcp", content=CALL)).status_code == 500
+        assert await front.found.get() is MOVED
+
+
+async def test_the_outcome_of_a_call_whose_bridge_is_lost_is_unknown() -> None:
+    async def answer(served: Served) -> None:
+        await served.body()
+        served.fail()
+
+    async with passing_on(answer, is_direct=True) as (front, http):
+        assert (await http.post("/mcp", content=CALL)).status_code == 500
+        assert isinstance(await front.found.get(), OutcomeUnknown)
+
+
+async def test_the_other_bridge_hears_that_the_client_has_left() -> None:
+    asked, left = asyncio.Event(), asyncio.Event()
+
+    async def answer(served: Served) -> None:
+        if await served.body() == CALL:
+            asked.set()
+            await served.until_left()
+            left.set()
+
+    async with passing_on(answer, is_direct=True) as (front, http):
+        call = asyncio.create_task(http.post("/mcp", content=CALL))
+        await asked.wait()
+        assert front.in_tasks == 0
+        call.cancel()
+        async with asyncio.timeout(60):
+            await left.wait()
+        assert front.counts.forwarded["left"] == 1
 
 
 @needs_redis

@@ -8,7 +8,7 @@ from typing import Any, cast
 import httptools
 
 from mcpbridge.downstream.auth.bearer_tokens import Authenticator
-from mcpbridge.downstream.http.app import make_app
+from mcpbridge.downstream.http.app import HttpFront
 from mcpbridge.downstream.http.connection import Connections, Http1Connection
 from mcpbridge.downstream.settings import HttpSettings
 from support.in_process_bridge import BridgeToScripts
@@ -116,7 +116,7 @@ class HttpTalk(Talk):
         self.conversation.close()  # its messages have another way
         self._server, self._accept = bridge.server, accept
         self.version = ""
-        self.front = make_app(bridge, http or HttpSettings(), Authenticator([]))
+        self.front = HttpFront(bridge, http or HttpSettings(), Authenticator([]))
         self.connections = Connections(self.front, self.front.take)
         self.wires: list[Wire] = []
         self.of: dict[str, Wire] = {}

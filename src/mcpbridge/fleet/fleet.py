@@ -3,7 +3,7 @@
 import hmac
 import socket
 import time
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -16,9 +16,10 @@ from mcpbridge.downstream.http.app import HttpFront
 from mcpbridge.downstream.http.exchange import DirectExchange, Exchange
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.fleet.announcements import ANNOUNCE, Announcements
+from mcpbridge.fleet.answering import Answering
 from mcpbridge.fleet.breakers import BreakerGossip
 from mcpbridge.fleet.counts import FleetCounts
-from mcpbridge.fleet.forwarding import Answering, Forwarding
+from mcpbridge.fleet.forwarding import Forwarding
 from mcpbridge.fleet.link.certificates import link_contexts
 from mcpbridge.fleet.link.connections import Links, LinkServer, Served
 from mcpbridge.fleet.members import Members, new_member_id
@@ -52,11 +53,14 @@ class Fleet:
         self.breakers = BreakerGossip(members)
         self.forwarding = sessions.forwarding
         self._front: HttpFront | None = None
+        self.on_joined: Callable[[], object] = lambda: None
+        """Called when another front answers."""
 
     def join(self, front: HttpFront) -> None:
         """Requests of the fleet's clients are answered by this front."""
         self._front = front
         front.join(self.sessions)
+        self.on_joined()
 
     @property
     def is_open(self) -> bool:
@@ -127,6 +131,7 @@ async def running_fleet(
         servers = SharedServers(ServerLeases(redis_address(store), store.prefix), members, links)
         fleet = Fleet(members, sessions, orders, servers, Announcements(members, links, background), settings.key)
         answering = Answering(answer, sessions.gives_up, sessions.hand_on, orders.answer, fleet.take)
+        fleet.on_joined = answering.forget_heads
         await members.look()
         log.info("this bridge has joined its fleet", member=id_, address=me.address)
         async with sessions.tasks.running(), background.running():

@@ -1,21 +1,21 @@
 """A request that came to one bridge and is answered by another.
 
-The bridge that has it asks who calls once more, with the same token: nothing that the other one says is believed, but
-for the address of the client, and that `Host` and `Origin` are right.
+A call whose answer is a plain one goes to the other bridge and back without a task (`PassedOn`), as on the express lane
+of one's own. `answering.py` is the other end.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
+from collections.abc import Callable, Coroutine, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from mcpbridge.downstream.http.exchange import NO_HEADERS, DirectExchange, Exchange, Headers
 from mcpbridge.fleet.counts import FleetCounts, Outcome
-from mcpbridge.fleet.link.connections import Links, NotSent, OutcomeUnknown, Served, Stream
-from mcpbridge.fleet.link.frames import PART, Ask, Kind, Reply
+from mcpbridge.fleet.link.connections import Links, NotSent, OutcomeUnknown, Stream
+from mcpbridge.fleet.link.frames import Ask, BadFrame, Kind, read_reply
 from mcpbridge.fleet.records import Member
 from mcpbridge.protocol.error_codes import INTERNAL_ERROR
-from mcpbridge.protocol.jsonrpc import Frame, decode_frame, encode_error
+from mcpbridge.protocol.jsonrpc import Frame, encode_error
 from mcpbridge.protocol.reading.client_messages import read_client_message
 
 if TYPE_CHECKING:  # few bridges trace
@@ -24,24 +24,29 @@ if TYPE_CHECKING:  # few bridges trace
 
 MOVED_STATUS = 421
 """What a bridge answers, to others of the fleet alone, for a session that it does not have any more."""
-_HOP_BY_HOP = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"content-length", b"expect"})
+HOP_BY_HOP = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"content-length", b"expect"})
 
 
 class _Moved(Enum):
     MOVED = 0
 
 
+_PLAIN = 1 << 16
+"""Bytes of an answer that is sent on without a task, whether or not its client takes it."""
 LOST = (
     "outcome unknown: the bridge that had this was lost before it answered; "
     "check whether the action took effect before you repeat it"
 )
 _WATCH_AFTER = 0.05
 """Seconds after which a client that leaves is noticed."""
-_JSON = (b"content-type", b"application/json")
+JSON = (b"content-type", b"application/json")
 _EVENTS = (b"content-type", b"text/event-stream")
 _BETWEEN_EVENTS = b"\n\n"
 MOVED: Final = _Moved.MOVED
 """The bridge does not have the session any more; it did nothing."""
+
+
+Continue = Callable[["PassedOn"], Coroutine[Any, Any, None]]
 
 
 class Forwarding:
@@ -58,29 +63,53 @@ class Forwarding:
         """It is none any more."""
         self._links.forget(member)
 
-    async def ask(self, member: Member, exchange: Exchange, body: bytes, guest: Iterable[bytes] = ()) -> _Moved | None:
+    def pass_on(self, member: Member, exchange: DirectExchange, body: bytes, rest: Continue) -> bool:
+        """Send a call to this member, and answer it without a task if it has a plain answer. False: nothing was done.
+
+        `rest`: has the request answered in any other case.
+        """
+        if self.otel() is not None:
+            return False  # its way there has a span
+        stream = self._links.ask_now(member.id, _head_of(exchange, body), body)
+        if stream is None:
+            return False
+        self.under_way += 1
+        passed = exchange.express = PassedOn(self, member, exchange, stream, rest)
+        stream.on_first = passed.answered
+        return True
+
+    def answered_at_once(self) -> None:
+        """A call that was passed on without a task has been answered."""
+        self.under_way -= 1
+        self._counts.forwarded["answered"] += 1
+
+    async def ask(
+        self,
+        member: Member,
+        exchange: Exchange,
+        body: bytes,
+        guest: Iterable[bytes] = (),
+        *,
+        stream: Stream | None = None,
+    ) -> _Moved | None:
         """Have a request answered by this member. `body`: its whole body. `guest`: see `Ask`.
+
+        `stream`: of the answer, where the request was sent before.
 
         Raises:
             NotSent: the member cannot be reached.
             OutcomeUnknown: it was lost before it answered.
         """
-        if (span := self._span(member, exchange, body)) is not None:
+        span = self._span(member, exchange, body) if stream is None else None
+        if span is not None:
             body = span.body
-        head = Ask(
-            exchange.method,
-            exchange.path,
-            exchange.query,
-            list(exchange.raw_headers),
-            exchange.address,
-            len(body),
-            list(guest),
-        )
         outcome: Outcome = "unknown"
         counted = exchange.method != "GET"
         self.under_way += counted
         try:
-            stream = await self._links.ask(member.id, member.address, head, body)
+            if stream is None:
+                head = _head_of(exchange, body, guest)
+                stream = await self._links.ask(member.id, member.address, head, body)
             watch = _Watch(exchange, stream)
             try:
                 found = await _pass_on(exchange, stream, body)
@@ -112,6 +141,46 @@ def _no_otel() -> None:
     pass
 
 
+class PassedOn:
+    """A call that was sent to another bridge without a task, until it is answered so or continues in one."""
+
+    __slots__ = ("_exchange", "_forwarding", "_rest", "member", "stream")
+
+    def __init__(
+        self, forwarding: Forwarding, member: Member, exchange: DirectExchange, stream: Stream, rest: Continue
+    ) -> None:
+        self._forwarding, self._exchange, self._rest = forwarding, exchange, rest
+        self.member, self.stream = member, stream
+
+    def answered(self, kind: int, payload: bytes) -> None:
+        """The first frame of the answer: if it is a plain answer and all of it, it is sent on."""
+        exchange = self._exchange
+        if kind == Kind.REPLY_WHOLE and len(payload) <= _PLAIN:
+            try:
+                reply, answer = read_reply(payload)
+            except BadFrame:
+                kind = Kind.BROKEN
+            else:
+                headers = reply.headers
+                if reply.status == 200 and headers and headers[0] == JSON:
+                    more = NO_HEADERS if len(headers) == 1 else _passed(headers[1:])
+                    exchange.express = None
+                    self._forwarding.answered_at_once()
+                    exchange.send_now(answer, more)
+                    return
+        self.stream.take(kind, payload)
+        self.continue_call()
+
+    def continue_call(self) -> None:
+        """Continue in a task; nothing happens where it does already."""
+        exchange = self._exchange
+        if exchange.express is not self:
+            return
+        exchange.express = self.stream.on_first = None
+        self._forwarding.under_way -= 1  # `ask` counts it
+        exchange.run(self._rest(self))
+
+
 class _Watch:
     """Closes the stream when the client has left. Most answers come before that is worth a task."""
 
@@ -134,13 +203,22 @@ class _Watch:
         self._stream.close()
 
 
+def _passed(headers: Headers | list[tuple[bytes, bytes]]) -> Headers:
+    return tuple(header for header in headers if header[0] not in HOP_BY_HOP)
+
+
+def _head_of(exchange: Exchange, body: bytes, guest: Iterable[bytes] = ()) -> Ask:
+    address, headers = exchange.address, list(exchange.raw_headers)
+    return Ask(exchange.method, exchange.path, exchange.query, headers, address, len(body), list(guest))
+
+
 async def _pass_on(exchange: Exchange, stream: Stream, body: bytes) -> _Moved | None:
     reply, answer, is_whole = await stream.head()
     if reply.status == MOVED_STATUS:
         return MOVED
-    headers = tuple((name, value) for name, value in reply.headers if name not in _HOP_BY_HOP)
-    if is_whole and reply.status == 200 and _JSON in headers:  # nearly all: one write
-        await exchange.send_json(answer, headers=tuple(one for one in headers if one != _JSON))
+    headers = _passed(reply.headers)
+    if is_whole and reply.status == 200 and JSON in headers:  # nearly all: one write
+        await exchange.send_json(answer, headers=tuple(one for one in headers if one != JSON))
         return None
     if is_whole:
         length = () if reply.status == 204 else ((b"content-length", b"%d" % len(answer)),)
@@ -180,188 +258,3 @@ def _last_words(body: bytes) -> bytes:
     found = read_client_message(body)
     ids = [bytes(one.id) for one in found if isinstance(one, Frame) and one.method and one.id]
     return b"".join(b"event: message\ndata: %b\n\n" % encode_error(id_, INTERNAL_ERROR, LOST) for id_ in ids)
-
-
-class Answering:
-    """Answers requests that other members send."""
-
-    def __init__(
-        self,
-        answer: Callable[[Exchange], Awaitable[None]],
-        gives_up: Callable[[bytes], bool],
-        hand_on: Callable[[bytes], Awaitable[None]],
-        order: Callable[[Served, bytes], Awaitable[None]],
-        take: Callable[[DirectExchange], bool],
-    ) -> None:
-        """`answer`: the front. `gives_up`: whether a session is for somebody else now; `hand_on`: let it go.
-
-        `order` answers what other members ask of the bridge itself. `take`: the front's way of plain calls.
-        """
-        self._take = take
-        self._answer, self._gives_up, self._hand_on, self._order = answer, gives_up, hand_on, order
-
-    async def serve(self, served: Served) -> None:
-        """Answer one request."""
-        body = await served.body()
-        if body is None:
-            return
-        if served.is_order:
-            await self._order(served, body)
-            return
-        head = served.head
-        id_ = dict(head.headers).get(b"mcp-session-id", b"").strip()
-        if id_ and not head.guest and self._gives_up(id_):
-            await self._hand_on(id_)
-            served.reply_whole(Reply(MOVED_STATUS, []), b"")
-            return
-        exchange = _exchange_of(served, body)
-        await self._answer(exchange)
-        exchange.end()
-
-    def take(self, served: Served) -> bool:
-        """Answer a plain call without a task. False: nothing was done."""
-        body = served.body_now
-        if body is None or served.is_order or served.head.guest or served.head.method != "POST":
-            return False
-        exchange = _exchange_of(served, body)
-        if self._gives_up(exchange.headers.get(b"mcp-session-id", b"").strip()):
-            return False
-        served.on_left = exchange.client_left
-        if self._take(exchange):
-            return True
-        served.on_left = _nothing
-        return False
-
-
-def _nothing() -> None:
-    pass
-
-
-class _LinkExchange(DirectExchange):
-    """A request that came by way of another bridge."""
-
-    __slots__ = ("_sending", "_served", "_whole")
-
-    def __init__(self, scope: MutableMapping[str, Any], served: Served, body: bytes) -> None:
-        self._sending = _Sending(served)
-        super().__init__(scope, _Receiving(served, body).receive, self._sending.send)
-        self._served, self._whole = served, body
-        self.admission = self.express = None
-        self.is_forwarded = True
-
-    @property
-    def whole_body(self) -> bytes:
-        """See `DirectExchange`."""
-        return self._whole
-
-    def client_left(self) -> None:
-        """The client is gone, or the bridge that asked."""
-        if self.express is not None:
-            self.express.continue_call()
-
-    def send_now(self, data: bytes, headers: Headers = NO_HEADERS) -> None:
-        """See `DirectExchange`."""
-        if len(data) > PART:
-            self.run(self.send_json(data, headers=headers))
-            return
-        self._served.reply_whole(Reply(200, [_JSON, *headers, *self.extra]), data)
-        self._served.over()
-
-    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """See `DirectExchange`."""
-        return self._served.run(self._to_its_end(work))
-
-    def end(self) -> None:
-        """Nothing more comes."""
-        self._sending.end()
-
-    async def _to_its_end(self, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            await work
-            self._sending.end()
-        except BaseException:
-            self._served.fail()
-            raise
-        finally:
-            work.close()
-            self._served.over()
-
-
-def _exchange_of(served: Served, body: bytes) -> _LinkExchange:
-    head = served.head
-    scope: MutableMapping[str, Any] = {
-        "type": "http",
-        "asgi": {"version": "3.0", "spec_version": "2.3"},
-        "http_version": "1.1",
-        "scheme": "http",
-        "method": head.method,
-        "root_path": "",
-        "path": head.path,
-        "raw_path": head.path.encode(),
-        "query_string": head.query,
-        "headers": [
-            *(one for one in head.headers if one[0] not in _HOP_BY_HOP),
-            (b"content-length", b"%d" % len(body)),
-        ],
-        "client": (head.peer, 0) if head.peer else None,
-        "server": None,
-        "state": {},
-    }
-    exchange = _LinkExchange(scope, served, body)
-    exchange.guest = [decode_frame(message) for message in head.guest]
-    return exchange
-
-
-class _Receiving:
-    def __init__(self, served: Served, body: bytes) -> None:
-        self._served, self._body, self._is_told = served, body, False
-
-    async def receive(self) -> MutableMapping[str, Any]:
-        if not self._is_told:
-            self._is_told = True
-            return {"type": "http.request", "body": self._body, "more_body": False}
-        await self._served.until_left()
-        return {"type": "http.disconnect"}
-
-
-class _Sending:
-    """The head waits until the first part of the body is there, or the loop's next turn: most answers are one frame."""
-
-    def __init__(self, served: Served) -> None:
-        self._served = served
-        self._head: Reply | None = None
-        self._timer: asyncio.Handle | None = None
-        self._is_over = False
-
-    async def send(self, message: MutableMapping[str, Any]) -> None:
-        if message["type"] == "http.response.start":
-            headers = [(bytes(name).lower(), bytes(value)) for name, value in message.get("headers", ())]
-            self._head = Reply(message["status"], headers)
-            self._timer = asyncio.get_running_loop().call_soon(self._begin)
-            return
-        body, more = message.get("body", b""), message.get("more_body", False)
-        if self._head is not None and not more:
-            self._is_over = True
-            head, self._head = self._head, None
-            if len(body) <= PART:
-                self._served.reply_whole(head, body)
-                return
-            self._served.reply(head)
-        else:
-            self._begin()
-        if body:
-            await self._served.write(body)
-        if not more:
-            self._is_over = True
-            self._served.end()
-
-    def end(self) -> None:
-        """Nothing more comes."""
-        if not self._is_over:
-            self._begin()
-            self._served.end()
-
-    def _begin(self) -> None:
-        if self._head is not None:
-            head, self._head = self._head, None
-            self._served.reply(head)

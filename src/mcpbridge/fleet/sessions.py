@@ -22,11 +22,11 @@ from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.identity import application_of
 from mcpbridge.downstream.http.body_deadline import BODY_SECONDS, Deadline
-from mcpbridge.downstream.http.exchange import Exchange, Refused
+from mcpbridge.downstream.http.exchange import DirectExchange, Exchange, Refused
 from mcpbridge.downstream.http.sessions import Session, SessionFront
 from mcpbridge.downstream.sessions import BRIDGE_STOPPED
 from mcpbridge.fleet.counts import FleetCounts
-from mcpbridge.fleet.forwarding import LOST, MOVED, MOVED_STATUS, Forwarding
+from mcpbridge.fleet.forwarding import LOST, MOVED, MOVED_STATUS, Continue, Forwarding, PassedOn
 from mcpbridge.fleet.link.connections import NotSent, OutcomeUnknown
 from mcpbridge.fleet.members import ID_LENGTH, Members
 from mcpbridge.fleet.records import FleetRecords, Member, SessionRecord, note, read_session
@@ -102,7 +102,15 @@ class FleetSessions:
         """128 random bits, and this bridge's id."""
         return f"{secrets.token_hex(16)}-{self._members.me.id}".encode()
 
-    async def serve(self, exchange: Exchange, session: bytes) -> bool:
+    def pass_on(self, exchange: DirectExchange, session: bytes, rest: Continue) -> bool:
+        """Send a call to the bridge that has its session without a task, if that bridge is known and takes it."""
+        named = self._moved.get(session)
+        member = self._members.find(session.rpartition(b"-")[2].decode("latin-1") if named is None else named)
+        if member is None or member is self._members.me:
+            return False
+        return self.forwarding.pass_on(member, exchange, exchange.whole_body, rest)
+
+    async def serve(self, exchange: Exchange, session: bytes, sent: object = None) -> bool:
         """Have it answered by the bridge that has its session, or take the session over.
 
         What another bridge sends is not sent on: that one learns that the session is not here.
@@ -113,13 +121,15 @@ class FleetSessions:
                 raise Refused(MOVED_STATUS, "this session is another bridge's")
             return False
         for _ in range(_TRIES):
-            owner = await self._owner(id_, exchange)
+            passed, sent = sent, None
+            owner = passed.member if isinstance(passed, PassedOn) else await self._owner(id_, exchange)
             if owner is None:
                 return False
             if exchange.method == "POST" and exchange.early_body is None:
                 exchange.early_body = await exchange.body(self._max_body, self._deadline)
             try:
-                if await self.forwarding.ask(owner, exchange, exchange.early_body or b"") is not MOVED:
+                stream, body = passed.stream if isinstance(passed, PassedOn) else None, exchange.early_body or b""
+                if await self.forwarding.ask(owner, exchange, body, stream=stream) is not MOVED:
                     return True
             except NotSent as error:
                 if not await self._members.is_still(owner.id, self.tasks):  # it has just left

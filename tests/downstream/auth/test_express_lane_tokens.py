@@ -7,7 +7,7 @@ import pytest
 from mcpbridge.downstream.auth.bearer_tokens import Authenticator
 from mcpbridge.downstream.auth.resource_server import ResourceServer
 from mcpbridge.downstream.http import app
-from mcpbridge.downstream.http.app import make_app
+from mcpbridge.downstream.http.app import HttpFront
 from mcpbridge.downstream.http.connection import Connections
 from mcpbridge.downstream.settings import HttpSettings, ResourceServerSettings
 from support.http_talk import HttpTalk, ModernHttpTalk
@@ -29,7 +29,7 @@ def talking(kind: type[HttpTalk], bridge: BridgeToScripts, issuer: Issuer) -> Ht
     talk = Signed(bridge)
     settings = ResourceServerSettings.model_validate(issuer.settings())
     auth = Authenticator([], resource_server=ResourceServer(settings, path="/mcp"))
-    talk.front = make_app(bridge, HttpSettings(), auth)
+    talk.front = HttpFront(bridge, HttpSettings(), auth)
     talk.connections = Connections(talk.front, talk.front.take)
     return talk
 

@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 
 from mcpbridge.downstream.auth.bearer_tokens import Authenticator
-from mcpbridge.downstream.http.app import make_app
+from mcpbridge.downstream.http.app import HttpFront
 from mcpbridge.downstream.http.exchange import Exchange
 from mcpbridge.downstream.http.server import bind_port, serve_front
 from mcpbridge.downstream.settings import HttpSettings
@@ -72,7 +72,7 @@ async def under_uvicorn() -> AsyncIterator[Served]:
     core = ScriptedCore()
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
-    app = make_app(ScriptedBridge(core), HttpSettings(), Authenticator([]), address="127.0.0.1", port=port)
+    app = HttpFront(ScriptedBridge(core), HttpSettings(), Authenticator([]), address="127.0.0.1", port=port)
     server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None, loop="none"))
     serving_it = asyncio.create_task(server.serve(sockets=[listener]))
     try:

@@ -10,7 +10,7 @@ import pytest
 
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.downstream.auth.bearer_tokens import Authenticator
-from mcpbridge.downstream.http.app import make_app
+from mcpbridge.downstream.http.app import HttpFront
 from mcpbridge.downstream.http.server import bind_port
 from mcpbridge.downstream.settings import HttpSettings
 from support.http_front import ScriptedBridge, ScriptedCore, events, modern_body, modern_headers, request, said, serving
@@ -141,7 +141,7 @@ async def test_headers_that_do_not_come_are_given_up(begun: bytes, monkeypatch: 
 
 async def test_under_another_asgi_server_it_starts_and_stops_and_has_no_websocket() -> None:
     core = ScriptedCore()
-    app = make_app(ScriptedBridge(core), HttpSettings(), Authenticator([]))
+    app = HttpFront(ScriptedBridge(core), HttpSettings(), Authenticator([]))
     sent: list[str] = []
 
     async def send(message: Any) -> None:

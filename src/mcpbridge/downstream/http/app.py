@@ -61,34 +61,6 @@ _LARGEST_PLAIN = 1 << 16
 _NO_MOUNTS: Mapping[str, Callable[[], App]] = MappingProxyType({})
 
 
-def make_app(
-    bridge: RunningBridge,
-    settings: HttpSettings,
-    auth: Authenticator,
-    *,
-    reach: Reach = "loopback",
-    address: str = "",
-    port: int | None = None,
-    scheme: str = "http",
-    mounts: Mapping[str, Callable[[], App]] = _NO_MOUNTS,
-    pages: Mapping[str, Callable[[], App]] = _NO_MOUNTS,
-    public: Mapping[str, Callable[[], App]] = _NO_MOUNTS,
-) -> "HttpFront":
-    """The ASGI application. `reach`, `address`, `port`, `scheme`: see `HostCheck`; the others: see `HttpFront`."""
-    return HttpFront(
-        bridge,
-        settings,
-        auth,
-        reach=reach,
-        address=address,
-        port=port,
-        scheme=scheme,
-        mounts=mounts,
-        pages=pages,
-        public=public,
-    )
-
-
 class HttpFront:
     """ASGI application with the MCP endpoints, `/healthz`, `/healthz/ready` and `/readyz`."""
 
@@ -107,7 +79,9 @@ class HttpFront:
         pages: Mapping[str, Callable[[], App]] = _NO_MOUNTS,
         public: Mapping[str, Callable[[], App]] = _NO_MOUNTS,
     ) -> None:
-        """`body_seconds`: how long a client may take to send a request. `mounts`: see `Mounts`.
+        """`reach`, `address`, `port`, `scheme`: see `HostCheck`. `mounts`: see `Mounts`.
+
+        `body_seconds`: how long a client may take to send a request.
 
         `pages`: applications for browsers, which decide themselves who is let in: no bearer token is asked for.
         `public`: of these, those that pages of any origin may lead to, as a sign-in does.
@@ -178,8 +152,7 @@ class HttpFront:
 
         False: nothing was done, and `handle` serves it.
         """
-        lane = self._bridge.server.express
-        if lane is None or self._is_stopping or (lane.recorded.writes_first and not lane.plans.timed.has_express):
+        if self._is_stopping:
             return False
         admission, tokens = exchange.admission, self._tokens
         if admission is None or (
@@ -189,6 +162,12 @@ class HttpFront:
             admission = exchange.admission = self._admit(exchange)
             if admission is None:
                 return False
+        elsewhere = self._elsewhere
+        if elsewhere is not None and admission.session and admission.session not in self._legacy.sessions:
+            return self._pass_on(exchange, admission, elsewhere)
+        lane = self._bridge.server.express
+        if lane is None or (lane.recorded.writes_first and not lane.plans.timed.has_express):
+            return False
         body = exchange.whole_body
         if len(body) > min(_LARGEST_PLAIN, self._settings.max_body):
             return False
@@ -200,6 +179,25 @@ class HttpFront:
         if frame.method != "tools/call":
             return False
         return (self._legacy if admission.session else self._modern).take(exchange, frame, admission, lane)
+
+    def _pass_on(self, exchange: DirectExchange, admission: Admission, elsewhere: Elsewhere) -> bool:
+        """Have it answered by another bridge of the fleet without a task. False: nothing was done."""
+        if exchange.is_forwarded or len(exchange.whole_body) > min(_LARGEST_PLAIN, self._settings.max_body):
+            return False
+        exchange.principal, exchange.identity = admission.principal, admission.identity
+        exchange.version, exchange.extra = admission.version, admission.extra
+        if admission.identity is not None and (server := self._auth.resource_server) is not None:
+            exchange.challenge = server.insufficient_scope
+
+        async def rest(sent: object) -> None:
+            try:
+                await self._serve_elsewhere(exchange, elsewhere, admission.session, sent)
+            except Refused as refused:
+                await exchange.refuse(refused)
+            except ClientLeft:
+                pass
+
+        return elsewhere.pass_on(exchange, admission.session, rest)
 
     def _admit(self, exchange: DirectExchange) -> Admission | None:
         """What the rules say of a request by its head; None: they refuse it, or it cannot be plain."""
@@ -409,8 +407,10 @@ class HttpFront:
             return self._legacy.delete(exchange)
         return while_valid(exchange, self._legacy.get(exchange))
 
-    async def _serve_elsewhere(self, exchange: Exchange, elsewhere: Elsewhere, session: bytes) -> None:
-        if not await elsewhere.serve(exchange, session):
+    async def _serve_elsewhere(
+        self, exchange: Exchange, elsewhere: Elsewhere, session: bytes, sent: object = None
+    ) -> None:
+        if not await elsewhere.serve(exchange, session, sent):
             await self._mcp_here(exchange)
 
     async def _post(self, exchange: Exchange, version: str | None) -> None:

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.downstream.auth.bearer_tokens import Authenticator
-from mcpbridge.downstream.http.app import HttpFront, make_app
+from mcpbridge.downstream.http.app import HttpFront
 from mcpbridge.downstream.http.connection import Connections, Front
 from mcpbridge.downstream.http.host_and_origin import Reach, is_loopback
 from mcpbridge.downstream.http.routes import App
@@ -261,7 +261,7 @@ async def serve_http(
     further applications, by the path that theirs begin with; `pages`: those that decide themselves who is let in;
     `public`: those that pages of any origin may lead to.
     """
-    app = make_app(
+    app = HttpFront(
         bridge,
         settings,
         at.auth,

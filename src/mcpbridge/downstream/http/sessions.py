@@ -8,14 +8,14 @@ does not exist (MCP, security best practices). In a fleet of bridges the session
 import asyncio
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from mcpbridge.core.identity import Identity, application_of
 from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.http.event_streams import Streams
-from mcpbridge.downstream.http.exchange import MERGED, Endpoint, Exchange
+from mcpbridge.downstream.http.exchange import MERGED, DirectExchange, Endpoint, Exchange
 from mcpbridge.downstream.http.reply import ReplyOptions
 from mcpbridge.downstream.http.token_lifetime import is_open_by
 from mcpbridge.downstream.sessions import BRIDGE_STOPPED
@@ -280,10 +280,21 @@ class Elsewhere(Protocol):
         """An id for a session of this bridge's, which names it."""
         ...
 
-    async def serve(self, exchange: Exchange, session: bytes) -> bool:
+    def pass_on(
+        self, exchange: DirectExchange, session: bytes, rest: Callable[[object], Coroutine[Any, Any, None]]
+    ) -> bool:
+        """Have a whole POST of the session of this id answered by the bridge that has it, without a task.
+
+        `rest`: what has the request answered in a task (by `serve`) if that cannot be; it gets what `serve` needs to
+        know. False: nothing was done.
+        """
+        ...
+
+    async def serve(self, exchange: Exchange, session: bytes, sent: object = None) -> bool:
         """Have a request answered by the bridge that has its session, which has this id.
 
-        False: nothing was done, and the session is this bridge's by now, or nobody's.
+        `sent`: the request was sent before, by `pass_on`. False: nothing was done, and the session is this bridge's by
+        now, or nobody's.
 
         Raises:
             Refused: that bridge cannot be reached, or was lost before it answered.

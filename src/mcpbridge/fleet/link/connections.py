@@ -38,6 +38,8 @@ _PULSE_SECONDS = 1.0
 """Between two signs of life."""
 _SILENCE_SECONDS = 5.0
 """Without a sign of life, after which the other side counts as gone."""
+_TOGETHER = 1 << 16
+"""Bytes of frames that wait for others of the same turn of the loop."""
 
 
 class NotSent(Exception):
@@ -60,6 +62,9 @@ class LinkConnection(asyncio.Protocol):
         self._pulse: asyncio.TimerHandle | None = None
         self._writable = asyncio.Event()
         self._writable.set()
+        self._due: list[bytes] = []
+        """Frames of this turn of the loop: they leave together, in one record of TLS."""
+        self._due_size = 0
         self.transport: asyncio.Transport | None = None
         self.is_needed: Callable[[], bool] = lambda: False
         """Whether requests are open."""
@@ -101,10 +106,27 @@ class LinkConnection(asyncio.Protocol):
         """Whether something can be sent."""
         return self.transport is not None and not self.transport.is_closing()
 
+    @property
+    def is_full(self) -> bool:
+        """The other side takes less than is sent."""
+        return not self._writable.is_set()
+
     def send(self, kind: Kind, number: int, payload: bytes = b"") -> None:
         """Send a frame; lost if the connection has ended."""
-        if self.transport is not None:
-            self.transport.write(frame(kind, number, payload))
+        if self.transport is None:
+            return
+        due = self._due
+        if not due:
+            self._loop.call_soon(self._flush)
+        due.append(frame(kind, number, payload))
+        self._due_size += len(payload)
+        if self._due_size > _TOGETHER:
+            self._flush()
+
+    def _flush(self) -> None:
+        due, self._due, self._due_size = self._due, [], 0
+        if due and self.transport is not None:
+            self.transport.write(due[0] if len(due) == 1 else b"".join(due))
 
     async def drain(self) -> None:
         """Wait until the other side takes more."""
@@ -133,7 +155,9 @@ class Stream:
     def __init__(self, link: "_Link", number: int) -> None:
         self._link, self._number = link, number
         self._frames = deque[tuple[int, bytes]]()
-        self._came = asyncio.Event()
+        self._came: asyncio.Event | None = None
+        self.on_first: Callable[[int, bytes], None] | None = None
+        """Called with the first frame, which nobody waits for."""
         self.is_over = False
         """All of the answer has come, or no more will."""
         self.is_whole = False
@@ -143,8 +167,13 @@ class Stream:
 
     def take(self, kind: int, payload: bytes) -> None:
         """A frame has come."""
+        if self.on_first is not None:
+            take, self.on_first = self.on_first, None
+            take(kind, payload)
+            return
         self._frames.append((kind, payload))
-        self._came.set()
+        if self._came is not None:
+            self._came.set()
 
     async def next(self) -> tuple[int, bytes]:
         """Kind and payload of the next frame.
@@ -153,6 +182,8 @@ class Stream:
             OutcomeUnknown: there will be none.
         """
         while not self._frames:
+            if self._came is None:
+                self._came = asyncio.Event()
             self._came.clear()
             await self._came.wait()
         kind, payload = self._frames.popleft()
@@ -248,6 +279,13 @@ class Links:
             raise NotSent("the connection has just ended")
         return link.ask(head, body, kind)
 
+    def ask_now(self, member: str, head: Ask, body: bytes) -> Stream | None:
+        """Send a request to a member that takes it at once. None: nothing was done."""
+        link = self._links.get(member)
+        if link is None or not link.connection.is_open or link.connection.is_full:
+            return None
+        return link.ask(head, body, Kind.ASK)
+
     async def _connected(self, member: str, address: str) -> _Link:
         async with self._locks[member]:
             link = self._links.get(member)
@@ -298,7 +336,7 @@ class Served:
         """It is of the other bridge itself."""
         self._connection, self._number = connection, number
         self._room = WINDOW
-        self._changed = asyncio.Event()
+        self._changed: asyncio.Event | None = None
         self.has_left = False
         self.on_left: Callable[[], object] = lambda: None
         """Called when its client has left, or the member that asks."""
@@ -316,17 +354,17 @@ class Served:
         """More of its body."""
         self._body.append(part)
         self._size += len(part)
-        self._changed.set()
+        self._tell()
 
     def grant(self, size: int) -> None:
         """Its reader takes more."""
         self._room += size
-        self._changed.set()
+        self._tell()
 
     def leave(self) -> None:
         """Its client has left, or the member that asks."""
         self.has_left = True
-        self._changed.set()
+        self._tell()
         self.on_left()
 
     async def body(self) -> bytes | None:
@@ -341,7 +379,13 @@ class Served:
         while not self.has_left:
             await self._change()
 
+    def _tell(self) -> None:
+        if self._changed is not None:
+            self._changed.set()
+
     async def _change(self) -> None:
+        if self._changed is None:
+            self._changed = asyncio.Event()
         self._changed.clear()
         await self._changed.wait()
 

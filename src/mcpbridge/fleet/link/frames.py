@@ -4,7 +4,9 @@ A request is a head (`Ask`) and a body, an answer a head (`Reply`) and a body, a
 reads an answer grants room for more of it, so that one slow client holds up nobody else.
 """
 
+from collections.abc import Callable
 from enum import IntEnum
+from functools import lru_cache
 from struct import Struct as Layout
 from typing import TypeVar
 
@@ -89,24 +91,33 @@ def with_body(head: Ask | Reply, body: bytes) -> bytes:
     return len(encoded).to_bytes(4) + encoded + body
 
 
+_known_ask = lru_cache(maxsize=256)(_asks.decode)
+_LONGEST_KNOWN = 4096
+"""Bytes of a head that is kept."""
+
+
+def _ask_of(head: bytes) -> Ask:
+    return _known_ask(head) if len(head) <= _LONGEST_KNOWN else _asks.decode(head)
+
+
 def read_ask(payload: bytes) -> tuple[Ask, bytes]:
-    """The head of a request, and what came with it of its body.
+    """The head of a request, and what came with it of its body. Requests with the same head have one and the same.
 
     Raises:
         BadFrame: it is none.
     """
-    return _read(_asks, payload, "a request")
+    return _read(_ask_of, payload, "a request")
 
 
 def read_reply(payload: bytes) -> tuple[Reply, bytes]:
     """The same of an answer."""
-    return _read(_replies, payload, "an answer")
+    return _read(_replies.decode, payload, "an answer")
 
 
-def _read(decoder: msgspec.msgpack.Decoder[_Head], payload: bytes, of: str) -> tuple[_Head, bytes]:
+def _read(decode: Callable[[bytes], _Head], payload: bytes, of: str) -> tuple[_Head, bytes]:
     end = 4 + int.from_bytes(payload[:4])
     try:
-        return decoder.decode(payload[4:end]), payload[end:]
+        return decode(payload[4:end]), payload[end:]
     except msgspec.MsgspecError as error:
         raise BadFrame(f"no head of {of}: {error}") from error
 
