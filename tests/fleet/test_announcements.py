@@ -8,8 +8,9 @@ import anyio
 from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.fleet.announcements import ANNOUNCE, Announcements
 from mcpbridge.fleet.link.certificates import link_contexts
-from mcpbridge.fleet.link.connections import Links, LinkServer, Served
+from mcpbridge.fleet.link.connections import Links
 from mcpbridge.fleet.link.frames import Ask
+from mcpbridge.fleet.link.serving import LinkServer, Served
 from mcpbridge.fleet.members import Members
 from mcpbridge.fleet.records import FleetRecords, Member
 from mcpbridge.storage.settings import redis_address

@@ -16,8 +16,9 @@ from mcpbridge.downstream.http.exchange import DirectExchange, Exchange
 from mcpbridge.downstream.http.sessions import Sessions
 from mcpbridge.fleet.counts import FleetCounts
 from mcpbridge.fleet.forwarding import LOST, MOVED, MOVED_STATUS, Forwarding, PassedOn
-from mcpbridge.fleet.link.connections import Links, OutcomeUnknown, Served
+from mcpbridge.fleet.link.connections import Links, OutcomeUnknown
 from mcpbridge.fleet.link.frames import Ask, Reply
+from mcpbridge.fleet.link.serving import Served
 from mcpbridge.fleet.members import Members
 from mcpbridge.fleet.records import FleetRecords, Member
 from mcpbridge.fleet.sessions import FleetSessions

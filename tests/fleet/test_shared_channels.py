@@ -7,8 +7,8 @@ import anyio
 
 from fleet.test_link import ME, OTHER, linked
 from mcpbridge.base.errors import BridgeError
-from mcpbridge.fleet.link.connections import Served
 from mcpbridge.fleet.link.frames import Reply
+from mcpbridge.fleet.link.serving import Served
 from mcpbridge.fleet.members import Members
 from mcpbridge.fleet.records import FleetRecords, Member
 from mcpbridge.fleet.servers.channels import NOT_HERE, OK, LinkChannel

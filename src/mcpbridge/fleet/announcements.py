@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.base.log import get_logger
-from mcpbridge.fleet.link.connections import Links, NotSent, OutcomeUnknown, Served
+from mcpbridge.fleet.link.connections import Links, NotSent, OutcomeUnknown
 from mcpbridge.fleet.link.frames import Ask, Reply
+from mcpbridge.fleet.link.serving import Served
 from mcpbridge.fleet.members import Members
 
 log = get_logger("mcpbridge.fleet")

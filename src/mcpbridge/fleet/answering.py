@@ -10,8 +10,8 @@ from typing import Any
 
 from mcpbridge.downstream.http.exchange import NO_HEADERS, DirectExchange, Exchange, Headers
 from mcpbridge.fleet.forwarding import HOP_BY_HOP, JSON, MOVED_STATUS
-from mcpbridge.fleet.link.connections import Served
 from mcpbridge.fleet.link.frames import PART, Ask, Reply
+from mcpbridge.fleet.link.serving import Served
 from mcpbridge.protocol.jsonrpc import decode_frame
 
 _PLAIN_REPLY = Reply(200, [JSON])

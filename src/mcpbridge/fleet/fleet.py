@@ -21,7 +21,8 @@ from mcpbridge.fleet.breakers import BreakerGossip
 from mcpbridge.fleet.counts import FleetCounts
 from mcpbridge.fleet.forwarding import Forwarding
 from mcpbridge.fleet.link.certificates import link_contexts
-from mcpbridge.fleet.link.connections import Links, LinkServer, Served
+from mcpbridge.fleet.link.connections import Links
+from mcpbridge.fleet.link.serving import LinkServer, Served
 from mcpbridge.fleet.members import Members, new_member_id
 from mcpbridge.fleet.orders import Orders
 from mcpbridge.fleet.records import FleetRecords, Member

@@ -13,8 +13,9 @@ from msgspec import Struct, field
 
 from mcpbridge.base.background_tasks import repeat
 from mcpbridge.fleet.counts import FleetCounts
-from mcpbridge.fleet.link.connections import Links, NotSent, OutcomeUnknown, Served
+from mcpbridge.fleet.link.connections import Links, NotSent, OutcomeUnknown
 from mcpbridge.fleet.link.frames import Ask, BadFrame, Kind, Reply
+from mcpbridge.fleet.link.serving import Served
 from mcpbridge.fleet.members import Members
 from mcpbridge.fleet.records import Member
 from mcpbridge.fleet.sessions import FleetSessions

@@ -16,8 +16,9 @@ import msgspec
 from mcpbridge.base.background_tasks import OwnedTasks, repeat
 from mcpbridge.base.errors import Overloaded, StoreFailed, UpstreamGone, UpstreamUnavailable
 from mcpbridge.base.log import get_logger
-from mcpbridge.fleet.link.connections import Links, NotSent, OutcomeUnknown, Served, Stream
+from mcpbridge.fleet.link.connections import Links, NotSent, OutcomeUnknown, Stream
 from mcpbridge.fleet.link.frames import Ask, Reply
+from mcpbridge.fleet.link.serving import Served
 from mcpbridge.fleet.members import LEASE_SECONDS as MEMBER_SECONDS
 from mcpbridge.fleet.members import Members
 from mcpbridge.fleet.records import Member
