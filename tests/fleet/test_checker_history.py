@@ -2,8 +2,8 @@
 
 import pytest
 
+from support.fleet_checker.answers import read
 from support.fleet_checker.history import Disruption, Outcome, Request, faults
-from support.fleet_checker.run import read
 
 
 def request(outcome: Outcome, *, id_: str = "a", session: str = "", owner: int = 0, began: float = 0) -> Request:

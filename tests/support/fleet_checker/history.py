@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Literal
 
-Outcome = Literal["answered", "not sent", "unknown", "hung", "wrong"]
-"""`hung`: no answer came in any time; `wrong`: one that is none of these."""
+Outcome = Literal["answered", "refused", "not sent", "unknown", "hung", "wrong"]
+"""`refused`: by a rule of the bridge; `hung`: no answer came in any time; `wrong`: one that is none of these."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ def faults(requests: Sequence[Request], made: Iterable[str], disruptions: Sequen
             found.append(f"neither answered nor `not sent` nor `outcome unknown`: {request}")
         elif request.outcome == "answered" and count != 1:
             found.append(f"answered, but made {count} times: {request}")
-        elif request.outcome == "not sent" and count:
-            found.append(f"said to be not sent, but made: {request}")
+        elif request.outcome in ("not sent", "refused") and count:
+            found.append(f"said to be {request.outcome}, but made: {request}")
     return [*found, *_shared_sessions(requests, disruptions)]
 
 

@@ -8,27 +8,43 @@ depends on the machine.
 
 import argparse
 import asyncio
-import json
 import random
 import signal
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx2
 
+from support.fleet_checker.answers import read
+from support.fleet_checker.exchanges import approval_faults, budget_faults, exchange_faults, rate_faults
 from support.fleet_checker.history import Disruption, Outcome, Request, faults
+from support.fleet_checker.talkers import (
+    BURST,
+    MOST_CALLS,
+    RATE,
+    RATE_SECONDS,
+    RULES,
+    Approver,
+    Asked,
+    AskedInRounds,
+    Follower,
+    Subscriber,
+    Talker,
+    Talks,
+)
+from support.fleet_checker.talkers import Caller as ToolCaller
 from support.fleet_clients import HEADERS, INITIALIZE, PREFIX, REVISION, message
 from support.redis_server import Server
-from support.replicas import Fleet, Replica, fleet, until
+from support.replicas import OTHER_TOKEN, Fleet, Replica, fleet, until
 
 ONCE = Path(__file__).parents[2] / "servers" / "once.py"
+WITNESS = ONCE.with_name("witness.py")
 TOOL = "s__once"
 BROKEN = Path(__file__).parent / "broken_bridge.py"
 KINDS = ("kill", "drain", "store", "pause", "stop")
@@ -50,27 +66,52 @@ class Run:
     requests: list[Request] = field(default_factory=list[Request])
     disruptions: list[Disruption] = field(default_factory=list[Disruption])
     made: list[str] = field(default_factory=list[str])
-    """Ids that the server was called with."""
+    """Ids that the servers were called with."""
+    rated: list[float] = field(default_factory=list[float])
+    """When the tool with a rate was called, in seconds."""
+    talks: Talks = field(default_factory=Talks)
     is_over: bool = False
     start: float = field(default_factory=time.monotonic)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
     def now(self) -> float:
         return time.monotonic() - self.start
 
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something until it ends, or the run does."""
+        task = asyncio.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
     def faults(self) -> list[str]:
         """What does not hold."""
-        return faults(self.requests, self.made, self.disruptions)
+        talks, done = self.talks, self.disruptions
+
+        def of(letter: str) -> list[Request]:
+            return [one for one in talks.requests if one.id.startswith(letter)]
+
+        return [
+            *faults([*self.requests, *talks.requests], self.made, done),
+            *exchange_faults(talks.exchanges, talks.heard, talks.touches, done),
+            *approval_faults(of("a"), self.made, talks.decisions, done),
+            *budget_faults(of("b"), self.made, MOST_CALLS),
+            *rate_faults(self.rated, BURST, RATE_SECONDS, sum(1 for one in done if one.kind == "store")),
+        ]
 
     def report(self) -> str:
         """How it was, in a line."""
         outcomes = Counter(one.outcome for one in self.requests)
         done = Counter(one.kind for one in self.disruptions)
-        return f"{len(self.requests)} calls {dict(outcomes)}, disruptions {dict(done)}, {self.now():.0f} s"
+        talks = Counter(f"{one.id[0]} {one.outcome}" for one in self.talks.requests)
+        talks.update(touches=len(self.talks.touches), decisions=len(self.talks.decisions))
+        return (
+            f"{len(self.requests)} calls {dict(outcomes)}, {dict(talks)}, disruptions {dict(done)}, {self.now():.0f} s"
+        )
 
     def whole(self) -> str:
         """All that happened, in order."""
-        events = sorted([*self.requests, *self.disruptions], key=lambda one: one.began)
+        events = sorted([*self.requests, *self.talks.requests, *self.disruptions], key=lambda one: one.began)
         return "\n".join(map(str, events))
 
 
@@ -79,6 +120,7 @@ class Caller:
 
     def __init__(self, run: Run, number: int, *, has_session: bool) -> None:
         self._run, self._number, self._has_session = run, number, has_session
+        self.name = f"c{number}"
         self._random = random.Random(f"{run.random.random()}")
         self._session = ""
         self.answered = 0
@@ -140,26 +182,6 @@ class Caller:
         return read(answer.status_code, answer.text)
 
 
-def read(status: int, text: str) -> tuple[Outcome, str, int]:
-    """What an answer says: outcome, words, and who answered."""
-    words = text
-    for line in text.splitlines() if text.startswith(("event:", "data:", ":", "id:", "retry:")) else ():
-        if line.startswith("data: {"):
-            words = line[6:]
-    with suppress(ValueError, KeyError, IndexError, TypeError):
-        result = json.loads(words)["result"]
-        if not result.get("isError"):
-            return "answered", "", int(json.loads(result["content"][0]["text"])[1])
-    # The first three are the bridge's words; a session that does not exist, or cannot be had, was asked nothing.
-    if "outcome unknown" in words:
-        return "unknown", f"{status} {words}", 0
-    if "not sent" in words or "initialize a new one" in words:
-        return "not sent", f"{status} {words}", 0
-    if status in (502, 503, 504) and "jsonrpc" not in words:
-        return "unknown", f"{status} {words}", 0  # the balancer's own
-    return "wrong", f"{status} {words}", 0
-
-
 async def disrupt(run: Run, kind: str) -> None:
     """Do something to the fleet, and undo it."""
     replica = run.random.choice(run.found.replicas)
@@ -204,7 +226,9 @@ async def check(run: Run, kinds: Sequence[str], *, seconds: float = 0, callers: 
     `seconds`: continue with ways drawn at random until then. Half of the clients have sessions.
     """
     all_callers = [Caller(run, number, has_session=number % 3 != 2) for number in range(callers)]
+    talkers = _talkers(run)
     tasks = [asyncio.create_task(one.calls()) for one in all_callers]
+    tasks += [asyncio.create_task(one.talks()) for one in [*talkers, Approver(run)]]
     try:
         await run_calls(run, _CALLS_BETWEEN)
         for kind in kinds:
@@ -213,28 +237,57 @@ async def check(run: Run, kinds: Sequence[str], *, seconds: float = 0, callers: 
         while run.now() < seconds:
             await disrupt(run, run.random.choice(KINDS))
             await run_calls(run, _CALLS_BETWEEN)
-        goals = [one.answered + 3 for one in all_callers]
-        async with asyncio.timeout(_PATIENCE):
-            while any(one.answered < goal for one, goal in zip(all_callers, goals, strict=True)):
-                run.changed.clear()
-                await run.changed.wait()
+        everybody = [*all_callers, *talkers]
+        goals = [*(one.answered + 3 for one in all_callers), *(one.answered + 1 for one in talkers)]
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                while any(one.answered < goal for one, goal in zip(everybody, goals, strict=True)):
+                    run.changed.clear()
+                    await run.changed.wait()
+        except TimeoutError:
+            without = [one.name for one, goal in zip(everybody, goals, strict=True) if one.answered < goal]
+            raise AssertionError(f"no answers in the end: {without}\n{run.whole()}") from None
     finally:
         run.is_over = True
         await asyncio.gather(*tasks)
+        for task in run.tasks:
+            task.cancel()
+        await asyncio.gather(*run.tasks, return_exceptions=True)
+
+
+def _talkers(run: Run) -> list[Talker]:
+    """The first letter of a name says what is claimed of the calls."""
+    return [
+        *(Asked(run, f"q{number}") for number in range(2)),
+        *(AskedInRounds(run, f"m{number}") for number in range(2)),
+        *(Follower(run, f"p{number}") for number in range(2)),
+        *(Subscriber(run, f"s{number}") for number in range(2)),
+        *(ToolCaller(run, f"a{number}", "approved") for number in range(2)),
+        ToolCaller(run, "b0", "counted", OTHER_TOKEN, pause=0.05),
+        ToolCaller(run, "r0", "rated__rated", pause=0.05),
+    ]
 
 
 def checked(directory: Path, seed: int, kinds: Sequence[str], *, seconds: float = 0, broken: str = "") -> Run:
     """A whole run. `broken`: the rule that its bridges do not keep."""
     redis = Server(directory / "redis", "--appendonly", "yes", "--appendfsync", "always").start()
     made = directory / "made.txt"
-    servers = f'[servers.s]\ncommand = "{sys.executable}"\nargs = ["{ONCE}", "{made}"]\n'
+    journal = directory / "journal.txt"
+    journal.touch()
+    servers = "".join(
+        f'[servers.{name}]\ncommand = "{sys.executable}"\nargs = ["{server}", "{file}"]\n'
+        for name, server, file in (("s", ONCE, made), *((name, WITNESS, journal) for name in ("q", "w", "rated")))
+    )
+    servers += f'rate_limit = "{RATE}"\n'  # of the last one
     program = [str(BROKEN), broken] if broken else None
     try:
-        with fleet(directory, redis, servers=servers, program=program) as found:
+        with fleet(directory, redis, servers=RULES + servers, program=program) as found:
             run = Run(found, redis, random.Random(seed))
             until(lambda: _answers(found), "the tool is there")
             asyncio.run(check(run, kinds, seconds=seconds))
-        run.made = made.read_text("utf-8").split()
+        called = [line.split() for line in journal.read_text("utf-8").splitlines()]
+        run.made = [*made.read_text("utf-8").split(), *(id_ for id_, _ in called)]
+        run.rated = [float(at) for id_, at in called if id_.startswith("r")]
         for replica in found.replicas:
             # On a busy machine a bridge may not come to renew its lease; its sessions move then, as they should.
             count = replica.log.read_text("utf-8").count("no member of its fleet for a while")
@@ -253,7 +306,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--seconds", type=float, default=600)
-    parser.add_argument("--broken", default="", help="the rule to leave out: claims, unknown")
+    parser.add_argument("--broken", default="", help="the rule to leave out: see `broken_bridge.py`")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="fleet-") as directory:
