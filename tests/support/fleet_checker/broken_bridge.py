@@ -1,4 +1,4 @@
-"""A bridge without one of the rules that keep a fleet right: `python broken_bridge.py RULE serve …`.
+"""A bridge without some of the rules that keep a fleet right: `python broken_bridge.py RULE,… serve …`.
 
 The checker must notice each:
 
@@ -99,5 +99,6 @@ RULES = {
 }
 
 if __name__ == "__main__":
-    RULES[sys.argv.pop(1)]()
+    for rule in sys.argv.pop(1).split(","):
+        RULES[rule]()
     sys.exit(main())

@@ -269,7 +269,7 @@ def _talkers(run: Run) -> list[Talker]:
 
 
 def checked(directory: Path, seed: int, kinds: Sequence[str], *, seconds: float = 0, broken: str = "") -> Run:
-    """A whole run. `broken`: the rule that its bridges do not keep."""
+    """A whole run. `broken`: the rules that its bridges do not keep, with commas."""
     redis = Server(directory / "redis", "--appendonly", "yes", "--appendfsync", "always").start()
     made = directory / "made.txt"
     journal = directory / "journal.txt"
@@ -306,7 +306,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--seconds", type=float, default=600)
-    parser.add_argument("--broken", default="", help="the rule to leave out: see `broken_bridge.py`")
+    parser.add_argument("--broken", default="", help="rules to leave out, with commas: see `broken_bridge.py`")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="fleet-") as directory:
