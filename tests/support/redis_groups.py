@@ -1,6 +1,7 @@
 """Several real redis-servers that act as one: behind Sentinels, or as a cluster."""
 
 import random
+import signal
 import socket
 import subprocess
 import time
@@ -53,6 +54,11 @@ class Node:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    def hang(self) -> None:
+        """Do nothing any more, with all connections open."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
 
     def cli(self, *command: str) -> str:
         """What redis-cli prints for a command."""
@@ -115,8 +121,8 @@ class Cluster(Group):
     """Three masters, and a replica of each if there is to be one."""
 
     def __init__(self, directory: Path, *, has_replicas: bool = False) -> None:
-        options = ("--cluster-enabled", "yes", "--cluster-node-timeout", "1000")
-        self.nodes = [Node(directory, port, *options).start() for port in free_ports(6 if has_replicas else 3)]
+        self._options = ("--cluster-enabled", "yes", "--cluster-node-timeout", "1000")
+        self.nodes = [Node(directory, port, *self._options).start() for port in free_ports(6 if has_replicas else 3)]
         addresses = [f"127.0.0.1:{node.port}" for node in self.nodes]
         subprocess.run(
             ["redis-cli", "--cluster", "create", *addresses, "--cluster-yes"]
@@ -128,6 +134,18 @@ class Cluster(Group):
         for node in self.nodes:
             node.until(lambda node=node: "cluster_state:ok" in node.cli("CLUSTER", "INFO"), "the cluster works")
         self.url = f"redis+cluster://{','.join(addresses)}"
+
+    def add_replica(self, directory: Path, of: Node) -> Node:
+        """One more replica, of this master, which has all that the master has."""
+        (port,) = free_ports(1)
+        node = Node(directory, port, *self._options).start()
+        self.nodes.append(node)
+        master_id = of.cli("CLUSTER", "MYID")
+        node.cli("CLUSTER", "MEET", "127.0.0.1", str(of.port))
+        node.until(lambda: master_id in node.cli("CLUSTER", "NODES"), "it knows its master")
+        node.until(lambda: node.cli("CLUSTER", "REPLICATE", master_id) == "OK", "it becomes a replica")
+        node.until(lambda: "master_link_status:up" in node.cli("INFO", "replication"), "it follows")
+        return node
 
     def owner(self, key: str) -> Node:
         """The node that has this key."""

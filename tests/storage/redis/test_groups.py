@@ -172,3 +172,22 @@ async def test_sentinels_that_are_away_are_named(tmp_path: Path) -> None:
     with pytest.raises(StoreFailed, match="no Sentinel names a server of 'ours'"):
         await store.put("result", b"x", principal="", expires_in=600)
     await store.close()
+
+
+async def test_a_replica_that_came_later_counts_as_one_that_may_take_over(tmp_path: Path) -> None:
+    """Also while the cluster does not name it to clients, as long as it has said nothing, and while it is down."""
+    group = Cluster(tmp_path)
+    store = group.store()
+    try:
+        for number in range(3):
+            await store.put("grant", b"once", principal="ann", expires_in=600, handle=f"g{number}")
+        assert await store.take("grant", "g0", principal="ann") == b"once", "there are no replicas"
+        owner = group.owner("mcpbridge:{v1/grant}:order")
+        replica = group.add_replica(tmp_path, owner)
+        assert await store.take("grant", "g1", principal="ann") == b"once"
+        replica.hang()
+        with pytest.raises(StoreFailed, match="no replica has what was written"):
+            await store.take("grant", "g2", principal="ann")
+    finally:
+        await store.close()
+        group.end()

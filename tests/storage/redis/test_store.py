@@ -1,6 +1,7 @@
 """What the store on a server promises beyond every `Store` (issue 24): real servers, crashed, paused and misused."""
 
 import asyncio
+import itertools
 import json
 import os
 import signal
@@ -241,7 +242,7 @@ async def test_replies_never_reach_another_call_when_calls_are_cancelled(
     pair: tuple[RedisStore, RedisStore, Server],
 ) -> None:
     """The known fault of clients that put a connection back whose reply is still to come."""
-    store, _, _ = pair
+    store = pair[2].store(seconds=60)  # on a machine under load nothing else is to end a call
     names = [f"h{number}" for number in range(20)]
     for name in names:
         await store.put("result", name.encode(), principal="", expires_in=600, handle=name)
@@ -261,13 +262,15 @@ async def test_replies_never_reach_another_call_when_calls_are_cancelled(
             await anyio.lowlevel.checkpoint()
         scope.cancel()
 
-    with anyio.fail_after(60):
-        for turns in range(40):
+    with anyio.fail_after(120):
+        for turns in itertools.cycle(range(40)):  # how many of them come too late depends on the machine
             await asyncio.gather(*(read(name, turns) for name in names))
             found = await asyncio.gather(*(store.get("result", name, principal="") for name in names))
             assert found == [name.encode() for name in names]
-    assert cancelled >= 100
+            if turns == 39 and cancelled >= 100:
+                break
     assert "failing" not in repr(store)
+    await store.close()
 
 
 async def test_a_cancelled_write_leaves_no_draft(pair: tuple[RedisStore, RedisStore, Server]) -> None:

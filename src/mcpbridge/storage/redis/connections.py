@@ -260,8 +260,15 @@ class Connections:
 
     async def _is_done(self, connection: Any, node: Node, key: str, until: Until) -> bool:
         """Whether what was just written on this connection is where it must be."""
-        if until == "written" or not node.replicas:
+        if until == "written":
             return True
+        if not node.replicas:
+            # One may have come since that was asked, and take over.
+            if not self._nodes.fails_over or b"connected_slaves:0" in await _exchange(
+                connection, ("INFO", "replication")
+            ):
+                return True
+            self._nodes.forget()
         may_be_alone = until == "on a replica that is up"
         was_alone = may_be_alone and monotonic() < self._alone_until.get(node, 0.0)
         if await _exchange(connection, ("WAIT", 1, 1 if was_alone else _WAIT_MS)):

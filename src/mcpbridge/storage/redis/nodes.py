@@ -35,6 +35,9 @@ Ask = Callable[[Node, tuple[str | bytes | int, ...]], Awaitable[Any]]
 class Nodes(Protocol):
     """Knows which node takes a command."""
 
+    fails_over: bool
+    """Where a node dies, a replica of it may take over."""
+
     async def of(self, key: str) -> Node:
         """The node that has this key. An empty one: any node.
 
@@ -63,6 +66,8 @@ class Nodes(Protocol):
 class OneNode:
     """A single server."""
 
+    fails_over = False
+
     def __init__(self, address: RedisAddress) -> None:
         self._node = Node(address.host, address.port)
 
@@ -83,6 +88,8 @@ class OneNode:
 
 class NodeOfSentinels:
     """The server that Sentinels name, which is another one after a failover."""
+
+    fails_over = True
 
     def __init__(self, address: RedisAddress, ask: Ask) -> None:
         self._sentinels = [Node(host, port) for host, port in address.nodes]
@@ -139,10 +146,14 @@ class NodeOfSentinels:
 class NodesOfCluster:
     """The servers of a cluster, each with some of the slots."""
 
+    fails_over = True
+
     def __init__(self, address: RedisAddress, ask: Ask) -> None:
         self._first = [Node(host, port) for host, port in address.nodes]
         self._ask = ask
         self._slots: list[Node | None] = []
+        self._alone = frozenset[Node]()
+        """Those whose replicas are all down."""
 
     async def of(self, key: str) -> Node:
         """The node that has the slot of the key. See `Nodes`."""
@@ -159,9 +170,10 @@ class NodesOfCluster:
         return node
 
     async def is_alone(self, key: str) -> bool:
-        """The cluster leaves out those that most of its nodes find to be down. See `Nodes`."""
+        """Most of the cluster's nodes find them to be down. See `Nodes`."""
         self.forget()
-        return not (await self.of(key)).replicas
+        node = await self.of(key)
+        return node in self._alone or not node.replicas
 
     def forget(self) -> None:
         """See `Nodes`."""
@@ -180,17 +192,38 @@ class NodesOfCluster:
         for node in self._first:
             try:
                 ranges = await self._ask(node, ("CLUSTER", "SLOTS"))
+                replicas = _replicas(await self._ask(node, ("CLUSTER", "NODES")))
             except StoreFailed as error:
                 reason = error.what
                 continue
             slots: list[Node | None] = [None] * SLOTS
-            for begin, end, master, *replicas in ranges:
-                taker = Node(_text(master[0]) or node.host, master[1], len(replicas))
+            alone = set[Node]()
+            for (
+                begin,
+                end,
+                master,
+                *_,
+            ) in ranges:  # it names no replica of which nothing was heard yet, or which is down
+                flags = replicas.get(_text(master[2]), [])
+                taker = Node(_text(master[0]) or node.host, master[1], len(flags))
                 slots[begin : end + 1] = [taker] * (end + 1 - begin)
+                if all("fail" in one for one in flags):
+                    alone.add(taker)
             if any(slot is not None for slot in slots):
+                self._alone = frozenset(alone)
                 return slots
             reason = "it has no slots"
         raise StoreFailed(f"no node of the cluster says which has what: {reason}")
+
+
+def _replicas(nodes: bytes) -> dict[str, list[list[str]]]:
+    """The flags of each replica, by the id of its master."""
+    found: dict[str, list[list[str]]] = {}
+    for line in nodes.decode().splitlines():
+        _, _, flags, master, *_ = line.split()
+        if master != "-":
+            found.setdefault(master, []).append(flags.split(","))
+    return found
 
 
 def _facts(reply: list[bytes]) -> dict[bytes, bytes]:

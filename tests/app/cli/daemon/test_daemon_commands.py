@@ -159,7 +159,9 @@ async def test_up_while_one_ends_starts_the_next(place: Place) -> None:
                 await eventually(is_waiting, bool)
                 opened.close()
                 assert (await call).text == "passed"
-                told = json.loads(await up.process.stdout.read())
+                printed = await up.process.stdout.read()
+                assert printed, up.log
+                told = json.loads(printed)
         assert told["started"] is True
         assert told["pid"] != ending.pid
         assert (await place.run("down", "--config", str(config))).code == 0
