@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct, field
 
 from mcpbridge.base.background_tasks import repeat
+from mcpbridge.fleet.call_logs import CALLS, CallLogs
 from mcpbridge.fleet.counts import FleetCounts
 from mcpbridge.fleet.link.connections import Links, NotSent, OutcomeUnknown
 from mcpbridge.fleet.link.frames import Ask, BadFrame, Kind, Reply
@@ -86,14 +87,18 @@ class Orders:
         self._links, self._members, self._sessions = links, members, sessions
         self.counts = counts
         """What this bridge has counted."""
+        self.call_logs = CallLogs(links, members)
         self.own: Callable[[], Own] = Own
         """What its process knows; set by who runs the bridge."""
 
     # -- what the others ask
 
-    async def answer(self, served: Served, _: bytes) -> None:
+    async def answer(self, served: Served, body: bytes) -> None:
         """Answer what another member asks."""
         name = served.head.path
+        if name == CALLS:
+            await self.call_logs.serve(served, body)
+            return
         if name == _DRAIN:
             await self._sessions.start_draining()
         elif name == _RESUME:

@@ -4,10 +4,11 @@ The fleet begins when the bridge serves over HTTP, and the desk is there before;
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+import anyio.to_thread
 import msgspec
 
 from mcpbridge.app.admin.control_client import Document
@@ -34,15 +35,20 @@ class FleetDesk:
     def open(self, fleet: "Fleet") -> None:
         """There is one from now on."""
         self.fleet = fleet
-        fleet.orders.own = self._own
+        fleet.orders.own, fleet.orders.call_logs.read = self._own, self._read_log
 
     def close(self) -> None:
         """There is none any more."""
         self.fleet = None
 
     def answers(self) -> Answers:
-        """What commands ask: `fleet.members`, `fleet.status` and `fleet.drain`."""
-        return {"fleet.members": self._members, "fleet.status": self._status, "fleet.drain": self._drain}
+        """What commands ask: `fleet.members`, `fleet.status`, `fleet.drain` and `fleet.log`."""
+        return {
+            "fleet.members": self._members,
+            "fleet.status": self._status,
+            "fleet.drain": self._drain,
+            "fleet.log": self._log,
+        }
 
     def facts(self) -> Mapping[str, Any]:
         """What `mcpbridge status` says of it; empty: there is no fleet."""
@@ -120,6 +126,35 @@ class FleetDesk:
         self._bridge.trail.note("fleet.resumed" if undo else "fleet.drained", {"detail": f"{member.name} {member.id}"})
         return {**member_document(member, fleet.members.me), **msgspec.to_builtins(report), "draining": not undo}
 
+    async def log(self, query: Mapping[str, Any], after: Mapping[str, int], bridge: str = "") -> Document:
+        """What the call logs of all bridges say, or of the only one to ask: `rows`, oldest first, with their `bridge`.
+
+        `after`: see `CallLogs.ask`. In the answer: the numbers for the next look. `missing`: bridges that do not say.
+
+        Raises:
+            Problem: there is no fleet, or no such bridge.
+        """
+        said = await self._fleet().orders.call_logs.ask(query, after, bridge)
+        if not said:
+            raise Problem("unknown", f"no bridge of the fleet is called {bridge[:80]!r}")
+        rows = [{**row, "bridge": one.member.name} for one in said for row in one.rows]
+        rows.sort(key=lambda row: str(row.get("at", "")))
+        numbers = {one.member.id: max((row.get("id", 0) for row in one.rows), default=0) for one in said}
+        return {
+            "rows": rows,
+            "after": {id_: max(number, after.get(id_, 0)) for id_, number in numbers.items()},
+            "missing": [{"bridge": one.member.name, "reason": one.problem} for one in said if one.problem],
+        }
+
+    async def _read_log(self, document: object) -> Sequence[dict[str, Any]] | None:
+        from mcpbridge.storage.call_log.query import answer_query, read_query
+
+        query, call_log = read_query(document), self._bridge.audit
+        if query is None:
+            return None
+        call_log.write_soon()
+        return await anyio.to_thread.run_sync(answer_query, call_log.path, query)
+
     def _fleet(self) -> "Fleet":
         if self.fleet is None:
             raise Problem("no_fleet", NO_FLEET)
@@ -143,6 +178,14 @@ class FleetDesk:
     async def _status(self, _: Document) -> Document:
         try:
             return {"pid": os.getpid(), **await self.status()}
+        except Problem as problem:
+            return _failed(problem)
+
+    async def _log(self, request: Document) -> Document:
+        query = cast("Mapping[str, Any]", request.get("query") or {})
+        after = cast("Mapping[str, int]", request.get("after") or {})
+        try:
+            return {"pid": os.getpid(), **await self.log(query, after, str(request.get("bridge") or ""))}
         except Problem as problem:
             return _failed(problem)
 

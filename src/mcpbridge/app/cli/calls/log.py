@@ -9,28 +9,37 @@ from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from time import time
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import anyio
+import anyio.to_thread
 import click
+from msgspec.structs import replace
 
 from mcpbridge.app.cli.bridge_session import run
-from mcpbridge.app.cli.config.config_path import load_only_to_look
+from mcpbridge.app.cli.config.config_path import config_path, load_only_to_look
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import config_option, header_option
 from mcpbridge.app.cli.output import first_line, note, print_json_line, print_table, print_text, size_text, visible
-from mcpbridge.app.exit_codes import OK, TOOL_ERROR, UNREACHABLE
+from mcpbridge.app.exit_codes import OK, TOOL_ERROR, UNREACHABLE, USAGE
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.units import parse_moment, show_seconds
 from mcpbridge.config.load import Loaded
+from mcpbridge.config.schema import Settings
 from mcpbridge.storage.call_log.format import Outcome
+from mcpbridge.storage.call_log.query import LogQuery
 from mcpbridge.storage.call_log.reader import INTERRUPTED, RUNNING, Filter, Row, read_call, read_calls, read_running
 from mcpbridge.storage.call_log.timeline import read_events
 from mcpbridge.storage.settings import call_log_path, recorded
 from mcpbridge.storage.sqlite.database import may_exist
 
+if TYPE_CHECKING:
+    from mcpbridge.app.cli.calls.fleet_log import FleetLog
+
 _LOOK = 0.25
 """Seconds between two looks at the file with `--follow`."""
+_LOOK_AT_FLEET = 1.0
+"""The same where other bridges are asked."""
 _MOST = 10_000
 """Records that one look shows."""
 
@@ -47,6 +56,8 @@ Read = Callable[[int, int], list[Row]]
 @click.option("--principal", metavar="GLOB", help="Only calls of these users; '' is the local one.")
 @click.option("--outcome", type=click.Choice([*get_args(Outcome), RUNNING]), help="Only calls that went like this.")
 @click.option("--since", metavar="TIME", help='Only what began since then: "1h", 2026-07-28T12:00.')
+@click.option("--bridge", metavar="NAME", help="Only what this bridge of the fleet has recorded.")
+@click.option("--here", is_flag=True, help="Only what the file of this machine has, without the others of the fleet.")
 @click.option("-n", "--limit", type=click.IntRange(0), metavar="N", default=50, help="The N newest (default: 50).")
 @click.option("-f", "--follow", is_flag=True, help="Continue with new calls, until interrupted.")
 @click.option("--events", is_flag=True, help="What happened beside calls: approvals, sessions, servers.")
@@ -63,6 +74,8 @@ def log_command(
     principal: str | None,
     outcome: str | None,
     since: str | None,
+    bridge: str | None,
+    here: bool,
     limit: int,
     follow: bool,
     events: bool,
@@ -71,19 +84,30 @@ def log_command(
 ) -> int:
     """Show what was called, newest last; or one CALL whole, by what its line says under "Call".
 
+    Where the configuration has a `[fleet]` and one of its bridges runs here, all of them are asked, and Bridge says
+    where a call was made. What a bridge has recorded that does not run now is missing.
+
     Exit code 4 if there is no call log, 5 if it has no such call.
 
     \u0008
     Examples:
       mcpbridge log --tool 'delete_*' --since 1h
       mcpbridge log --follow --json
+      mcpbridge log --bridge bridge-2 --since 1h
     """
     which = Filter(tool, server, client, principal, outcome, None if since is None else _moment(since))
     if events and outcome:
         raise click.UsageError("--outcome means nothing with --events.")
+    if bridge and here:
+        raise click.UsageError("--bridge asks others, and --here nobody: give one of them.")
 
     async def show(loaded: Loaded, _: Redactor) -> int:
         settings = loaded.settings
+        everywhere = None if here else await anyio.to_thread.run_sync(_find_fleet, settings, config, bridge or "")
+        if everywhere is not None:
+            return await _show_fleet(
+                everywhere, uid, which, limit, follow=follow, events=events, content=content, as_json=as_json
+            )
         path = call_log_path(settings.call_log, settings.store)
         is_logged = recorded(settings.call_log, settings.store, "own").grade != "off"
         if not may_exist(path) and not (follow and is_logged):
@@ -123,6 +147,61 @@ def log_command(
     return run(show, config, as_json=as_json, load=load_only_to_look)
 
 
+def _find_fleet(settings: Settings, config: str | None, only: str) -> "FleetLog | None":
+    """Whom to ask for what all bridges have recorded; None: this machine's file is all there is."""
+    if settings.fleet.listen is None:
+        if only:
+            fail(USAGE, "this configuration has no `[fleet]`, so there is one bridge", "Leave --bridge out.")
+        return None
+    from mcpbridge.app.cli.calls.fleet_log import FleetLog  # few configurations have one
+
+    found = FleetLog.find(config_path(config) if config else None, only)
+    if found is None:
+        if only:
+            fail(UNREACHABLE, "no bridge of the fleet runs on this machine that could be asked")
+        note("no bridge of the fleet runs on this machine, so this is what its own file has")
+    return found
+
+
+async def _show_fleet(
+    log: "FleetLog",
+    uid: str | None,
+    which: Filter,
+    limit: int,
+    *,
+    follow: bool,
+    events: bool,
+    content: bool,
+    as_json: bool,
+) -> int:
+    """What all bridges have recorded, as `show` does it with one file."""
+    asked = LogQuery("events" if events else "calls", which, max(limit, 1), content=content)
+    if uid is not None:
+        found = await anyio.to_thread.run_sync(log.read, LogQuery("call", uid=uid, limit=1))
+        if not found:
+            fail(TOOL_ERROR, f"no bridge has a call {uid[:100]}", "`mcpbridge log` shows those that there are.")
+        return _show_row(found[0], as_json=as_json)
+    rows = await anyio.to_thread.run_sync(log.read, asked)
+    if not events and not follow:
+        unfinished = replace(asked, what="running")
+        rows = [*rows, *await anyio.to_thread.run_sync(log.read, unfinished)]
+    shown = rows[-limit:] if limit else []
+    if as_json:
+        _print_json("log-events/1" if events else "log/1", shown)
+    elif limit:
+        _print_rows(shown, events=events, content=content, aligned=not follow)
+    following = replace(asked, limit=_MOST)
+    while follow:
+        sys.stdout.flush()
+        await anyio.sleep(_LOOK_AT_FLEET)
+        rows = await anyio.to_thread.run_sync(partial(log.read, following, is_next=True))
+        if as_json:
+            _print_json("log-events/1" if events else "log/1", rows)
+        elif rows:
+            _print_rows(rows, events=events, content=content, aligned=False)
+    return OK
+
+
 _HOW_TO = "To log them, set in the configuration:\n\n    [call_log]\n    enabled = true\n"
 
 
@@ -144,11 +223,15 @@ def _show_one(path: Path, uid: str, *, as_json: bool) -> int:
     row = read_call(path, uid) if may_exist(path) else None
     if row is None:
         fail(TOOL_ERROR, f"there is no call {uid[:100]} in {path}", "`mcpbridge log` shows those that there are.")
+    return _show_row(row, as_json=as_json)
+
+
+def _show_row(row: Row, *, as_json: bool) -> int:
     if as_json:
         _print_json("log/1", [row])
         return OK
     print(visible("  ".join(filter(None, _cells(row)))))
-    for name in ("session", "run", "revision", "parent"):
+    for name in ("bridge", "session", "run", "revision", "parent"):
         if row.get(name):
             print(visible(f"    {name}: {row[name]}"))
     _print_content(row)
@@ -202,6 +285,11 @@ def _print_json(json_format: str, rows: Sequence[Row]) -> None:
 def _print_rows(rows: Sequence[Row], *, events: bool, content: bool, aligned: bool) -> None:
     titles = _EVENT_TITLES if events else _TITLES
     cells = [(_event_cells if events else _cells)(row) for row in rows]
+    if any("bridge" in row for row in rows):
+        titles, cells = (
+            ["Bridge", *titles],
+            [[row.get("bridge", "-"), *line] for row, line in zip(rows, cells, strict=True)],
+        )
     if not rows and aligned:
         note("no recorded event matches" if events else "no recorded call matches")
     elif rows and aligned and not content:

@@ -77,6 +77,8 @@ class LoggedCall(TypedDict):
     """The program (`run_code`) that made the call."""
     revision: NotRequired[str]
     """The revision of MCP that the client speaks."""
+    bridge: NotRequired[str]
+    """In a fleet: the bridge that recorded it."""
     outcome: str
     """`ok`, `tool_error`, `refused`, `failed`, `cancelled`, `asked`, `needed_sign_in`, `running` or `interrupted`."""
     error: NotRequired[str]
@@ -108,6 +110,8 @@ class LoggedEvent(TypedDict):
     """When, as an ISO time."""
     event: str
     """What happened."""
+    bridge: NotRequired[str]
+    """In a fleet: the bridge that recorded it."""
     server: NotRequired[str]
     """The server."""
     tool: NotRequired[str]
