@@ -30,7 +30,8 @@ LARGEST_DOCUMENT = 16 * 1024**2
 
 STATUS: Document = {"do": "status"}
 """The request of those who send none."""
-_ENDED = "it ended before it had answered"
+HAS_ENDED = "it ended before it had answered"
+"""`error` of such a document: the bridge was about to end, and may be gone by now."""
 
 
 def sockets(directory: Path) -> list[Path]:
@@ -74,7 +75,7 @@ def ask(
     except _Unread as error:
         why = str(error)
     except ConnectionError:
-        why = _ENDED
+        why = HAS_ENDED
     except OSError:
         why = "it does not answer"
     except (ValueError, RecursionError):
@@ -112,7 +113,7 @@ def _ask(path: Path, request: Document, patience: float, largest: int) -> Docume
             if len(received) > largest:
                 raise _Unread(f"its answer is larger than {largest >> 20} MiB")
     if not received:
-        raise _Unread(_ENDED)
+        raise _Unread(HAS_ENDED)
     document: object = json.loads(received)
     if not isinstance(document, dict):
         raise ValueError("the document is no object")

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, NoReturn, cast
 
-from mcpbridge.app.admin.control_client import LONGEST_WAIT, SILENT, Document, ask, sockets
+from mcpbridge.app.admin.control_client import HAS_ENDED, LONGEST_WAIT, SILENT, Document, ask, sockets
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.output import progress
 from mcpbridge.app.exit_codes import TIMED_OUT, UNREACHABLE, USAGE
@@ -113,7 +113,7 @@ def survey(config: Path | None) -> Survey:
     found: list[RunningBridge] = []
     silent: list[int] = []
     for path, status in zip(paths, told, strict=True):
-        if status is None:
+        if status is None or status.get("error") == HAS_ENDED:
             continue
         source = status.get("config")
         if status.get("code") == SILENT:
