@@ -43,28 +43,42 @@ def until(is_so: Callable[[], bool], what: str, seconds: float = 90) -> None:
 class Replica:
     """One bridge."""
 
-    def __init__(self, directory: Path, name: str, config: str, program: Sequence[str] | None = None) -> None:
-        """`config`: what all bridges have in common. `program`: what is run instead of the bridge, with its options."""
+    def __init__(
+        self,
+        directory: Path,
+        name: str,
+        config: str,
+        program: Sequence[str] | None = None,
+        *,
+        host: str = "127.0.0.1",
+        link_host: str = "127.0.0.1",
+        before: Sequence[str] = (),
+    ) -> None:
+        """`config`: what all bridges have in common. `program`: what is run instead of the bridge, with its options.
+
+        `host`, `link_host`: where clients and other bridges reach it. `before`: the command that runs its process.
+        """
+        self._host, self._before = host, before
         self._program = ("-m", "mcpbridge") if program is None else program
         self.name, self.port, self.link = name, free_port(), free_port()
-        self.root = f"http://127.0.0.1:{self.port}"
+        self.root = f"http://{host}:{self.port}"
         self.url = f"{self.root}/mcp"
         self.directory = directory / name
         self.directory.mkdir()
         (self.directory / "mcpbridge").mkdir(mode=0o700)  # for all kinds of files here: sockets need it to be private
         self.config = self.directory / "servers.toml"
         self.config.write_text(
-            config.replace("LINK", f"127.0.0.1:{self.link}").replace("NAME", name).replace("KEY", KEY), "utf-8"
+            config.replace("LINK", f"{link_host}:{self.link}").replace("NAME", name).replace("KEY", KEY), "utf-8"
         )
         self.log = self.directory / "log.txt"
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> "Replica":
         """Returns when it serves."""
-        command = [*self._program, "serve", "--http", f"127.0.0.1:{self.port}", "--config", str(self.config)]
+        command = [*self._program, "serve", "--http", f"{self._host}:{self.port}", "--config", str(self.config)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, *command], stdout=log, stderr=log, env=home_at(self.directory)
+                [*self._before, sys.executable, *command], stdout=log, stderr=log, env=home_at(self.directory)
             )
         try:
             until(lambda: httpx2.get(f"{self.root}/healthz", trust_env=False).status_code == 200, "a bridge serves")
