@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -150,6 +151,38 @@ async def _put_out(one: Replica, two: Replica, issuer: Issuer) -> None:
                 async for _ in stream.aiter_raw():  # until it ends
                     pass
         assert (await http.post(two.url, headers=session, json={**message, "method": "ping"})).status_code == 401
+
+
+async def test_who_is_put_out_while_the_redis_server_is_away_is_out_at_all_afterwards(tmp_path: Path) -> None:
+    redis = Server(tmp_path / "redis").start()
+    try:
+        async with issuing() as issuer:
+            more = (
+                f'[auth]\nresource = "{issuer.resource}"\n[auth.issuers.acme]\nissuer = "{issuer.url}"\n'
+                '[[roles]]\nname = "everybody"\nprincipals = "*"\nservers = "*"\n'
+            )
+            running = fleet(tmp_path, redis, size=2, more=more)
+            both = await anyio.to_thread.run_sync(running.__enter__)  # the issuer answers meanwhile
+            try:
+                one, two = both.replicas
+                redis.signal(signal.SIGSTOP)
+                done = await anyio.to_thread.run_sync(lambda: command(one, "users", "revoke", f"{issuer.url}#alice"))
+                assert "refused" in done, "the bridge that runs does it as soon as it can"
+                redis.signal(signal.SIGCONT)
+                token = issuer.token(sub="alice", iat=int(time.time()) - 60)
+                headers = {
+                    **HEADERS,
+                    "authorization": f"Bearer {token}",
+                    "host": urlsplit(issuer.resource).netloc,
+                }
+                async with httpx2.AsyncClient(trust_env=False, timeout=90) as http:
+                    with anyio.fail_after(90):
+                        while (await http.get(f"{two.root}/readyz", headers=headers)).status_code != 401:
+                            await anyio.sleep(0.1)
+            finally:
+                await anyio.to_thread.run_sync(running.__exit__, None, None, None)
+    finally:
+        redis.kill()
 
 
 def test_a_fleet_without_a_key_of_accounts_is_refused(tmp_path: Path) -> None:

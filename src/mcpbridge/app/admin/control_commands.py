@@ -114,7 +114,8 @@ async def revoke_user(bridge: Bridge, request: Document) -> Document:
     ended, has_tokens = await accounts.put_out(user)
     servers = await accounts.all.revoke(user) if accounts.are_open else []
     calls = bridge.server.parking.end_of_user(user)
-    return {"pid": os.getpid(), "servers": servers, "calls": calls, "sign_ins": ended, "tokens": has_tokens}
+    done = {"servers": servers, "calls": calls, "sign_ins": ended, "tokens": has_tokens}
+    return {"pid": os.getpid(), **done, "signs_in": accounts.sign_ins is not None}
 
 
 async def live_calls(bridge: Bridge) -> Document:
