@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import cast
 
 import anyio
 import pytest
@@ -188,3 +189,20 @@ async def test_a_member_that_reads_nothing_is_sent_nothing_more() -> None:
         await has_ended.wait()
         server.close()
         await server.wait_closed()
+
+
+async def test_frames_of_kinds_that_are_not_known_are_ignored() -> None:
+    """A later version may send some, on either side: they are no part of an answer, and end nothing."""
+    unknown = cast("Kind", 99)
+
+    async def answer(served: Served) -> None:
+        served._connection.send(unknown, served._number, b"what this is nobody knows")
+        await echo(served)
+
+    async with linked(answer) as (links, address):
+        for _ in range(2):
+            stream = await ask(links, address, b"body")
+            links._links[OTHER].connection.send(unknown, stream._number, b"neither here")
+            reply, *_ = await stream.head()
+            assert reply.status == 200
+            assert await rest(stream) == b"body"

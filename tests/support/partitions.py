@@ -69,7 +69,8 @@ class Network:
             for number in range(size)
         ]
 
-    def _make(self) -> None:
+    def make(self) -> None:
+        """Make all links."""
         _run("ip", "netns", "add", self._middle)
         for number, host in enumerate(self.hosts):
             _run("ip", "netns", "add", host.namespace)
@@ -104,7 +105,8 @@ class Network:
         for source, to in ((one, other), (other, one)):
             _run("ip", "-n", self._middle, "rule", what, "from", source.inside, "to", to.inside, "blackhole")
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Take all of it away."""
         for number in range(len(self.hosts)):  # at once: the namespaces end later, in the background
             gone = ["ip", "link", "delete", self._name(number)]
             subprocess.run(gone, check=False, capture_output=True, timeout=60)
@@ -123,7 +125,7 @@ def network(size: int) -> Generator[Network]:
     """So many hosts."""
     found = Network(size)
     try:
-        found._make()
+        found.make()
         yield found
     finally:
-        found._end()
+        found.end()

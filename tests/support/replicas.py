@@ -137,11 +137,11 @@ class Fleet:
         self.url = f"http://127.0.0.1:{self.port}/mcp"
         self._balancer: subprocess.Popen[bytes] | None = None
 
-    def add(self) -> Replica:
-        """One more bridge, which does not run yet."""
+    def add(self, program: Sequence[str] | None = None) -> Replica:
+        """One more bridge, which does not run yet. `program`: another one than the others run."""
         host = f'[http]\nallowed_hosts = ["127.0.0.1:{self.port}"]\n'
         config = host + self.config.replace("BALANCER", f"127.0.0.1:{self.port}")
-        replica = Replica(self._directory, f"r{len(self.replicas) + 1}", config, self._program)
+        replica = Replica(self._directory, f"r{len(self.replicas) + 1}", config, program or self._program)
         self.replicas.append(replica)
         return replica
 

@@ -24,6 +24,7 @@ from mcpbridge.downstream.progress import CallUpdates
 from mcpbridge.fleet import records, sessions
 from mcpbridge.fleet.forwarding import Forwarding
 from mcpbridge.fleet.link.connections import NotSent, OutcomeUnknown
+from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.storage.redis import shares
 from mcpbridge.storage.redis.connections import script
 from mcpbridge.storage.redis.store import RedisStore
@@ -81,7 +82,11 @@ def break_progress() -> None:
 
 def break_subscriptions() -> None:
     note = records.note
-    sessions.note = lambda messages, frame: "subscribe" not in frame.method and note(messages, frame)
+
+    def noted(messages: dict[str, Raw], frame: Frame) -> bool:
+        return "subscribe" not in frame.method and note(messages, frame)
+
+    sessions.note = noted
 
 
 def break_budgets() -> None:

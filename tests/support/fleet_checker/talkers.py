@@ -43,7 +43,7 @@ _PAUSE = 0.2
 """Seconds after a failure: as a client that heeds Retry-After."""
 _THINKING = 0.1
 """Seconds between two things that a client does."""
-_CAPABILITIES = {"elicitation": {"form": {}}}
+_CAPABILITIES: dict[str, Any] = {"elicitation": {"form": {}}}
 
 
 @dataclass
@@ -64,7 +64,8 @@ class Talker:
         self.run, self.name, self.session = run, name, ""
         self.random = random.Random(f"{run.random.random()}")
         self.headers = {**HEADERS, "authorization": f"Bearer {token}"} if token else HEADERS
-        self.count = self.answered = 0
+        self.count: int = 0
+        self.answered: int = 0
 
     async def talks(self) -> None:
         """Talk until the run is over."""
@@ -84,8 +85,11 @@ class Talker:
 
     async def begin(self) -> bool:
         """Open a session."""
-        params = {**INITIALIZE["params"], "capabilities": _CAPABILITIES if self.name.startswith("q") else {}}
-        answer = await self.http.post(self.run.found.url, json=message("initialize", **params), headers=self.headers)
+        params: dict[str, Any] = {
+            **INITIALIZE["params"],
+            "capabilities": _CAPABILITIES if self.name.startswith("q") else {},
+        }
+        answer = await self.http.post(self.run.found.url, json=message("initialize", 1, **params), headers=self.headers)
         if answer.status_code != 200:
             return False
         self.session = answer.headers["mcp-session-id"]
@@ -285,8 +289,8 @@ class AskedInRounds(Talker):
             await asyncio.sleep(_PAUSE)
 
     async def _ask(self, heard: SoFar, back: dict[str, Any]) -> tuple[Outcome, str]:
-        meta = {PREFIX + "protocolVersion": REVISION, PREFIX + "clientCapabilities": _CAPABILITIES}
-        params = {"name": "q__ask", "arguments": {"id": heard.id}, "_meta": meta, **back}
+        meta: dict[str, Any] = {PREFIX + "protocolVersion": REVISION, PREFIX + "clientCapabilities": _CAPABILITIES}
+        params: dict[str, Any] = {"name": "q__ask", "arguments": {"id": heard.id}, "_meta": meta, **back}
         more = {"mcp-protocol-version": REVISION, "mcp-method": "tools/call", "mcp-name": "q__ask"}
         self.headers = {**HEADERS, **more}
         heard.answer = ""

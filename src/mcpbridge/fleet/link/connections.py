@@ -34,6 +34,8 @@ _SILENCE_SECONDS = 5.0
 """Without a sign of life, after which the other side counts as gone."""
 _TOGETHER = 1 << 16
 """Bytes of frames that wait for others of the same turn of the loop."""
+_ANSWERS = frozenset({Kind.REPLY, Kind.REPLY_PART, Kind.REPLY_END, Kind.REPLY_WHOLE, Kind.BROKEN})
+"""What an answer consists of. Of other kinds, which a later version may send, nothing is taken for a part of it."""
 
 
 class NotSent(Exception):
@@ -229,7 +231,7 @@ class _Link:
 
     def _take(self, kind: int, number: int, payload: bytes) -> None:
         stream = self.streams.get(number)
-        if stream is None:
+        if stream is None or kind not in _ANSWERS:
             return
         if kind in (Kind.REPLY_WHOLE, Kind.REPLY_END, Kind.BROKEN):
             del self.streams[number]

@@ -1,0 +1,113 @@
+"""Bridges of neighbouring versions in one fleet, as during a rolling upgrade (issue 24)."""
+
+import shutil
+from collections.abc import Generator, Sequence
+from pathlib import Path
+
+import httpx2
+import pytest
+
+import mcpbridge
+from support.fleet_clients import Client, message, read
+from support.redis_server import Server
+from support.replicas import Fleet, Replica, fleet, needs_fleet, until
+
+pytestmark = needs_fleet
+
+
+def neighbour(directory: Path, *changes: tuple[str, str, str]) -> Sequence[str]:
+    """The program of a bridge of another version. `changes`: file, what stands there, and what shall."""
+    copy = directory / "next"
+    shutil.copytree(Path(mcpbridge.__file__).parent, copy / "mcpbridge", ignore=shutil.ignore_patterns("__pycache__"))
+    for name, before, after in (("fleet/fleet.py", "version=__version__", 'version="9999.0"'), *changes):
+        file = copy / "mcpbridge" / name
+        text = file.read_text("utf-8")
+        assert before in text, f"{name} has changed: this test has to change with it"
+        file.write_text(text.replace(before, after), "utf-8")
+    program = directory / "next.py"
+    begin = f"import sys\nsys.path.insert(0, {str(copy)!r})\nfrom mcpbridge.__main__ import main\n"
+    program.write_text(f"{begin}if __name__ == '__main__':\n    sys.exit(main())\n", "utf-8")
+    return [str(program)]
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Generator[Fleet]:
+    """A fleet of one bridge of this version."""
+    redis = Server(tmp_path / "redis").start()
+    try:
+        with fleet(tmp_path, redis, size=1) as found:
+            yield found
+    finally:
+        redis.kill()
+
+
+@pytest.fixture
+def http() -> Generator[httpx2.Client]:
+    with httpx2.Client(trust_env=False, timeout=60) as found:
+        yield found
+
+
+def echoes(client: Client, replica: Replica) -> bool:
+    """A call is answered."""
+    answer = client.post(replica, message("tools/call", 7, name="rich__echo", arguments={"text": "hello"}))
+    return answer.status_code == 200 and "hello" in str(read(answer).get("result"))
+
+
+def test_sessions_survive_an_upgrade_and_the_way_back(one: Fleet, http: httpx2.Client, tmp_path: Path) -> None:
+    """Requests are forwarded between the versions both ways, and a bridge that stops hands its sessions to the other.
+
+    The later version has one more member in the heads of requests, and one more in what is known of a bridge.
+    """
+    old = one.replicas[0]
+    more = (
+        "fleet/link/frames.py",
+        "    guest: list[bytes] = []\n",
+        "    guest: list[bytes] = []\n    later: int = 7\n",
+    )
+    known = (
+        "fleet/records.py",
+        "    stopped: tuple[str, ...] = ()\n",
+        "    stopped: tuple[str, ...] = ()\n    later: int = 7\n",
+    )
+    new = one.add(neighbour(tmp_path, more, known)).start()
+    client, other = Client(http).begin(old), Client(http).begin(new)
+    for mine, replica in ((client, old), (other, new)):
+        until(lambda mine=mine, replica=replica: echoes(mine, replica), "the server is ready")
+    for _ in range(3):
+        assert echoes(client, new), "by way of the later version"
+        assert echoes(other, old), "by way of the earlier one"
+    members = old.command("fleet", "members").stdout
+    assert "9999.0" in members, members
+    old.stop()
+    for _ in range(3):
+        assert echoes(client, new), "it was handed on"
+    old.start()
+    until(lambda: echoes(client, old), "forwarded, as before")
+    new.stop()
+    for mine in (client, other):
+        assert echoes(mine, old), "and back"
+
+
+def test_a_session_of_a_format_that_is_not_known_waits_for_its_version(
+    one: Fleet, http: httpx2.Client, tmp_path: Path
+) -> None:
+    """It is refused with `not sent`, never misread, and continues as soon as there is a bridge that can read it."""
+    old = one.replicas[0]
+    changed = ("fleet/records.py", "_SESSION_FORMAT = 1\n", "_SESSION_FORMAT = 2\n")
+    program = neighbour(tmp_path, changed)
+    new, another = one.add(program).start(), one.add(program).start()
+    client = Client(http).begin(new)
+    until(lambda: echoes(client, new), "the server is ready")
+    assert echoes(client, old), "while its bridge lives, others forward to it"
+    new.kill()
+    seen = list[httpx2.Response]()
+
+    def is_refused() -> bool:
+        seen.append(client.post(old, message("tools/list", 8)))
+        return "another version" in seen[-1].text
+
+    until(is_refused, "the earlier version does not take it over")
+    assert seen[-1].status_code == 503
+    assert all("not sent" in answer.text or "outcome unknown" in answer.text for answer in seen), seen
+    until(lambda: echoes(client, another), "the later version does")
+    assert echoes(client, old), "and the earlier one forwards to that"
