@@ -16,7 +16,13 @@ from plain import LEGACY, Result, text, tool
 BOMB = 200_000_000
 """Bytes that the compressed body unpacks to."""
 
-TOOLS = [tool("echo", text="string"), tool("journal"), tool("fail", how="string"), tool("forget_sessions")]
+TOOLS = [
+    tool("echo", text="string"),
+    tool("journal"),
+    tool("fail", how="string"),
+    tool("forget_sessions"),
+    tool("note", text="string"),
+]
 
 
 class State:
@@ -24,6 +30,8 @@ class State:
 
     def __init__(self) -> None:
         self.sessions: set[str] = set()
+        self.notes: dict[str, list[str]] = {}
+        """What each session keeps."""
         self.forgets = False
         """No session outlives the request that began it."""
         self.count = 0
@@ -46,7 +54,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.reply(405, b"", allow="POST, DELETE")
 
     def do_DELETE(self) -> None:
-        STATE.sessions.discard(self.headers.get("mcp-session-id", ""))
+        session = self.headers.get("mcp-session-id", "")
+        STATE.journal.append({"method": "DELETE", "session": session})
+        STATE.sessions.discard(session)
         self.reply(200, b"")
 
     def do_POST(self) -> None:
@@ -91,6 +101,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 return text(arguments["text"])
             case "journal":
                 return text(json.dumps(STATE.journal))
+            case "note":
+                session = self.headers["mcp-session-id"]
+                STATE.notes.setdefault(session, []).append(arguments["text"])
+                return text(json.dumps([session, *STATE.notes[session]]))
             case "forget_sessions":
                 STATE.sessions.clear()
                 STATE.forgets = bool(arguments.get("for_good"))

@@ -39,6 +39,7 @@ from mcpbridge.upstream.transports.factory import TransportMaker
 if TYPE_CHECKING:  # loaded by who has one
     from mcpbridge.engine.cassettes.cassette import Cassette
     from mcpbridge.pipeline.observability.tracing_setup import OpenTelemetry
+    from mcpbridge.upstream.transports.continued_sessions import SessionKeeper
     from mcpbridge.upstream.transports.in_fleet import FleetPlaces
 
 _BUILT = frozenset({
@@ -145,8 +146,13 @@ class EngineState:
         if one is not None and one.settings.url is not None:
             one.requests.breaker.warn()
 
+    def keep_sessions(self, keeper: "Callable[[str, object, str], SessionKeeper | None]") -> None:
+        """Sessions of one client with a server are written down for other bridges; see `Pool.keeper`."""
+        self.pool.keeper = keeper
+
     def leave_fleet(self) -> None:
         """They cannot be used any more."""
+        self.pool.keeper = None
         self._transports.membership.join(None)
 
     if not TYPE_CHECKING:  # else every name would pass for one that there is

@@ -7,7 +7,7 @@ a call needs them (`instances/on_demand`); which is right for a client is decide
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
@@ -27,6 +27,9 @@ from mcpbridge.upstream.session.question_limits import QuestionLimits
 from mcpbridge.upstream.settings import REVALIDATE, WARM_UP, ServerSettings
 from mcpbridge.upstream.supervisor import Observer, Upstream
 from mcpbridge.upstream.warm_up import WarmUp
+
+if TYPE_CHECKING:  # loaded with the first server over HTTP
+    from mcpbridge.upstream.transports.continued_sessions import SessionKeeper
 
 log = get_logger("mcpbridge.upstream")
 
@@ -59,6 +62,8 @@ class Pool:
         """
         self._manifest, self._warm_up, self._revalidate = manifest, warm_up, revalidate
         self._make_transport, self._client_info, self._redact = make_transport, client_info, redact
+        self.keeper: Callable[[str, object, str], SessionKeeper | None] | None = None
+        """Where the session of a client at a server is written down, by server, client and project. None: nowhere."""
         self._histories: dict[str, AskingHistory] = {}
         self._question_limits: dict[str, QuestionLimits] = {}
         """Of each server, where there is no manifest to keep them."""
@@ -300,10 +305,15 @@ class Pool:
         user: str | None = None,
     ) -> Upstream:
         settings = self._primary.settings(name, project)
+        transport = self._make_transport(name, settings, *(() if user is None else (user,)))
+        if self.keeper is not None and home is not None and settings.share == "session":
+            keeper, keep_in = self.keeper(name, home, project), getattr(transport, "keep_in", None)
+            if keeper is not None and keep_in is not None:
+                keep_in(keeper)
         return Upstream(
             name,
             settings,
-            self._make_transport(name, settings, *(() if user is None else (user,))),
+            transport,
             self._observer,
             client_info=self._client_info,
             is_primary=is_primary,

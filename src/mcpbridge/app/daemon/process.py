@@ -230,6 +230,7 @@ async def _fleet_of(
         return
     from mcpbridge.app.daemon.fleet_changes import configured_alike, sharing_changes
     from mcpbridge.fleet.fleet import running_fleet
+    from mcpbridge.fleet.upstream_sessions import UpstreamSessions
 
     shared = configured_alike(settings)
     async with (
@@ -239,6 +240,7 @@ async def _fleet_of(
         desk.open(fleet)
         bridge.user_accounts.bridge = fleet.sessions.me
         fleet.servers.on_moved = bridge.join_fleet(fleet.servers)
+        bridge.keep_sessions(UpstreamSessions(bridge.store, fleet.sessions).keeper)
         fleet.forwarding.otel = bridge.otel
         fleet.breakers.join(bridge.stopped_servers, bridge.warn_of)
         try:

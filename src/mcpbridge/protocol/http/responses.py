@@ -281,3 +281,12 @@ def is_answer_to(frame: Frame, id_: bytes, status: int) -> bool:
         return False  # the status says more than the body: credentials, or when to come back
     own = bytes(frame.id)
     return is_same_id(own, id_) or (status < 500 and own in {b"", b"null"})
+
+
+def answer_in(body: bytes, id_: bytes, status: int) -> Frame | None:
+    """The JSON-RPC answer to the request `id_` in the body of an error status, if it is one."""
+    try:
+        frame = decode_arriving_frame(one_line(body))
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return frame if is_answer_to(frame, id_, status) else None

@@ -11,6 +11,8 @@ from contextlib import asynccontextmanager
 from mcpbridge.base.errors import BridgeError, UpstreamError, UpstreamHttpError
 from mcpbridge.base.log import get_logger
 from mcpbridge.protocol.transport import Channel, Receiver, Transport, TransportKind
+from mcpbridge.upstream.transports.continued_sessions import SessionKeeper
+from mcpbridge.upstream.transports.streamable_http import StreamableHttpTransport
 
 log = get_logger("mcpbridge.http")
 
@@ -38,6 +40,11 @@ class HttpOrSse:
         self._on_sse = on_sse
         self._refusal: UpstreamHttpError | None = None
         """What `initialize` met over streamable HTTP, while it is not known whether SSE works."""
+
+    def keep_in(self, keeper: SessionKeeper) -> None:
+        """Sessions over streamable HTTP are written down there, for other bridges."""
+        if isinstance(self._streamable, StreamableHttpTransport):
+            self._streamable.keep_in(keeper)
 
     def wrap(self, wrapper: Callable[[Transport], Transport]) -> None:
         """Use each of the two through what this makes of it. Before the first `connect`."""

@@ -14,7 +14,6 @@ from typing import Any, Unpack
 
 import anyio
 import httpx2
-import msgspec
 
 from mcpbridge.base.background_tasks import FirstStep, TaskGroup
 from mcpbridge.base.errors import (
@@ -34,13 +33,14 @@ from mcpbridge.protocol.http.redirects import RedirectingSend
 from mcpbridge.protocol.http.responses import (
     Answers,
     Failure,
+    answer_in,
     failure_of_exception,
     failure_of_status,
-    is_answer_to,
     is_same_id,
 )
-from mcpbridge.protocol.jsonrpc import Frame, LargeFrame, decode_arriving_frame, one_line
+from mcpbridge.protocol.jsonrpc import Frame, LargeFrame
 from mcpbridge.protocol.transport import Channel, Outgoing, Receiver, TransportKind
+from mcpbridge.upstream.transports.continued_sessions import Continued, SessionKeeper
 from mcpbridge.upstream.transports.direct_posts import DirectPost
 from mcpbridge.upstream.transports.http_requests import ACCEPTED_ENCODINGS, PostMaker
 from mcpbridge.upstream.transports.http_streams import EventStreams, content_type, read_beginning, read_body
@@ -68,11 +68,7 @@ _MAY_ASK_BACK = frozenset({"tools/call", "prompts/get", "resources/read", "compl
 
 
 class StreamableHttpTransport(RemoteTransport):
-    """Opens channels to one MCP endpoint.
-
-    `client_factory` makes the HTTP client of a channel, for authentication of its own; `max_bytes` bounds a message
-    after decompression; `reconnect_delay` (seconds) is the first wait before a stream is opened again.
-    """
+    """Opens channels to one MCP endpoint."""
 
     kind: TransportKind = "streamable-http"
 
@@ -85,11 +81,19 @@ class StreamableHttpTransport(RemoteTransport):
         reconnect_delay: float = 1.0,
         **options: Unpack[RemoteOptions],
     ) -> None:
-        """See the class."""
+        """`client_factory` makes the HTTP client of a channel, for authentication of its own.
+
+        `reconnect_delay` (seconds) is the first wait before a stream is opened again.
+        """
         super().__init__(name, url, **options)
         self._client_factory = client_factory
         self._reconnect_delay = reconnect_delay
         self._last_words = ""
+        self._keeper: SessionKeeper | None = None
+
+    def keep_in(self, keeper: SessionKeeper) -> None:
+        """Write its sessions down there, for other bridges. Before the first `connect`."""
+        self._keeper = keeper
 
     def last_words(self) -> str:
         """The last trouble over HTTP, secrets masked; or what a person has to do before there can be any."""
@@ -111,6 +115,9 @@ class StreamableHttpTransport(RemoteTransport):
         )
         self._last_words = ""
         failure: Exception | None = None
+        continued = None
+        if self._keeper is not None:
+            continued = receiver = Continued(self._keeper, receiver, await self._keeper.load())
         async with open_client(requests.url, self._client_factory, self._network) as send:
             channel: _HttpChannel | None = None
             try:
@@ -128,6 +135,8 @@ class StreamableHttpTransport(RemoteTransport):
                         redact=self.redact,
                         way=direct_way(send, requests.url),
                     )
+                    if continued is not None:
+                        channel.begins = continued.begin_with(requests)
                     try:
                         yield channel
                     except Exception as error:  # noqa: BLE001 - raised again below; the group would wrap it in its own
@@ -135,6 +144,8 @@ class StreamableHttpTransport(RemoteTransport):
                     finally:
                         channel.stop()
             finally:
+                if continued is not None:
+                    continued.end()
                 if channel is not None:
                     with anyio.move_on_after(_END_SECONDS, shield=True):
                         await channel.end_session()
@@ -185,7 +196,9 @@ class _HttpChannel:
         self._stream_tried: asyncio.Event | None = None
         """Set when the session's own stream is open, or there is none; calls wait for that, once and not for long."""
         self._is_open = True
-        self._is_session_lost = False
+        self._is_session_lost = self._is_continued = False
+        self.begins: Callable[[Outgoing], bool] | None = None
+        """Answers an `initialize` in the server's place, if it can."""
 
     def __repr__(self) -> str:
         state = "closed" if not self._is_open else "lost its session" if self._is_session_lost else "open"
@@ -201,6 +214,9 @@ class _HttpChannel:
                 raise Overloaded(f"Server '{self._name}' has {self._max_posts} requests under way")
             if message.method == "initialize":
                 self._start_over()
+                self._is_continued = self.begins is not None and self.begins(message)
+                if self._is_continued:
+                    return
             if message.method == "tools/call" and self._way is not None and self._post_now(self._way, message):
                 return
             self._posts[message.id] = self._tasks.create_task(self._ask(message))
@@ -209,6 +225,9 @@ class _HttpChannel:
             raise Overloaded(f"Server '{self._name}' does not take notifications: {self._max_posts} wait for it")
         if message.method == "notifications/initialized":
             self._introduction = asyncio.Event()
+            if self._is_continued:  # the server knows it
+                self._introduced(self._introduction)
+                return
             task: asyncio.Task[Any] = self._tasks.create_task(self._introduce(message, self._introduction))
         else:
             task = self._tasks.create_task(self._tell(message))
@@ -366,7 +385,7 @@ class _HttpChannel:
             return self._garbled(f"it took the request without answering it (HTTP {status})")
         failure = failure_of_status(self._name, response, body, had_session=bool(session), redact=self._redact)
         is_session_lost = isinstance(failure.error, SessionExpired)
-        frame = _answer_in(body, id_, status)
+        frame = answer_in(body, id_, status)
         # With a session, a 404 that names the request is the answer "method not found"; any other means the session.
         if frame is not None and (
             not is_session_lost
@@ -479,12 +498,3 @@ class _HttpChannel:
         text = failure.error.what if isinstance(failure.error, UpstreamError) else str(failure.error)
         self._on_trouble(text)
         log.debug("HTTP error", upstream=self._name, reason=text)
-
-
-def _answer_in(body: bytes, id_: bytes, status: int) -> Frame | None:
-    """The JSON-RPC answer to the request `id_` in the body of an error status, if it is one."""
-    try:
-        frame = decode_arriving_frame(one_line(body))
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    return frame if is_answer_to(frame, id_, status) else None
