@@ -8,6 +8,7 @@ from typing import cast
 import anyio
 import pytest
 
+from mcpbridge.fleet.link import connections
 from mcpbridge.fleet.link.certificates import link_contexts
 from mcpbridge.fleet.link.connections import Links, NotSent, OutcomeUnknown, Stream
 from mcpbridge.fleet.link.frames import WINDOW, Ask, Kind, Reply
@@ -206,3 +207,49 @@ async def test_frames_of_kinds_that_are_not_known_are_ignored() -> None:
             reply, *_ = await stream.head()
             assert reply.status == 200
             assert await rest(stream) == b"body"
+
+
+async def test_requests_have_numbers_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_NUMBERS", 3)
+    async with linked(echo) as (links, address):
+        for number in range(10):
+            stream = await ask(links, address, b"%d" % number)
+            await stream.head()
+            assert await rest(stream) == b"%d" % number
+
+
+async def test_a_request_that_cannot_be_taken_harms_no_other() -> None:
+    """Nor does an answer that cannot be passed on: both came in one piece with those of others."""
+
+    def take(served: Served) -> bool:
+        if served.head.path == "/bad":
+            raise RuntimeError("a fault of the bridge")
+        return False
+
+    def harmful(kind: int, payload: bytes) -> None:
+        raise RuntimeError("a fault of the bridge")
+
+    links = Links(link_contexts(KEY, ME))
+    with anyio.fail_after(60):
+        async with LinkServer(link_contexts(KEY, OTHER), echo, take).running("127.0.0.1", 0) as port:
+            address = f"127.0.0.1:{port}"
+            (await ask(links, address)).close()
+            streams = [
+                await ask(links, address, b"%d" % number, path) for number, path in enumerate(["/", "/bad", "/"])
+            ]
+            streams[0].on_first = harmful
+            with pytest.raises(OutcomeUnknown):
+                await streams[1].head()
+            await streams[2].head()
+            assert await rest(streams[2]) == b"2"
+            links.close()
+
+
+async def test_a_connection_to_a_bridge_that_has_left_meanwhile_is_not_kept() -> None:
+    async with linked(echo) as (links, address):
+        asking = asyncio.create_task(ask(links, address, b"x"))
+        await asyncio.sleep(0)  # it has begun to connect
+        links.forget(OTHER)
+        with pytest.raises(NotSent):
+            await asking
+        assert links.open() == []

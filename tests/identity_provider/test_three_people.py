@@ -93,24 +93,28 @@ class Person(Struct):
         return self.kept.tokens.access_token
 
 
+_LOOK_MS = 10_000
+"""How long a page of the bridge has to come; whoever looks looks again."""
+
+
 class Desk:
     """One Chromium for all, in a thread of its own; each sign-in has cookies of its own."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1)
         self._stack = ExitStack()
-        self._browser: Browser = self._thread.submit(self._open).result(PATIENCE)
+        self._browser: Browser = self._thread.submit(self._open).result(PATIENCE / 1000)
 
     def sign_in(self, page: str, who: str) -> str:
         """Agree, sign in at the provider, agree there; returns where the client is sent back to."""
-        return self._thread.submit(self._sign_in, page, who).result(PATIENCE * 4)
+        return self._thread.submit(self._sign_in, page, who).result(PATIENCE * 4 / 1000)
 
     def look_at(self, page: str) -> str:
         """Agree, and return what the page says then."""
-        return self._thread.submit(self._look_at, page).result(PATIENCE * 2)
+        return self._thread.submit(self._look_at, page).result(PATIENCE * 2 / 1000)
 
     def end(self) -> None:
-        self._thread.submit(self._stack.close).result(PATIENCE)
+        self._thread.submit(self._stack.close).result(PATIENCE / 1000)
         self._thread.shutdown()
 
     def _open(self) -> "Browser":
@@ -125,7 +129,7 @@ class Desk:
         context = self._browser.new_context()
         try:
             tab = context.new_page()
-            tab.set_default_timeout(PATIENCE * 1000)
+            tab.set_default_timeout(PATIENCE)
             tab.route(f"{CALLBACK}*", lambda route: route.fulfill(body="thanks"))
             tab.goto(page)
             tab.get_by_role("button", name="Sign in and let it in").click()
@@ -139,13 +143,17 @@ class Desk:
             context.close()
 
     def _look_at(self, page: str) -> str:
+        from playwright.sync_api import TimeoutError as TakesTooLong
+
         context = self._browser.new_context()
         try:
             tab = context.new_page()
-            tab.set_default_timeout(PATIENCE * 1000)
+            tab.set_default_timeout(_LOOK_MS)
             tab.goto(page)
             tab.get_by_role("button", name="Sign in and let it in").click()
             return tab.locator("main").inner_text()
+        except TakesTooLong:  # it was sent on to the provider, which is gone: Chromium shows a page of its own
+            return ""
         finally:
             context.close()
 

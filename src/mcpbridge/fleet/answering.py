@@ -15,7 +15,8 @@ from mcpbridge.fleet.link.serving import Served
 from mcpbridge.protocol.jsonrpc import decode_frame
 
 _PLAIN_REPLY = Reply(200, [JSON])
-_KNOWN_HEADS = 256
+_KNOWN_HEADS = 64
+"""Each keeps its latest body."""
 
 
 class Answering:

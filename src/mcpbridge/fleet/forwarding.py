@@ -105,7 +105,7 @@ class Forwarding:
             body = span.body
         outcome: Outcome = "unknown"
         counted = exchange.method != "GET"
-        self.under_way += counted
+        self.under_way += counted and stream is None  # else it is counted already
         try:
             if stream is None:
                 head = _head_of(exchange, body, guest)
@@ -166,7 +166,11 @@ class PassedOn:
                     more = NO_HEADERS if len(headers) == 1 else _passed(headers[1:])
                     exchange.express = None
                     self._forwarding.answered_at_once()
-                    exchange.send_now(answer, more)
+                    try:
+                        exchange.send_now(answer, more)
+                    except BaseException:
+                        exchange.break_off()
+                        raise
                     return
         self.stream.take(kind, payload)
         self.continue_call()
@@ -177,7 +181,6 @@ class PassedOn:
         if exchange.express is not self:
             return
         exchange.express = self.stream.on_first = None
-        self._forwarding.under_way -= 1  # `ask` counts it
         exchange.run(self._rest(self))
 
 

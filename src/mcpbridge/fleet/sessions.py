@@ -108,7 +108,7 @@ class FleetSessions:
         """Send a call to the bridge that has its session without a task, if that bridge is known and takes it."""
         named = self._moved.get(session)
         member = self._members.find(session.rpartition(b"-")[2].decode("latin-1") if named is None else named)
-        if member is None or member is self._members.me:
+        if member is None or member.id == self._members.me.id:
             return False
         return self.forwarding.pass_on(member, exchange, exchange.whole_body, rest)
 

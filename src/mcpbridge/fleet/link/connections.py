@@ -7,7 +7,6 @@ a sign of life while requests are open; a connection that is silent for too long
 import asyncio
 from collections import defaultdict, deque
 from collections.abc import Callable
-from itertools import count
 from typing import cast
 
 from mcpbridge.base.log import get_logger
@@ -32,6 +31,8 @@ _PULSE_SECONDS = 1.0
 """Between two signs of life."""
 _SILENCE_SECONDS = 5.0
 """Without a sign of life, after which the other side counts as gone."""
+_NUMBERS = (1 << 32) - 1
+"""Requests on one connection, whose numbers begin anew then."""
 _TOGETHER = 1 << 16
 """Bytes of frames that wait for others of the same turn of the loop."""
 _ANSWERS = frozenset({Kind.REPLY, Kind.REPLY_PART, Kind.REPLY_END, Kind.REPLY_WHOLE, Kind.BROKEN})
@@ -165,7 +166,10 @@ class Stream:
         """A frame has come."""
         if self.on_first is not None:
             take, self.on_first = self.on_first, None
-            take(kind, payload)
+            try:
+                take(kind, payload)
+            except Exception as error:  # the other requests of the connection have nothing to do with it
+                log.error("an answer of another bridge could not be passed on", exc_info=error)
             return
         self._frames.append((kind, payload))
         if self._came is not None:
@@ -217,12 +221,15 @@ class _Link:
 
     def __init__(self) -> None:
         self.streams: dict[int, Stream] = {}
-        self._numbers = count(1)
+        self._number = 0
         self.connection = LinkConnection(self._take, self._lost)
         self.connection.is_needed = lambda: bool(self.streams)
 
     def ask(self, head: Ask, body: bytes, kind: Kind) -> Stream:
-        number = next(self._numbers)
+        number = self._number
+        while (number := number % _NUMBERS + 1) in self.streams:
+            pass
+        self._number = number
         stream = self.streams[number] = Stream(self, number)
         self.connection.send(kind, number, with_body(head, body[:PART]))
         for start in range(PART, len(body), PART):
@@ -283,12 +290,17 @@ class Links:
         return link.ask(head, body, Kind.ASK)
 
     async def _connected(self, member: str, address: str) -> _Link:
-        async with self._locks[member]:
+        async with (lock := self._locks[member]):
             link = self._links.get(member)
             if link is not None and link.connection.is_open:
                 return link
             try:
-                return await self._connect(member, address)
+                link = await self._connect(member, address)
+                if self._locks.get(member) is not lock:
+                    link.connection.abort()
+                    raise NotSent("it has left the fleet meanwhile")
+                self._links[member] = link
+                return link
             except (OSError, TimeoutError) as error:  # of TLS as well
                 why = self.problems[member] = str(error) or "it does not answer"
                 raise NotSent(why) from error
@@ -304,7 +316,6 @@ class Links:
                 ssl=self._contexts.connecting,
                 server_hostname=host_name_of(member),
             )
-        self._links[member] = link
         self.problems.pop(member, None)
         return link
 
@@ -317,5 +328,5 @@ class Links:
 
     def close(self) -> None:
         """End all connections."""
-        for member in list(self._links):
+        for member in {*self._links, *self._locks}:
             self.forget(member)

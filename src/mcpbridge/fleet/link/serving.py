@@ -6,10 +6,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from mcpbridge.base.background_tasks import FirstStep, OwnedTasks
+from mcpbridge.base.log import get_logger
 from mcpbridge.downstream.http.server import listen
 from mcpbridge.fleet.link.certificates import LinkContexts
 from mcpbridge.fleet.link.connections import LinkConnection
 from mcpbridge.fleet.link.frames import PART, WINDOW, Ask, Kind, Reply, read_ask, with_body
+
+log = get_logger("mcpbridge.fleet")
 
 
 class Served:
@@ -165,8 +168,13 @@ class LinkServer:
             one = Served(connection, number, *read_ask(payload), is_order=kind == Kind.ORDER)
             served[number] = one
             one.run, one.over = self._run, lambda: served.pop(number, None)
-            if not self._take_directly(one):
-                self._tasks.spawn(self._serve(one, served, number))
+            try:
+                if not self._take_directly(one):
+                    self._tasks.spawn(self._serve(one, served, number))
+            except Exception as error:  # the other requests of the connection have nothing to do with it
+                log.error("a request of another bridge could not be taken", exc_info=error)
+                served.pop(number, None)
+                one.fail()
             return
         if (known := served.get(number)) is None:
             return
