@@ -1,8 +1,8 @@
 """Servers with `share = "fleet"`: the process of one bridge, which the others reach over the link.
 
-Whoever needs such a server first gets its lease (`server_leases.py`) and starts it (`shared_process.py`). The others
+Whoever needs such a server first gets its lease (`leases.py`) and starts it (`process.py`). The others
 attach to it: by one request over the link, whose answer brings what the server says until the end, and one request for
-each message to it (`shared_channels.py`). They name the epoch of the lease: an owner that has another one refuses them.
+each message to it (`channels.py`). They name the epoch of the lease: an owner that has another one refuses them.
 """
 
 import asyncio
