@@ -76,10 +76,9 @@ class Answering:
             return False
         served.on_left = exchange.client_left
         if self._take(exchange):
-            if former is None or former[1] is not exchange:
-                if len(self._known) >= _KNOWN_HEADS:
-                    self._known.clear()
-                self._known[id(head)] = head, exchange
+            if len(self._known) >= _KNOWN_HEADS:
+                self._known.clear()
+            self._known[id(head)] = head, exchange
             return True
         served.on_left = _nothing
         return False

@@ -229,10 +229,8 @@ async def _forget_provider_tokens(settings: Settings, sign_in: SignInSettings, u
     from mcpbridge.app.sign_in.identity_provider import IdentityProvider
     from mcpbridge.app.sign_in.provider_tokens import ProviderTokenStore
 
-    provider, kept = (
-        IdentityProvider(sign_in, redirect_uri=""),
-        open_secrets_of(lambda: settings),
-    )  # nobody is sent anywhere
+    provider = IdentityProvider(sign_in, redirect_uri="")  # nobody is sent anywhere
+    kept = open_secrets_of(lambda: settings)
     try:
         await ProviderTokenStore(kept, provider, time).forget(user)
     finally:
