@@ -1,4 +1,4 @@
-"""The call logs of all bridges of a fleet: each has a file of its own, and whoever looks asks all of them.
+"""The call logs and counts of all bridges of a fleet: each keeps its own, and whoever looks asks all of them.
 
 So a call costs nothing more than without a fleet, no call is kept twice, and none is lost while the Redis server is
 away. Rows of a bridge that does not run are seen when it, or another one with the same file, runs again.
@@ -6,10 +6,12 @@ away. Rows of a bridge that does not run are seen when it, or another one with t
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.fleet.link.connections import Links, NotSent, OutcomeUnknown, Stream
@@ -24,17 +26,42 @@ _PATIENCE = 5.0
 """Seconds that another bridge has to look into its file and to answer."""
 _LARGEST = 64 << 20
 """Bytes of what one bridge says."""
+_FILE = b"file"
+"""The header of an answer that says which file it is of."""
 
 Row = dict[str, Any]
 
 
+class Found(Struct, frozen=True):
+    """What this bridge has."""
+
+    rows: Sequence[Row] = ()
+    """JSON values."""
+    file: str = ""
+    """The same for all bridges that read one file; empty: they come from the memory of the process."""
+
+
 class Said(Struct, frozen=True):
-    """What one bridge has."""
+    """What one bridge has, or several that write one file."""
 
     member: Member
     rows: Sequence[Row] = ()
     problem: str = ""
     """Why it does not say; empty: it does."""
+    file: str = ""
+    """See `Found`."""
+    beside: tuple[Member, ...] = ()
+    """The other bridges that write the same file."""
+
+    @property
+    def name(self) -> str:
+        """Whose it is."""
+        return ", ".join(one.name for one in (self.member, *self.beside))
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The ids of these bridges."""
+        return [one.id for one in (self.member, *self.beside)]
 
 
 class CallLogs:
@@ -42,8 +69,8 @@ class CallLogs:
 
     def __init__(self, links: Links, members: Members) -> None:
         self._links, self._members = links, members
-        self.read: Callable[[object], Awaitable[Sequence[Row] | None]] = _nothing
-        """Reads the file of this bridge: a query and rows, as JSON values; None: it does not understand the query.
+        self.read: Callable[[object], Awaitable[Found | None]] = _nothing
+        """What this bridge has, for a query as JSON values; None: it does not understand the query.
 
         Raises `StoreFailed`. Set by who runs the bridge.
         """
@@ -51,46 +78,60 @@ class CallLogs:
     async def serve(self, served: Served, body: bytes) -> None:
         """Answer another member."""
         try:
-            rows = await self.read(msgspec.json.decode(body))
+            found = await self.read(msgspec.json.decode(body))
         except StoreFailed as error:
             served.reply_whole(Reply(500, []), str(error).encode())
             return
         except msgspec.DecodeError:
-            rows = None
-        if rows is None:
+            found = None
+        if found is None:
             served.reply_whole(Reply(404, []), b"")
             return
-        encoded = msgspec.json.encode(rows)
+        head = Reply(200, [(_FILE, found.file.encode())] if found.file else [])
+        encoded = msgspec.json.encode(found.rows)
         if len(encoded) <= PART:
-            served.reply_whole(Reply(200, []), encoded)
+            served.reply_whole(head, encoded)
             return
-        served.reply(Reply(200, []))
+        served.reply(head)
         await served.write(encoded)
         served.end()
 
-    async def ask(self, query: Mapping[str, Any], after: Mapping[str, int], bridge: str = "") -> list[Said]:
+    async def ask(
+        self,
+        query: Mapping[str, Any],
+        each: Mapping[str, Mapping[str, Any]] = {},
+        bridge: str = "",
+        *,
+        of_others: bool = False,
+        anew: bool = True,
+    ) -> list[Said]:
         """What each member has, the oldest member first. Cancelling is safe.
 
-        `after`: by the id of a member, the number of the last record of it that is known. `bridge`: the name or the id
-        of the only one to ask.
+        `each`: by the id of a member, what the query has for it alone. `bridge`: the name or the id of the only one to
+        ask. `of_others`: this one is not asked. `anew`: who is a member is looked up first. Bridges that left a while
+        ago are part of the answer, with that as their problem.
         """
-        await self._members.look()
-        members = [one for one in self._members.all() if bridge in ("", one.name, one.id)]
-        asked = [self._asked(one, {**query, "after": after.get(one.id, 0)}) for one in members]
-        return list(await asyncio.gather(*asked))
+        if anew:
+            await self._members.look()
+        me = self._members.me.id
+        wanted = [one for one in self._members.all() if not (of_others and one.id == me)]
+        asked = [self._asked(one, {**query, **each.get(one.id, {})}) for one in wanted if _is(one, bridge)]
+        said = one_for_each_file(await asyncio.gather(*asked))
+        departed = [(one, at) for one, at in self._members.departed() if _is(one, bridge)]
+        return said + [Said(one, problem=f"it left the fleet at {_clock(at)}") for one, at in departed]
 
     async def _asked(self, member: Member, query: Mapping[str, Any]) -> Said:
         try:
             if member.id == self._members.me.id:
-                rows = await self.read(query)
-                return Said(member, rows or ())
+                found = await self.read(query) or Found()
+                return Said(member, found.rows, file=found.file)
             async with asyncio.timeout(_PATIENCE):
-                status, body = await self._over_the_link(member, msgspec.json.encode(query))
-            if status == 200:
-                return Said(member, msgspec.json.decode(body, type=list[Row]))
-            reason = (
-                body.decode("utf-8", "replace") if status == 500 else f"it is of another version ({member.version})"
-            )
+                reply, body = await self._over_the_link(member, msgspec.json.encode(query))
+            if reply.status == 200:
+                file = dict(reply.headers).get(_FILE, b"").decode("utf-8", "replace")
+                return Said(member, msgspec.json.decode(body, type=list[Row]), file=file)
+            is_failure = reply.status == 500
+            reason = body.decode("utf-8", "replace") if is_failure else f"it is of another version ({member.version})"
         except StoreFailed as error:
             reason = str(error)
         except TimeoutError:
@@ -99,7 +140,7 @@ class CallLogs:
             reason = f"it cannot be reached: {error or 'it left'}"
         return Said(member, problem=reason)
 
-    async def _over_the_link(self, member: Member, query: bytes) -> tuple[int, bytes]:
+    async def _over_the_link(self, member: Member, query: bytes) -> tuple[Reply, bytes]:
         head = Ask("", CALLS, b"", [], "", len(query))
         stream = await self._links.ask(member.id, member.address, head, query, Kind.ORDER)
         try:
@@ -108,7 +149,25 @@ class CallLogs:
             stream.close()
 
 
-async def _whole(stream: Stream) -> tuple[int, bytes]:
+def one_for_each_file(answers: Sequence[Said]) -> list[Said]:
+    """The same, with one answer for the bridges that read one file: what is in it is there once."""
+    found: dict[str, Said] = {}
+    for one in answers:
+        key = one.file or one.member.id
+        known = found.get(key)
+        found[key] = one if known is None else replace(known, beside=(*known.beside, one.member))
+    return list(found.values())
+
+
+def _is(member: Member, bridge: str) -> bool:
+    return bridge in ("", member.name, member.id)
+
+
+def _clock(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+async def _whole(stream: Stream) -> tuple[Reply, bytes]:
     reply, body, is_whole = await stream.head()
     parts, size = [body], len(body)
     while not is_whole:
@@ -120,8 +179,8 @@ async def _whole(stream: Stream) -> tuple[int, bytes]:
             if size > _LARGEST:
                 raise BadFrame("it says too much")
             stream.grant(len(part))
-    return reply.status, b"".join(parts)
+    return reply, b"".join(parts)
 
 
-async def _nothing(_: object) -> Sequence[Row]:
-    return ()
+async def _nothing(_: object) -> Found:
+    return Found()

@@ -6,7 +6,7 @@ While the server of the store cannot be reached, those that were there last coun
 import asyncio
 import secrets
 from collections.abc import Callable, Mapping
-from time import monotonic
+from time import monotonic, time
 
 from msgspec.structs import replace
 
@@ -25,6 +25,8 @@ _SEARCH_SECONDS = 0.1
 """At least, between two looks for a member that is not known."""
 _SHORT_LOOK_SECONDS = 0.2
 """How long whoever could not reach a member waits for a look: with the attempt before, a second or little more."""
+_REMEMBERED, _REMEMBERED_SECONDS = 20, 3600.0
+"""Bridges that have left which are remembered, and for how long."""
 ID_LENGTH = 10
 """Letters of a member's id; ids of sessions end with them."""
 
@@ -51,6 +53,8 @@ class Members:
         """By member: the digests of its configuration and of this bridge's, where they differ."""
         self._records = records
         self._known: Mapping[str, Member] = {me.id: me}
+        self._departed: dict[str, tuple[Member, float]] = {}
+        """By name, who has left, and when: in seconds since 1970."""
         self._awaited: dict[str, Member] = {}
         """Members of before the server was away, which are not back yet."""
         self._has_joined = self._has_left = False
@@ -88,6 +92,15 @@ class Members:
     def all(self) -> list[Member]:
         """All of them, the oldest first."""
         return sorted(self._known.values(), key=lambda member: (member.since, member.id))
+
+    def departed(self) -> list[tuple[Member, float]]:
+        """The bridges that left in the last hour, in order or not, and when: in seconds since 1970.
+
+        One that is back under its name, or was followed by another one of that name, is not among them.
+        """
+        names, now = {one.name for one in self._known.values()}, time()
+        found = [(one, at) for one, at in self._departed.values() if one.name not in names]
+        return [(one, at) for one, at in found if now - at < _REMEMBERED_SECONDS]
 
     @property
     def has_lease(self) -> bool:
@@ -129,6 +142,10 @@ class Members:
         self._known = known
         for id_ in former.keys() - known.keys():
             log.info("a bridge has left the fleet", member=id_, name=former[id_].name)
+            self._departed.pop(former[id_].name, None)  # so that the last is the newest
+            self._departed[former[id_].name] = former[id_], time()
+            while len(self._departed) > _REMEMBERED:
+                del self._departed[next(iter(self._departed))]
             self.on_gone(id_)
         for id_ in known.keys() - former.keys():
             other = known[id_]

@@ -49,7 +49,7 @@ def make_api(
             *(result_routes(kept_results, _for_admins) if kept_results is not None else ()),
             *(stats_routes(ledger, _for_admins) if ledger is not None else ()),
             *(registry_routes(bridge, _for_admins, _object_of) if bridge is not None else ()),
-            *(_usage_routes(bridge) if bridge is not None else ()),
+            *(_usage_routes(bridge, fleet) if bridge is not None else ()),
             *(_fleet_routes(fleet) if fleet is not None else ()),
         ],
         exception_handlers={HTTPException: _http_error, Problem: _problem},
@@ -75,8 +75,10 @@ def _approval_routes(desk: PendingApprovals) -> list[Route]:
     ]
 
 
-def _usage_routes(bridge: Bridge) -> list[Route]:
+def _usage_routes(bridge: Bridge, fleet: FleetDesk | None) -> list[Route]:
     """`GET /api/usage`: of everybody for administrators, else of whoever asks, and of whom a role of theirs says.
+
+    In a fleet, of all bridges; `bridge` names one, and `here=true` is this one alone, without asking any.
 
     `GET /api/quotas`: of everybody for administrators, else of whoever asks.
     """
@@ -88,7 +90,11 @@ def _usage_routes(bridge: Bridge) -> list[Route]:
             if not who.principal:
                 return _error(403, "forbidden", _NOT_ADMIN)
             whose = visible_usage(bridge.policy, who.principal, who.identity)
-        return JSONResponse(await requested_usage(bridge, request.query_params, whose, limiter=limiter))
+        asked = request.query_params
+        if fleet is not None and fleet.fleet is not None and asked.get("here") != "true":
+            async with limiter:
+                return JSONResponse(await fleet.usage(asked, whose, asked.get("bridge", "")))
+        return JSONResponse(await requested_usage(bridge, asked, whose, limiter=limiter))
 
     async def quotas(request: Request) -> Response:
         who = request.state

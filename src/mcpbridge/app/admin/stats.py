@@ -18,8 +18,13 @@ def stats_of(metrics: Metrics) -> dict[str, Any]:
 
     Tokens are estimates, and named so; `latency` in seconds is estimated within buckets.
     """
-    rows = [_row_as_json(key, whole) for key, whole in metrics.by_tool().items()]
-    return {"pid": os.getpid(), "tools": sorted(rows, key=lambda row: (-row["calls"], row["tool"], row["method"]))}
+    return {"pid": os.getpid(), "tools": rows_of(metrics.by_tool())}
+
+
+def rows_of(totals: Mapping[tuple[str, str, str], Total]) -> list[Mapping[str, Any]]:
+    """What `Metrics.by_tool` has, the most called first."""
+    rows = [_row_as_json(key, whole) for key, whole in totals.items()]
+    return sorted(rows, key=lambda row: (-row["calls"], row["tool"], row["method"]))
 
 
 def _row_as_json(key: tuple[str, str, str], whole: Total) -> Mapping[str, Any]:

@@ -60,11 +60,24 @@ def usage_of(
     Raises:
         StoreFailed: the call log cannot be read.
     """
-    rows, oldest, missing = list[dict[str, Any]](), None, 0
+    rows, oldest, missing = list[Mapping[str, Any]](), None, 0
     if may_exist(path):
-        rows = [_row(row, price) for row in read_usage(path, which, by=by, whose=whose)]
+        rows = read_usage(path, which, by=by, whose=whose)
         oldest, missing = read_gaps(path, which)
-        missing = missing if whose is None else 0  # nobody knows whose they were
+    return usage_report(rows, oldest, missing if whose is None else 0, which, by=by, price=price)
+
+
+def usage_report(
+    read: Sequence[Mapping[str, Any]],
+    oldest: float | None,
+    missing: int,
+    which: Filter,
+    *,
+    by: Sequence[UsageBy],
+    price: float | None,
+) -> dict[str, Any]:
+    """The report of what `read_usage` and `read_gaps` found. Nobody knows whose the missing calls were."""
+    rows = [_row(row, price) for row in read]
     since = which.since or 0.0
     times = {"since": iso_time(since), **({} if which.until is None else {"until": iso_time(which.until)})}
     if oldest is not None and oldest > since:

@@ -4,11 +4,11 @@ The fleet begins when the bridge serves over HTTP, and the desk is there before;
 """
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
-import anyio.to_thread
 import msgspec
 
 from mcpbridge.app.admin.control_client import Document
@@ -18,8 +18,10 @@ from mcpbridge.library.bridge import Bridge
 
 if TYPE_CHECKING:  # loaded where there is a fleet
     from mcpbridge.app.admin.prometheus import Page
+    from mcpbridge.fleet.call_logs import Found, Said
     from mcpbridge.fleet.fleet import Fleet
     from mcpbridge.fleet.orders import Own
+    from mcpbridge.storage.call_log.usage import Whose
 
 NO_FLEET = "this bridge belongs to no fleet: its configuration has no `[fleet]`, or it does not serve over HTTP"
 
@@ -35,19 +37,21 @@ class FleetDesk:
     def open(self, fleet: "Fleet") -> None:
         """There is one from now on."""
         self.fleet = fleet
-        fleet.orders.own, fleet.orders.call_logs.read = self._own, self._read_log
+        fleet.orders.own, fleet.orders.call_logs.read = self._own, self._read
 
     def close(self) -> None:
         """There is none any more."""
         self.fleet = None
 
     def answers(self) -> Answers:
-        """What commands ask: `fleet.members`, `fleet.status`, `fleet.drain` and `fleet.log`."""
+        """What commands ask, by `do`."""
         return {
             "fleet.members": self._members,
             "fleet.status": self._status,
             "fleet.drain": self._drain,
             "fleet.log": self._log,
+            "fleet.usage": self._usage,
+            "fleet.stats": self._stats,
         }
 
     def facts(self) -> Mapping[str, Any]:
@@ -129,31 +133,65 @@ class FleetDesk:
     async def log(self, query: Mapping[str, Any], after: Mapping[str, int], bridge: str = "") -> Document:
         """What the call logs of all bridges say, or of the only one to ask: `rows`, oldest first, with their `bridge`.
 
-        `after`: see `CallLogs.ask`. In the answer: the numbers for the next look. `missing`: bridges that do not say.
+        `after`: by the id of a bridge, the number of the last record of it that is known. In the answer: the numbers
+        for the next look. `missing`: bridges that do not say.
 
         Raises:
             Problem: there is no fleet, or no such bridge.
         """
-        said = await self._fleet().orders.call_logs.ask(query, after, bridge)
-        if not said:
-            raise Problem("unknown", f"no bridge of the fleet is called {bridge[:80]!r}")
-        rows = [{**row, "bridge": one.member.name} for one in said for row in one.rows]
+        from mcpbridge.app.fleet.together import missing_of
+
+        said = await self.ask(query, {id_: {"after": number} for id_, number in after.items()}, bridge)
+        rows = [{**row, "bridge": one.name} for one in said for row in one.rows]
         rows.sort(key=lambda row: str(row.get("at", "")))
-        numbers = {one.member.id: max((row.get("id", 0) for row in one.rows), default=0) for one in said}
+        numbers = {id_: max((row.get("id", 0) for row in one.rows), default=0) for one in said for id_ in one.ids}
         return {
             "rows": rows,
             "after": {id_: max(number, after.get(id_, 0)) for id_, number in numbers.items()},
-            "missing": [{"bridge": one.member.name, "reason": one.problem} for one in said if one.problem],
+            "missing": missing_of(said),
         }
 
-    async def _read_log(self, document: object) -> Sequence[dict[str, Any]] | None:
-        from mcpbridge.storage.call_log.query import answer_query, read_query
+    async def usage(self, asked: Mapping[str, str], whose: "Whose | None" = None, bridge: str = "") -> Document:
+        """Who used what at all bridges: as `requested_usage`, with the sums of each (`bridges`), and who is `missing`.
 
-        query, call_log = read_query(document), self._bridge.audit
-        if query is None:
-            return None
-        call_log.write_soon()
-        return await anyio.to_thread.run_sync(answer_query, call_log.path, query)
+        Raises:
+            Problem: there is no fleet, or no such bridge, or something of what is asked is wrong.
+        """
+        from mcpbridge.app.admin.usage import read_request
+        from mcpbridge.app.fleet.together import usage_together
+        from mcpbridge.storage.call_log.query import LogQuery, write_query
+
+        which, by, price = read_request(asked, time.time())
+        said = await self.ask(write_query(LogQuery("usage", which, by=by, whose=whose)), {}, bridge)
+        return usage_together(said, which, by, price, counts_missing=whose is None)
+
+    async def stats(self, bridge: str = "") -> Document:
+        """What all bridges have counted since they started: `bridges`, `together`, and who is `missing`.
+
+        Raises:
+            Problem: there is no fleet, or no such bridge.
+        """
+        from mcpbridge.app.fleet.together import stats_together
+
+        return stats_together(await self.ask({"what": "stats"}, {}, bridge))
+
+    async def ask(
+        self, query: Mapping[str, Any], each: Mapping[str, Mapping[str, Any]] = {}, bridge: str = "", **how: bool
+    ) -> "Sequence[Said]":
+        """See `CallLogs.ask`.
+
+        Raises:
+            Problem: there is no fleet, or no such bridge.
+        """
+        said = await self._fleet().orders.call_logs.ask(query, each, bridge, **how)
+        if bridge and not said:
+            raise Problem("unknown", f"no bridge of the fleet is called {bridge[:80]!r}")
+        return said
+
+    async def _read(self, document: object) -> "Found | None":
+        from mcpbridge.app.fleet.own_records import own_records
+
+        return await own_records(self._bridge, document)
 
     def _fleet(self) -> "Fleet":
         if self.fleet is None:
@@ -186,6 +224,21 @@ class FleetDesk:
         after = cast("Mapping[str, int]", request.get("after") or {})
         try:
             return {"pid": os.getpid(), **await self.log(query, after, str(request.get("bridge") or ""))}
+        except Problem as problem:
+            return _failed(problem)
+
+    async def _usage(self, request: Document) -> Document:
+        asked = {name: str(request[name]) for name in ("by", "since", "until", "price") if request.get(name)}
+        if request.get("user") is not None:
+            asked["user"] = str(request["user"])  # '' is the local one
+        try:
+            return {"pid": os.getpid(), **await self.usage(asked, bridge=str(request.get("bridge") or ""))}
+        except Problem as problem:
+            return _failed(problem)
+
+    async def _stats(self, request: Document) -> Document:
+        try:
+            return {"pid": os.getpid(), **await self.stats(str(request.get("bridge") or ""))}
         except Problem as problem:
             return _failed(problem)
 

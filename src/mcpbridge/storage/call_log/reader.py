@@ -5,6 +5,7 @@ searched for a text is read with it: one page looks through a bounded number of 
 """
 
 import json
+import re
 import time
 from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
@@ -31,6 +32,7 @@ RUNNING = "running"
 """The outcome of a call that has none yet."""
 INTERRUPTED: Outcome = "interrupted"
 
+_GLOB = re.compile(r"[*?[]")
 _SEARCHED = 5000
 """Calls that one page looks through for a text."""
 _MOST_CHILDREN = 200
@@ -241,6 +243,11 @@ _SECONDS = (("min_seconds", "seconds", ">="), ("max_seconds", "seconds", "<="))
 def operator(text: str) -> str:
     """How a text of a filter is compared: a glob takes longer than a comparison."""
     return "GLOB" if any(sign in text for sign in "*?[") else "="
+
+
+def exactly(text: str) -> str:
+    """The filter that this text alone passes, whatever it has of a glob."""
+    return _GLOB.sub(r"[\g<0>]", text)
 
 
 def _calls_wanted(which: Filter, version: int, before: int, after: int) -> tuple[list[str], dict[str, object]]:

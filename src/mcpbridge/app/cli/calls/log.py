@@ -17,11 +17,11 @@ import click
 from msgspec.structs import replace
 
 from mcpbridge.app.cli.bridge_session import run
-from mcpbridge.app.cli.config.config_path import config_path, load_only_to_look
+from mcpbridge.app.cli.config.config_path import load_only_to_look
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import config_option, header_option
 from mcpbridge.app.cli.output import first_line, note, print_json_line, print_table, print_text, size_text, visible
-from mcpbridge.app.exit_codes import OK, TOOL_ERROR, UNREACHABLE, USAGE
+from mcpbridge.app.exit_codes import OK, TOOL_ERROR, UNREACHABLE
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.units import parse_moment, show_seconds
 from mcpbridge.config.load import Loaded
@@ -149,18 +149,13 @@ def log_command(
 
 def _find_fleet(settings: Settings, config: str | None, only: str) -> "FleetLog | None":
     """Whom to ask for what all bridges have recorded; None: this machine's file is all there is."""
-    if settings.fleet.listen is None:
-        if only:
-            fail(USAGE, "this configuration has no `[fleet]`, so there is one bridge", "Leave --bridge out.")
+    if settings.fleet.listen is None and not only:
         return None
     from mcpbridge.app.cli.calls.fleet_log import FleetLog  # few configurations have one
+    from mcpbridge.app.cli.calls.fleet_member import member_to_ask
 
-    found = FleetLog.find(config_path(config) if config else None, only)
-    if found is None:
-        if only:
-            fail(UNREACHABLE, "no bridge of the fleet runs on this machine that could be asked")
-        note("no bridge of the fleet runs on this machine, so this is what its own file has")
-    return found
+    found = member_to_ask(settings, config, only)
+    return None if found is None else FleetLog(found, only)
 
 
 async def _show_fleet(

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from time import time
 from typing import Any
 
+import anyio.to_thread
 import click
 
 from mcpbridge.app.admin.errors import Problem
@@ -37,6 +38,8 @@ _TITLES = ("Calls", "Failed", "Needed sign-in", "Refused", "Tokens in", "Tokens 
 @click.option("--user", metavar="GLOB", help="Only these users, by principal or name; '' is the local one.")
 @click.option("--price", metavar="DOLLARS", help="Per million tokens of results: adds what they cost.")
 @click.option("--quotas", "about_quotas", is_flag=True, help="Show what is used of the quotas of roles.")
+@click.option("--bridge", metavar="NAME", help="Only what this bridge of the fleet has recorded.")
+@click.option("--here", is_flag=True, help="Only what the file of this machine has, without the others of the fleet.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
 @config_option
 @as_json_option
@@ -49,6 +52,8 @@ def usage_command(
     user: str | None,
     price: str | None,
     about_quotas: bool,
+    bridge: str | None,
+    here: bool,
     as_csv: bool,
     config: str | None,
     as_json: bool,
@@ -60,6 +65,9 @@ def usage_command(
     results were shortened by. A team is a role: that which opened the tool. --quotas shows what is used of the quotas
     of [[roles]] instead, and when there is room again.
 
+    Where the configuration has a `[fleet]` and one of its bridges runs here, all of them are asked: it is the sum of
+    what they have recorded, and below it that of each. One that does not answer is named.
+
     \u0008
     Examples:
       mcpbridge usage
@@ -67,6 +75,10 @@ def usage_command(
       mcpbridge usage --by day,team --since 2026-07-01 --csv
       mcpbridge usage --quotas
     """
+    if bridge and here:
+        raise click.UsageError("--bridge asks others, and --here nobody: give one of them.")
+    if about_quotas and (bridge or here):
+        raise click.UsageError("Quotas are counted by all bridges together: leave --bridge and --here out.")
     asked = {"by": by, "since": since, "until": until or "", "price": price or ""}
     try:
         which, groups, dollars = read_request(asked if user is None else {**asked, "user": user}, time())
@@ -78,7 +90,11 @@ def usage_command(
         if about_quotas:
             return _show_quotas(settings, user, as_json=as_json)
         path = call_log_path(settings.call_log, settings.store)
-        report = usage_of(path, which, by=groups, price=dollars)
+        report = (
+            None if here else await anyio.to_thread.run_sync(_of_fleet, settings, config, bridge or "", asked, user)
+        )
+        if report is None:
+            report = usage_of(path, which, by=groups, price=dollars)
         if as_json:
             print_json("usage/1", report)
         elif as_csv:
@@ -91,6 +107,22 @@ def usage_command(
         return OK
 
     return run(show, config, as_json=as_json, load=load_only_to_look)
+
+
+def _of_fleet(
+    settings: Settings, config: str | None, bridge: str, asked: Mapping[str, str], user: str | None
+) -> Mapping[str, Any] | None:
+    """The report of all bridges of the fleet; None: there is none to ask."""
+    if settings.fleet.listen is None and not bridge:
+        return None
+    from mcpbridge.app.cli.calls.fleet_member import ask_fleet, member_to_ask, name_missing
+
+    found = member_to_ask(settings, config, bridge)
+    if found is None:
+        return None
+    answer = ask_fleet(found, "fleet.usage", **asked, user=user, bridge=bridge)
+    name_missing(answer)
+    return {name: value for name, value in answer.items() if name != "pid"}
 
 
 def _show_quotas(settings: Settings, user: str | None, *, as_json: bool) -> int:
@@ -135,6 +167,11 @@ def _print(report: Mapping[str, Any]) -> None:
     if len(rows) > 1:
         rows.append(["total", *[""] * (len(by) - 1), *_cells(report["total"])])
     print_table(titles, rows, wraps=titles[0])
+    if len(report.get("bridges", ())) > 1:
+        print()
+        print_table(
+            ["Bridge", *titles[len(by) :]], [[visible(one["bridge"]), *_cells(one)] for one in report["bridges"]]
+        )
     if recorded_since := report.get("recorded_since"):
         note(f"the call log begins at {datetime.fromisoformat(recorded_since).astimezone():%Y-%m-%d %H:%M}")
     if report["not_recorded"]:

@@ -2,7 +2,7 @@
 
 from typing import Any, NotRequired, TypedDict
 
-from mcpbridge.app.cli.json_formats.shared import BridgeAnswer
+from mcpbridge.app.cli.json_formats.shared import BridgeAnswer, MissingBridge
 
 
 class ToolStats(TypedDict):
@@ -55,6 +55,8 @@ class ToolStats(TypedDict):
 class BridgeStats(BridgeAnswer):
     """What one bridge has counted. One that does not answer has `error` and `code`."""
 
+    bridge: NotRequired[str]
+    """In a fleet: its name. The process of one that does not answer is 0."""
     tools: NotRequired[list[ToolStats]]
     """The most called first."""
 
@@ -186,7 +188,11 @@ class Stats(TypedDict):
     """Calls of running bridges, and tokens of results."""
 
     bridges: NotRequired[list[BridgeStats]]
-    """Each bridge that runs; not with `--days` or `--by`."""
+    """Each bridge that runs, in a fleet on any machine; not with `--days` or `--by`."""
+    together: NotRequired[list[ToolStats]]
+    """In a fleet: what the bridges that answer have counted, as one; the most called first."""
+    missing: NotRequired[list[MissingBridge]]
+    """In a fleet: the bridges that do not answer, so that `together` has nothing of theirs."""
     tokens: TokenReport
     """Tokens of the last days."""
     savings: Savings

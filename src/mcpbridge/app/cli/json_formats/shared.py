@@ -14,6 +14,15 @@ class BridgeAnswer(TypedDict):
     """Which kind of error; `silent`: no answer came that can be read."""
 
 
+class MissingBridge(TypedDict):
+    """A bridge of the fleet that does not say what it has recorded or counted."""
+
+    bridge: str
+    """Its name."""
+    reason: str
+    """Why: it does not answer, or has left."""
+
+
 class ErrorDetails(TypedDict):
     """Why a command failed."""
 

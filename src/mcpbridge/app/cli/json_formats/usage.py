@@ -2,6 +2,8 @@
 
 from typing import NotRequired, TypedDict
 
+from mcpbridge.app.cli.json_formats.shared import MissingBridge
+
 
 class UsageSums(TypedDict):
     """Sums of calls. Tokens are estimates."""
@@ -49,6 +51,17 @@ class UsageRow(UsageSums):
     """The day (UTC)."""
 
 
+class UsageOfBridge(UsageSums):
+    """What one bridge of a fleet has recorded."""
+
+    bridge: str
+    """Its name; the names of several if they write one file."""
+    recorded_since: NotRequired[str]
+    """When the oldest call began that is still in its call log, if that is later than `since`."""
+    not_recorded: int
+    """Calls of that time that it only counted."""
+
+
 class Usage(TypedDict):
     """Who used what."""
 
@@ -66,6 +79,10 @@ class Usage(TypedDict):
     """Each group, the one with the most calls first."""
     total: UsageSums
     """All of them."""
+    bridges: NotRequired[list[UsageOfBridge]]
+    """In a fleet: each bridge that answers; the rest of the document is what these have together."""
+    missing: NotRequired[list[MissingBridge]]
+    """In a fleet: the bridges that do not answer, so that nothing of theirs is in it."""
 
 
 class UsedQuota(TypedDict):

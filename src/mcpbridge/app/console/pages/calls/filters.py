@@ -3,7 +3,6 @@
 The address is the whole state of the page, so it can be kept, sent on, and gone back to.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, get_args
@@ -14,7 +13,7 @@ from starlette.datastructures import QueryParams
 from mcpbridge.app.console.guard import Visitor
 from mcpbridge.base.units import parse_moment, parse_seconds
 from mcpbridge.storage.call_log.format import Outcome
-from mcpbridge.storage.call_log.reader import RUNNING, Filter
+from mcpbridge.storage.call_log.reader import RUNNING, Filter, exactly
 
 FAILURES = ("tool_error", "refused", "failed", "cancelled", "interrupted")
 """Outcomes of calls that did not do what was wanted."""
@@ -46,7 +45,6 @@ BOXED = frozenset({"server", "tool", "client", "principal", "text", "outcome", "
 
 LOCAL_USER = "''"
 """How the address names the user who has no name: the one of this machine."""
-_GLOB = re.compile(r"[*?[]")
 _LONGEST = 500
 _DIGITS = 19
 """More than numbers of records have: such a number fits into what SQLite takes."""
@@ -102,7 +100,7 @@ def filters_for(visitor: Visitor, params: QueryParams, now: float) -> CallFilter
     filters = read_filters(params, now)
     if visitor.sees_all:
         return filters
-    principal = _GLOB.sub(r"[\g<0>]", visitor.principal)  # as it is, whatever it has of a glob
+    principal = exactly(visitor.principal)
     given = {**filters.given, "principal": [principal]}
     return replace(filters, which=replace(filters.which, principal=principal), given=given)
 
