@@ -16,10 +16,11 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from mcpbridge.app.admin.control_commands import revoke_user
 from mcpbridge.app.sign_in.authorization_server import AuthorizationServer
-from mcpbridge.app.sign_in.grants import Grant, Grants, Person, new_grant_id
+from mcpbridge.app.sign_in.grants import Grant, Grants, Person, Request, new_grant_id
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.core.identity import principal_of
 from mcpbridge.downstream.auth.provider_http import ProviderDown
+from mcpbridge.downstream.auth.resource_server import ResourceServer
 from mcpbridge.downstream.auth.revocations import Revocations
 from mcpbridge.storage.memory_store import MemoryStore
 from mcpbridge.storage.open_store import LazyStore
@@ -328,12 +329,15 @@ async def test_who_signed_in_here_and_is_put_out_while_the_shared_store_is_away_
     here, there = LazyStore(redis.settings()), LazyStore(redis.settings())
     try:
         async with asyncio.timeout(120), here.running(), there.running():
-            one, other = [
-                Grants(store, token_seconds=3600, session_seconds=7200, shared=store.shared) for store in (here, there)
-            ]
+            one, other = [Grants(store.shared, token_seconds=3600, session_seconds=7200) for store in (here, there)]
             late: list[str] = []
-            one.on_written = late.append
+            one.out.on_written = late.append
             alice, bob = Person("https://idp", "alice", "A", {}), Person("https://idp", "bob", "B", {})
+
+            async def is_known(grants: Grants, token: str) -> bool:
+                with suppress(StoreFailed):
+                    return await grants.access(token) is not None
+                return False
 
             async def sign_in(somebody: Person) -> str:
                 grant = Grant(new_grant_id(), "c", "C", somebody, (), RESOURCE, time.time())
@@ -347,11 +351,11 @@ async def test_who_signed_in_here_and_is_put_out_while_the_shared_store_is_away_
             async with one.running():
                 assert await one.put_out(alice.principal) == 0
                 redis.signal(signal.SIGCONT)
-                while await other.access(of_bob) is None:  # the breaker of the store closes first
-                    await asyncio.sleep(0.05)
-                while await one.access(of_bob) is None:
-                    assert await one.access(token) is None
-                    await asyncio.sleep(0.05)
+                for grants in (other, one):  # the breaker of the store closes first
+                    while not await is_known(grants, of_bob):
+                        with suppress(StoreFailed):
+                            assert grants is other or await one.access(token) is None
+                        await asyncio.sleep(0.05)
                 assert await one.access(token) is None, "it stays out meanwhile"
 
                 async def is_out() -> bool:
@@ -361,5 +365,110 @@ async def test_who_signed_in_here_and_is_put_out_while_the_shared_store_is_away_
                 await eventually(lambda: asyncio.sleep(0, late), bool, 60)
                 assert late == [alice.principal]
                 assert await other.access(await sign_in(alice)) is not None, "who signs in anew is in"
+    finally:
+        redis.kill()
+
+
+@needs_redis
+async def test_nothing_of_a_sign_in_is_denied_or_done_halfway_while_the_shared_store_is_away(tmp_path: Path) -> None:
+    """RFC 7009, 2.2.1: 503 and `Retry-After`. Else a client would forget what it has, or take a token for revoked."""
+    redis = Server(tmp_path / "redis").start()
+    try:
+        async with office("of the bridge", {"kind": "redis", "url": redis.url}) as place:
+            http, origin = place.team["service"].http, place.team.origin
+            wanted = {"redirect_uris": ["http://127.0.0.1:1/back"], "token_endpoint_auth_method": "none"}
+            registered = await http.post(f"{origin}/oauth/register", json=wanted)
+            client_id = registered.json()["client_id"]
+            token, known = await place.token("alice", client_id), await place.token("alice", "two")
+            assert await place.is_let_in(known)
+            redis.signal(signal.SIGSTOP)
+            forms = {
+                "revoke": {"token": token, "client_id": client_id},
+                "token": {"grant_type": "refresh_token", "refresh_token": "mcpb_rt_x", "client_id": client_id},
+            }
+            answers = [await http.post(f"{origin}/oauth/{name}", data=form) for name, form in forms.items()]
+            answers.append(await http.post(f"{origin}/oauth/register", json=wanted))
+            answers.append(await http.post(f"{origin}/mcp", json=initialize(), headers=place.headers(token)))
+            page = {"client_id": client_id, "response_type": "code"}
+            answers.append(await http.get(f"{origin}/oauth/authorize", params=page))
+            for answer in answers:
+                assert (answer.status_code, "retry-after" in answer.headers) == (503, True), answer.text
+            assert await place.is_let_in(known), "it was checked a moment ago"
+            redis.signal(signal.SIGCONT)
+
+            async def revoked() -> int:
+                return (await http.post(f"{origin}/oauth/revoke", data=forms["revoke"])).status_code
+
+            await eventually(revoked, lambda status: status == 200, 60)
+            assert not await place.is_let_in(token)
+    finally:
+        redis.kill()
+
+
+@needs_redis
+async def test_a_grant_that_was_renewed_in_a_moment_without_the_store_ends_like_others(tmp_path: Path) -> None:
+    """Nothing of it stays at the bridge that renewed it."""
+    redis = Server(tmp_path / "redis").start()
+    here, there = LazyStore(redis.settings()), LazyStore(redis.settings())
+    try:
+        async with asyncio.timeout(120), here.running(), there.running():
+            one, other = [Grants(store.shared, token_seconds=3600, session_seconds=7200) for store in (here, there)]
+            grant = Grant(new_grant_id(), "c", "C", Person("https://idp", "alice", "A", {}), (), RESOURCE, time.time())
+            token = (await one.grant_without_renewal(grant)).access
+            redis.signal(signal.SIGSTOP)
+            with pytest.raises(StoreFailed):
+                await one.grant_without_renewal(grant)
+            redis.signal(signal.SIGCONT)
+
+            async def ends() -> int:
+                try:
+                    return await other.put_out(grant.person.principal)
+                except StoreFailed:
+                    return 0
+
+            await eventually(ends, bool, 60)
+
+            async def found() -> object:
+                try:
+                    return await one.access(token)
+                except StoreFailed:
+                    return "not known"
+
+            assert await eventually(found, lambda access: access != "not known", 60) is None
+    finally:
+        redis.kill()
+
+
+CODE_REQUEST = Request("c", "http://127.0.0.1:1/back", True, None, "x", (), RESOURCE, "x")
+
+
+async def test_a_code_of_before_is_of_no_use_though_it_is_exchanged_before_that_is_written_down() -> None:
+    """Two bridges, one of which could not write at first: what the other one grants meanwhile ends with the rest."""
+    store, times = MemoryStore(), [100.0]
+    one = Grants(store, token_seconds=3600, session_seconds=7200, now=lambda: 110.0)
+    other = Grants(store, token_seconds=3600, session_seconds=7200, now=lambda: times[-1])
+    alice = Person("https://idp", "alice", "A", {})
+    code = await other.make_code(CODE_REQUEST, alice)
+    times.append(120.0)
+    tokens = await other.exchange(code, "C", ())
+    assert tokens is not None
+    assert await one.put_out(alice.principal) == 1
+    assert await other.access(tokens.access) is None
+
+
+@needs_redis
+async def test_others_hear_once_more_of_who_was_put_out_when_that_is_written_down_later(tmp_path: Path) -> None:
+    """Between the return of the store and that moment they may have let the same token in, and remember that."""
+    redis = Server(tmp_path / "redis").start()
+    try:
+        async with office("of an issuer", {"kind": "redis", "url": redis.url}) as place:
+            server = cast("ResourceServer", place.team.bridge.user_accounts.doors)
+            heard = list[str]()
+            server.on_ended_here = lambda principal, _: heard.append(principal)
+            redis.signal(signal.SIGSTOP)
+            await place.put_out("alice")
+            assert heard == [place.principal("alice")]
+            redis.signal(signal.SIGCONT)
+            await eventually(lambda: asyncio.sleep(0, heard), lambda heard: len(heard) == 2, 60)
     finally:
         redis.kill()

@@ -6,7 +6,7 @@ come and answers go is the business of `control_socket.py`.
 """
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, cast
 
@@ -17,7 +17,8 @@ from mcpbridge.app.admin.approvals import decide, list_approvals
 from mcpbridge.app.admin.control_client import Document
 from mcpbridge.app.admin.control_socket import Answers
 from mcpbridge.app.admin.errors import Problem
-from mcpbridge.base.errors import BridgeError, UnknownName
+from mcpbridge.base.errors import BridgeError, StoreFailed, UnknownName
+from mcpbridge.base.log import get_logger
 from mcpbridge.base.masking.known_values import Redactor, known_only, masked
 from mcpbridge.core.model import TOOLS
 from mcpbridge.library.bridge import Bridge
@@ -105,7 +106,13 @@ async def list_sign_ins(bridge: Bridge, _: Document) -> Document:
     """Who is signed in at this bridge, and with how many programs (`[auth.sign_in]`)."""
     bridge.audit.write_soon()  # whoever asks reads the call log next
     sign_ins = bridge.user_accounts.sign_ins
-    return {"pid": os.getpid(), "people": {} if sign_ins is None else await sign_ins.people()}
+    people: Mapping[str, int] = {}
+    try:
+        if sign_ins is not None:
+            people = await sign_ins.people()
+    except StoreFailed as error:
+        get_logger("mcpbridge.auth").warning("who is signed in cannot be read", reason=str(error))
+    return {"pid": os.getpid(), "people": people}
 
 
 async def revoke_user(bridge: Bridge, request: Document) -> Document:

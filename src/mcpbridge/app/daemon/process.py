@@ -199,13 +199,14 @@ async def serve_over_http(
         # Forms of our own pages come from there.
         http = http.model_copy(update={"allowed_origins": [*http.allowed_origins, origin_of(connections.origin)]})
     server = at.auth.resource_server
-    if server is not None:
-        from mcpbridge.downstream.auth.revocations import Revocations
-
-        server.tokens.revocations, bridge.user_accounts.doors = Revocations(bridge.store.shared), server
     async with AsyncExitStack() as stack:
-        if server is not None and server.tokens.revocations is not None:
-            await stack.enter_async_context(server.tokens.revocations.running())
+        if server is not None:
+            from mcpbridge.downstream.auth.revocations import Revocations
+
+            revocations = server.tokens.revocations = Revocations(bridge.store.shared)
+            revocations.put_out.on_written = server.ended  # other bridges may have let them in meanwhile
+            bridge.user_accounts.doors = server
+            await stack.enter_async_context(revocations.running())
         join = await stack.enter_async_context(_fleet_of(bridge, desk, server))
         public: Mapping[str, Callable[[], App]] = {}
         if bridge.settings.auth.sign_in is not None and server is not None:

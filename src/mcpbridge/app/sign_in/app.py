@@ -32,7 +32,7 @@ from mcpbridge.app.sign_in.errors import OAuthRefused
 from mcpbridge.app.sign_in.rates import network_of
 from mcpbridge.app.sign_in.redirect_uris import target_name
 from mcpbridge.app.sign_in.signed_in_tokens import SignedInTokens
-from mcpbridge.base.errors import BridgeError
+from mcpbridge.base.errors import BridgeError, StoreFailed
 from mcpbridge.base.log import get_logger
 from mcpbridge.config.schema import Settings
 from mcpbridge.downstream.auth.provider_http import ProviderDown
@@ -54,6 +54,9 @@ _NOT_STORED = {"cache-control": "no-store", "pragma": "no-cache"}
 _FOR_PROGRAMS = {**_NOT_STORED, "access-control-allow-origin": "*"}
 """Clients in browsers may be of any origin; nothing there depends on cookies."""
 _PAGE_HEADERS = {**PAGE_HEADERS, **_NOT_STORED}
+
+_OF_PROGRAMS = {f"{PREFIX}/{name}" for name in ("token", "register", "revoke")}
+_STORE_FAILED = "what the bridge keeps of sign-ins cannot be read or written at the moment"
 
 Parameters = dict[str, list[str]]
 
@@ -77,13 +80,12 @@ async def signing_in(
     server = AuthorizationServer(
         settings.auth,
         settings.auth.sign_in,
-        store,
+        store.shared,
         kept,
         path=settings.http.path,
         on_end=resource_server.ended,
         on_gone=accounts.left,
         note=note,
-        shared=store.shared,
     )
     own = SignedInTokens(server.grants, server.provider_tokens, accounts)
     resource_server.tokens.own, resource_server.on_checked = own, own.present
@@ -126,7 +128,7 @@ def make_sign_in(server: AuthorizationServer, sessions: PageSessions | None = No
         Route(WELL_KNOWN, pages.metadata, methods=["GET"]),
         Route(f"{WELL_KNOWN}/{{path:path}}", pages.metadata, methods=["GET"]),
     ]
-    app = Starlette(routes=routes, exception_handlers={OAuthRefused: _refused})
+    app = Starlette(routes=routes, exception_handlers={OAuthRefused: _refused, StoreFailed: pages.store_failed})
     app.router.redirect_slashes = False
     return app
 
@@ -258,6 +260,13 @@ class _Pages:
         return Response(status_code=200, headers=_FOR_PROGRAMS)
 
     # -- pages
+
+    async def store_failed(self, request: Request, error: Exception) -> Response:
+        """Nothing is known now of clients, grants and tokens: whoever asks keeps what it has, and comes back."""
+        log.warning("a request about a sign-in cannot be answered", reason=str(error))
+        if request.url.path in _OF_PROGRAMS:
+            return _refused(request, OAuthRefused("temporarily_unavailable", _STORE_FAILED, 503))
+        return self._problem(f"{_STORE_FAILED[0].upper()}{_STORE_FAILED[1:]}. Try again in a minute.", 503)
 
     def _page(self, template: str, status: int = 200, **values: Any) -> Response:
         text = self._templates.get_template(template).render(prefix=PREFIX, **values)

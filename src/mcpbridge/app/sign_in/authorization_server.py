@@ -29,7 +29,7 @@ from mcpbridge.app.sign_in.parameters import basic_credentials, single_values
 from mcpbridge.app.sign_in.provider_tokens import ProviderTokenStore
 from mcpbridge.app.sign_in.rates import network_of
 from mcpbridge.app.sign_in.redirect_uris import is_loopback
-from mcpbridge.base.errors import BridgeError
+from mcpbridge.base.errors import BridgeError, StoreFailed
 from mcpbridge.base.log import get_logger
 from mcpbridge.downstream.auth.provider_http import ProviderDown
 from mcpbridge.downstream.auth.resource_server import Caller
@@ -84,11 +84,10 @@ class AuthorizationServer:
         on_gone: Callable[[str], Awaitable[object]] | None = None,
         note: Callable[[str, Mapping[str, object]], object] = lambda kind, facts: None,
         now: Callable[[], float] = time.time,
-        shared: Store | None = None,
     ) -> None:
         """`path`: of the main endpoint. `on_end`: tokens of a principal work no more, those of this client or all.
 
-        `shared`: see `Grants`.
+        `store`: see `Grants`.
         `on_gone`: a principal is signed in with no program any more. `note` writes the audit trail.
         """
         assert settings.resource is not None
@@ -102,9 +101,8 @@ class AuthorizationServer:
             token_seconds=sign_in.token_lifetime,
             session_seconds=sign_in.session_lifetime,
             now=now,
-            shared=shared,
         )
-        self.grants.on_written = lambda principal: self._on_end(principal, "")
+        self.grants.out.on_written = lambda principal: self._on_end(principal, "")
         self.provider = IdentityProvider(sign_in, f"{self.issuer}{PREFIX}/callback", now=now)
         self.provider_tokens = ProviderTokenStore(kept_secrets, self.provider, now)
         self._assertions = Assertions(settings, sign_in, self.issuer, self.grants, now)
@@ -285,6 +283,7 @@ class AuthorizationServer:
 
         Raises:
             OAuthRefused: the client is not who it says.
+            StoreFailed: it cannot be ended now.
         """
         given = single_values(parameters)
         client = await self._authenticated(given, authorization, network)
@@ -319,7 +318,10 @@ class AuthorizationServer:
 
     async def assertion(self, principal: str, audience: str, resource: str, scope: str) -> str:
         """See `IdentityAssertions` (`upstream/accounts/identity_assertion.py`)."""
-        grants = await self.grants.grants_of(principal)
+        try:
+            grants = await self.grants.grants_of(principal)
+        except StoreFailed:
+            raise NoAssertion("the store of the bridge cannot be read", is_passing=True) from None
         if not grants:
             raise NoAssertion("you are not signed in at the bridge")
         try:

@@ -11,7 +11,6 @@ Grants are kept under the principal of the person, so that all of one person can
 while a shared store is away is out at this bridge at once, and at the others as soon as that can be written down.
 """
 
-import asyncio
 import base64
 import hashlib
 import hmac
@@ -27,10 +26,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mcpbridge.app.sign_in.errors import too_many
-from mcpbridge.base.background_tasks import OwnedTasks
-from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.identity import principal_of
+from mcpbridge.downstream.auth.put_out import PutOut
 from mcpbridge.storage.store import Store
 
 log = get_logger("mcpbridge.auth")
@@ -44,8 +42,6 @@ _REQUEST, _CODE, _USED_CODE, _GRANT, _ACCESS, _REFRESH = (
     *("oauth-request", "oauth-code", "oauth-used-code", "oauth-grant", "oauth-access", "oauth-refresh"),
 )
 _ENDED, _PUT_OUT, _EXPECTED = "oauth-ended", "oauth-put-out", "oauth-expected"
-_AGAIN_AFTER = 1.0
-"""Seconds between two attempts to write down what the store did not take."""
 _MARKED = 3600.0
 """Seconds for which it is known that something was ended: longer than anything is under way."""
 _ROOM = 32 << 20
@@ -108,7 +104,7 @@ class Grant(Struct, frozen=True):
     scopes: tuple[str, ...]
     resource: str
     began: float
-    """Seconds since 1970, as all times here."""
+    """When its person signed in: seconds since 1970, as all times here."""
 
 
 class _Access(Struct, frozen=True):
@@ -166,19 +162,15 @@ class Grants:
         token_seconds: float,
         session_seconds: float,
         now: Callable[[], float] = time.time,
-        shared: Store | None = None,
     ) -> None:
         """`session_seconds`: how long a refresh token lives; each use begins that anew.
 
-        `shared`: the same store, but its methods fail while others cannot learn what is written (`LazyStore.shared`).
+        `store`: its methods fail while others cannot learn what is written (`LazyStore.shared`). What a bridge kept of
+        a grant for itself would outlive the end of it at another bridge.
         """
-        self._store, self._now, self._shared = store, now, store if shared is None else shared
-        self._tasks = OwnedTasks()
-        self._owed: dict[str, float] = {}
-        """Who was put out, and when, but is not written down."""
-        self._is_writing = False
-        self.on_written: Callable[[str], object] = lambda principal: None
-        """Called with whoever was put out, when that is written down later than it was done."""
+        self._store, self._now = store, now
+        self.out = PutOut(self._write_out, now)
+        """Who was put out here, and is not written down."""
         self._token_seconds, self._session_seconds = token_seconds, session_seconds
         self._under_way = OrderedDict[str, tuple[float, int, str]]()
         """Sign-ins that this process began, the oldest first: when each is too old, its bytes, and for whom."""
@@ -190,10 +182,8 @@ class Grants:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """What the shared store did not take is written later, until the end."""
-        async with self._tasks.running():
+        async with self.out.running():
             yield
-        if self._owed:
-            log.error("people were put out at this bridge alone: revoke them again", principals=sorted(self._owed))
 
     # -- sign-ins under way
 
@@ -263,11 +253,14 @@ class Grants:
         await self._store.put(
             _USED_CODE, msgspec.json.encode(used), principal="", expires_in=self._token_seconds, handle=handle
         )
-        if found.at <= await self._put_out_at(found.person.principal):
-            return None
         request = found.request
-        grant = Grant(found.grant, request.client_id, client_name, found.person, scopes, request.resource, self._now())
+        grant = Grant(found.grant, request.client_id, client_name, found.person, scopes, request.resource, found.at)
         await self._keep(grant)
+        if found.at <= await self._put_out_at(
+            found.person.principal
+        ):  # now: who puts them out meanwhile may not see it
+            await self.end(grant.id, found.person.principal)
+            return None
         await self._store.drop(_EXPECTED, grant.id, principal=grant.person.principal)
         return await self._new_tokens(grant, scopes, REFRESH + secrets.token_urlsafe(32))
 
@@ -328,7 +321,7 @@ class Grants:
     async def grant(self, id_: str, principal: str) -> Grant | None:
         """A grant that has not ended."""
         found = await self._find(_GRANT, id_, Grant, principal)
-        is_out = found is not None and found.began <= self._owed.get(principal, 0.0)
+        is_out = found is not None and found.began <= (self.out.since(principal) or 0.0)
         return None if is_out else found
 
     async def grants_of(self, principal: str) -> list[Grant]:
@@ -361,54 +354,31 @@ class Grants:
         Raises:
             StoreFailed: it cannot be written down, and this does not run, so that nobody would do it later.
         """
-        self._owed[principal] = self._now()
-        try:
-            return await self._write_out(principal)
-        except StoreFailed as error:
-            if not self._is_writing:
-                if self._tasks.spawn(self._write_owed()) is None:
-                    del self._owed[principal]
-                    raise
-                self._is_writing = True
-            log.warning("other bridges do not learn yet that somebody was put out", reason=str(error))
-            return 0
+        return await self.out.add(principal) or 0
 
-    async def _write_out(self, principal: str) -> int:
-        """Do in the shared store what `put_out` says, for what began by then."""
-        at, store, ended = self._owed[principal], self._shared, 0
-        written = await store.get(_PUT_OUT, "person", principal=principal)
-        if written is None or msgspec.json.decode(written, type=float) < at:
-            body = msgspec.json.encode(at)
-            await store.put(_PUT_OUT, body, principal=principal, expires_in=_MARKED, handle="person")
-        for entry in await store.entries(_GRANT, principal=principal):
-            body = await store.get(_GRANT, entry.handle, principal=principal)
-            if body is None or msgspec.json.decode(body, type=Grant).began > at:
+    async def _write_out(self, principal: str, at: float) -> int:
+        """Do in the store what `put_out` says, for what began by then."""
+        ended = 0
+        if await self._written_out(principal) < at:
+            await self._store.put(
+                _PUT_OUT, msgspec.json.encode(at), principal=principal, expires_in=_MARKED, handle="person"
+            )
+        for entry in await self._store.entries(_GRANT, principal=principal):
+            found = await self._find(_GRANT, entry.handle, Grant, principal)
+            if found is None or found.began > at:
                 continue  # somebody who signed in anew
-            await store.put(_ENDED, b"1", principal=principal, expires_in=_MARKED, handle=entry.handle)
-            await store.drop(_GRANT, entry.handle, principal=principal)
+            await self.end(entry.handle, principal)
             ended += 1
-        for entry in await store.entries(_EXPECTED, principal=principal):
-            await store.drop(_EXPECTED, entry.handle, principal=principal)
-        if self._owed.get(principal) == at:
-            del self._owed[principal]
+        for entry in await self._store.entries(_EXPECTED, principal=principal):
+            await self._store.drop(_EXPECTED, entry.handle, principal=principal)
         return ended
 
-    async def _write_owed(self) -> None:
-        try:
-            while self._owed:
-                await asyncio.sleep(_AGAIN_AFTER)
-                for principal in list(self._owed):
-                    try:
-                        await self._write_out(principal)
-                    except StoreFailed:
-                        break
-                    self.on_written(principal)
-        finally:
-            self._is_writing = False
+    async def _written_out(self, principal: str) -> float:
+        return await self._find(_PUT_OUT, "person", float, principal) or 0.0
 
     async def _put_out_at(self, principal: str) -> float:
         """When all of this person was ended last; 0: not lately."""
-        return max(self._owed.get(principal, 0.0), await self._find(_PUT_OUT, "person", float, principal) or 0.0)
+        return max(self.out.since(principal) or 0.0, await self._written_out(principal))
 
     async def end_by_token(self, token: str, client_id: str) -> tuple[str, str] | None:
         """End the grant of a token of this client (RFC 7009). Returns its id and principal; None: there was none."""

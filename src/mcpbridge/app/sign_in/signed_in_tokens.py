@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from mcpbridge.app.sign_in.errors import ProviderRefused
 from mcpbridge.app.sign_in.grants import ACCESS, Grants
 from mcpbridge.app.sign_in.provider_tokens import ProviderTokenStore
+from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.identity import Identity
 from mcpbridge.downstream.auth.access_tokens import CheckedToken
@@ -57,8 +58,15 @@ class SignedInTokens:
         self._grants, self._provider_tokens, self._exchanges, self._now = grants, provider_tokens, exchanges, now
 
     async def check(self, token: bytes) -> CheckedToken | None:
-        """What a token stands for; None: nothing, any more."""
-        found = await self._grants.access(token.decode("ascii", "replace"))
+        """What a token stands for; None: nothing, any more.
+
+        Raises:
+            ProviderDown: that cannot be read now.
+        """
+        try:
+            found = await self._grants.access(token.decode("ascii", "replace"))
+        except StoreFailed as error:
+            raise ProviderDown(f"the store cannot be read: {error}") from error
         if found is None:
             return None
         grant, person = found.grant, found.grant.person

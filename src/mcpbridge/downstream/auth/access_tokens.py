@@ -77,7 +77,11 @@ class OwnTokens(Protocol):
         ...
 
     async def check(self, token: bytes) -> CheckedToken | None:
-        """What a token stands for; None: nothing, any more."""
+        """What a token stands for; None: nothing, any more.
+
+        Raises:
+            ProviderDown: that cannot be found out now.
+        """
         ...
 
 

@@ -8,28 +8,22 @@ While the store cannot be read, tokens are refused that were not checked lately.
 this bridge, which writes it as soon as it can.
 """
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 import msgspec
 
-from mcpbridge.base.background_tasks import OwnedTasks
-from mcpbridge.base.errors import BridgeError, StoreFailed
-from mcpbridge.base.log import get_logger
+from mcpbridge.base.errors import BridgeError
 from mcpbridge.core.identity import Identity
 from mcpbridge.downstream.auth.provider_http import ProviderDown
+from mcpbridge.downstream.auth.put_out import PutOut
 from mcpbridge.downstream.auth.signed_tokens import LONGEST_LIFE
 from mcpbridge.storage.store import Store
-
-log = get_logger("mcpbridge.auth")
 
 _KIND, _HANDLE = "token-revoked", "all"
 _ROOM = 8 << 20
 """Bytes: some ten thousand people."""
-_AGAIN_AFTER = 1.0
-"""Seconds between two attempts to write down what the store did not take."""
 
 
 class Revocations:
@@ -37,11 +31,9 @@ class Revocations:
 
     def __init__(self, store: Store, now: Callable[[], float] = time.time) -> None:
         """`store`: its methods fail while it cannot be read (`LazyStore.shared`). `now`: seconds since 1970."""
-        self._store, self._now = store, now
-        self._tasks = OwnedTasks()
-        self._owed: dict[str, float] = {}
-        """Who was put out, and when, but is not written down."""
-        self._is_writing = False
+        self._store = store
+        self.put_out = PutOut(self._write, now)
+        """Who was put out here, and is not written down."""
         store.bound(_KIND, _ROOM)
 
     def __repr__(self) -> str:
@@ -50,10 +42,8 @@ class Revocations:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """What the store did not take is written later, until the end."""
-        async with self._tasks.running():
+        async with self.put_out.running():
             yield
-        if self._owed:
-            log.error("people were put out at this bridge alone: revoke them again", principals=sorted(self._owed))
 
     async def revoke(self, principal: str) -> None:
         """Refuse all tokens of this principal that were issued until now.
@@ -61,16 +51,7 @@ class Revocations:
         Raises:
             StoreFailed: it cannot be written down, and this does not run, so that nobody would do it later.
         """
-        self._owed[principal] = self._now()
-        try:
-            await self._write(principal)
-        except StoreFailed as error:
-            if not self._is_writing:
-                if self._tasks.spawn(self._write_owed()) is None:
-                    del self._owed[principal]
-                    raise
-                self._is_writing = True
-            log.warning("other bridges do not learn yet that somebody was put out", reason=str(error))
+        await self.put_out.add(principal)
 
     async def refuses(self, identity: Identity) -> bool:
         """Whether the token that says this was revoked. One that does not say when it was issued counts as older.
@@ -79,7 +60,7 @@ class Revocations:
             ProviderDown: that cannot be read now, so nobody is let in.
         """
         issued: object = identity.claims.get("iat")
-        until = self._owed.get(identity.principal)
+        until = self.put_out.since(identity.principal)
         if until is not None and _is_from(issued, until):
             return True
         try:
@@ -92,26 +73,11 @@ class Revocations:
         body = await self._store.get(_KIND, _HANDLE, principal=principal)
         return None if body is None else msgspec.json.decode(body, type=float)
 
-    async def _write(self, principal: str) -> None:
-        at = self._owed[principal]
+    async def _write(self, principal: str, at: float) -> None:
         written = await self._written(principal)
         if written is None or written < at:  # else another bridge put the same person out later
             body = msgspec.json.encode(at)
             await self._store.put(_KIND, body, principal=principal, expires_in=LONGEST_LIFE, handle=_HANDLE)
-        if self._owed.get(principal) == at:
-            del self._owed[principal]
-
-    async def _write_owed(self) -> None:
-        try:
-            while self._owed:
-                await asyncio.sleep(_AGAIN_AFTER)
-                for principal in list(self._owed):
-                    try:
-                        await self._write(principal)
-                    except StoreFailed:
-                        break
-        finally:
-            self._is_writing = False
 
 
 def _is_from(issued: object, until: float) -> bool:

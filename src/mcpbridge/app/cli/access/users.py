@@ -214,7 +214,7 @@ async def _put_out(settings: Settings, user: str) -> tuple[int, bool]:
             from mcpbridge.app.sign_in.grants import Grants
 
             lifetimes = auth.sign_in.token_lifetime, auth.sign_in.session_lifetime
-            grants = Grants(store, token_seconds=lifetimes[0], session_seconds=lifetimes[1], shared=store.shared)
+            grants = Grants(store.shared, token_seconds=lifetimes[0], session_seconds=lifetimes[1])
             ended = await grants.put_out(user)
         if is_of_issuer:
             from mcpbridge.downstream.auth.revocations import Revocations
