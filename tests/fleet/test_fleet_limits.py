@@ -8,8 +8,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from support.fleet_clients import modern, read
 from support.redis_server import Server
-from support.replicas import TOKEN, fleet, needs_fleet, until
+from support.replicas import OTHER_TOKEN, TOKEN, Replica, fleet, needs_fleet, until
 
 pytestmark = needs_fleet
 HEADERS = {
@@ -77,3 +78,27 @@ def test_a_rate_through_the_balancer_and_a_budget_beyond_the_death_of_a_bridge(t
             assert set(outcomes) <= {"", "RateLimited"}, outcomes
             passed += outcomes.count("")
         assert passed == 34
+
+
+def test_a_run_of_calls_is_as_long_whatever_bridges_they_come_to(tmp_path: Path, redis: Server) -> None:
+    """`calls.max_chain`: of a session whose bridge dies, and of a client without one."""
+    limits = '[calls]\nmax_chain = 4\nchain_pause = "1 h"\n'
+    with (
+        fleet(tmp_path, redis, size=2, more=limits) as found,
+        httpx2.Client(trust_env=False, timeout=60) as http,
+    ):
+        first, second = found.replicas
+        user = User(http, first.url)
+        until(lambda: "echo" in user.ask(second.url, "tools/list").text, "its server is listed")
+        assert [user.call(one.url) for one in (first, second, first)] == [""] * 3
+
+        def call(replica: Replica) -> str:
+            run = {"name": "rich__echo", "arguments": {"text": "x"}}
+            result = read(modern(replica, "tools/call", run, {}, token=OTHER_TOKEN))["result"]
+            return result.get("_meta", {}).get("mcpbridge/error", "")
+
+        until(lambda: call(second) != "", "there are as many as may be, though its server had to start")
+        assert call(first) == "BudgetSpent", "the other one counts the same"
+        first.kill()
+        until(lambda: user.ask(second.url, "tools/list").status_code == 200, "the session was taken over")
+        assert [user.call(second.url) for _ in range(2)] == ["", "BudgetSpent"]

@@ -32,15 +32,17 @@ def own(tmp_path: Path) -> Generator[Server]:
 
 
 @asynccontextmanager
-async def bridges(server: Server, number: int, prefix: str = "") -> AsyncGenerator[list[SharedCounts]]:
-    """So many that know one another."""
+async def bridges(
+    server: Server, number: int, prefix: str = "", *, others: int = 0
+) -> AsyncGenerator[list[SharedCounts]]:
+    """So many that know one another, and so many others that are there."""
     prefix = prefix or f"t{secrets.token_hex(4)}"
     async with AsyncExitStack() as stack:
         with anyio.fail_after(90):
             found = [SharedCounts(redis_address(server.settings()), prefix) for _ in range(number)]
             for one in found:
                 await stack.enter_async_context(one.running())
-            while any(one.bridges != number for one in found):
+            while any(one.bridges != number + others for one in found):
                 await anyio.sleep(0.01)
             yield found
 

@@ -3,7 +3,7 @@
 Against models that never stop. Off unless it is configured. Calls that run side by side follow one another not at all:
 the chain is as long as the longest row of calls of which each began when the one before had ended.
 
-Bridges may count the calls of a conversation together (`SharedBudgets`). The row of a run is that of each bridge.
+Bridges may count together (`SharedBudgets`): the calls of a conversation, and the row of a run.
 """
 
 import time
@@ -42,11 +42,31 @@ class BudgetShare(Protocol):
         ...
 
 
+class ChainShare(Protocol):
+    """A run that several bridges count together. See `Chain`."""
+
+    async def begin(self, *, most: int, pause: float) -> int:
+        """A call wants to begin; returns its place, or 0.
+
+        Raises:
+            StoreFailed: the others cannot be asked.
+        """
+        ...
+
+    async def end(self, place: int) -> None:
+        """The call with this place is over. It never fails."""
+        ...
+
+
 class SharedBudgets(Protocol):
     """Budgets that several bridges count together."""
 
     def budget(self, name: str) -> BudgetShare:
         """This bridge's part of the budget that has this name, the same for all bridges."""
+        ...
+
+    def chain(self, name: str) -> ChainShare:
+        """The run of calls that has this name, the same for all bridges."""
         ...
 
 
@@ -174,17 +194,39 @@ class CallBudget:
         """
         if not self.max_chain:
             return None, 0
-        run, now = run_of(call.meta), self.clock()
+        run = run_of(call.meta)
         chain = self._chains.of((client_of(call), run))
-        place = chain.begin(now, most=self.max_chain, pause=0 if run else self._pause)
+        place = chain.begin(self.clock(), most=self.max_chain, pause=0 if run else self._pause)
         if place:
             return chain, place
+        raise self._too_long(run)
+
+    async def place_together(self, call: Call, together: SharedBudgets) -> tuple[ChainShare | None, int]:
+        """The same, where several bridges count.
+
+        Raises:
+            BudgetSpent: as many have followed one another as may.
+            LimitUnavailable: nobody knows how many have.
+        """
+        if not self.max_chain:
+            return None, 0
+        run = run_of(call.meta)
+        chain = together.chain(f"{shared_client_of(call)}\n{run}")
+        try:
+            place = await chain.begin(most=self.max_chain, pause=0 if run else self._pause)
+        except StoreFailed as error:
+            raise LimitUnavailable("The calls of this run cannot be counted now") from error
+        if place:
+            return chain, place
+        raise self._too_long(run)
+
+    def _too_long(self, run: str) -> BudgetSpent:
         refused = BudgetSpent(
             f"As many calls have followed one another in this run as may: {self.max_chain} (`calls.max_chain`)"
         )
         if not run:
             refused.advice += f" A new run begins after {show_seconds(self._pause)} without a call."
-        raise refused
+        return refused
 
 
 class _Counted:
@@ -265,12 +307,12 @@ class _CountedTogether(_Counted):
         if call.sent is None:
             await self._take(share, call)
             try:
-                chain, place = budget.place_of(call)
-            except BudgetSpent:
+                chain, place = await budget.place_together(call, self._together)
+            except BaseException:
                 self._give_back(share)
                 raise
-        else:
-            chain, place = self._places.pop(call, (None, 0))
+        else:  # `express_sent` counted it, and runs are not limited
+            chain, place = None, 0
         try:
             return await proceed(call)
         except Overloaded:
@@ -278,18 +320,17 @@ class _CountedTogether(_Counted):
             raise
         finally:
             if chain is not None:
-                chain.end(budget.clock(), place)
+                await chain.end(place)
 
     def express_begin(self, call: Call, arguments: Raw) -> bool:
         """See `pipeline/stage.py`."""
         share = self._share = self._share_of(call)
-        return (share is None or share.calls > 0) and self._budget.chain_has_room(call)
+        return (share is None or share.calls > 0) and not self._budget.max_chain  # a run is asked for
 
     def express_sent(self, call: Call, at: float) -> None:
         """See `pipeline/stage.py`."""
         if self._share is not None:
             self._share.calls -= 1
-        super().express_sent(call, at)
 
     def _share_of(self, call: Call) -> BudgetShare | None:
         return self._together.budget(shared_client_of(call)) if self._budget.most_of(call)[0] else None

@@ -7,7 +7,7 @@ then on, so that a bridge that dies uses nothing twice: of a rate it comes back 
 it does not, since nobody knows whether its calls were made.
 
 While the server is away, a rate is divided by the bridges that were there last. A budget is not: who has no share left
-is refused, since nobody knows what the others use.
+is refused, since nobody knows what the others use. Of runs (`chains.py`) nothing is borrowed.
 """
 
 import secrets
@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 from hashlib import sha256
 from time import monotonic
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import anyio
 
@@ -25,6 +26,7 @@ from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.log import get_logger
 from mcpbridge.base.token_bucket import Bucket
 from mcpbridge.base.units import Rate
+from mcpbridge.storage.redis.chains import SharedChain
 from mcpbridge.storage.redis.connections import Connections, script
 from mcpbridge.storage.settings import RedisAddress
 
@@ -229,11 +231,14 @@ class SharedCounts:
     """What bridges count together at one server. For one event loop."""
 
     def __init__(self, address: RedisAddress, prefix: str) -> None:
-        self._server = Connections(address, seconds=COMMAND_SECONDS)
+        self.server = Connections(address, seconds=COMMAND_SECONDS)
+        """Where what is shared is."""
         self._begin = f"{prefix}:{{v1/#shares}}:"
-        self._id = secrets.token_hex(8)
+        self.id = secrets.token_hex(8)
+        """Names this bridge among those that share."""
         self._rates = OrderedDict[tuple[str, Rate], RateShare]()
         self._budgets = OrderedDict[str, BudgetShare]()
+        self._chains = WeakValueDictionary[str, SharedChain]()  # held by its calls
         self._tasks = OwnedTasks()
         self.bridges = 1
         """How many there were the last time that the server said so, this one among them."""
@@ -259,7 +264,7 @@ class SharedCounts:
                         await self._leave()
         finally:
             with anyio.CancelScope(shield=True):
-                await self._server.close()
+                await self.server.close()
 
     # -- rates
 
@@ -282,7 +287,7 @@ class SharedCounts:
         is_taken = False
         try:
             arguments = [one for share in asked for one in share.wanted(now)]
-            reply = await self._server.run(_TAKE_TOKENS, [share.key for share in asked], *arguments)
+            reply = await self.server.run(_TAKE_TOKENS, [share.key for share in asked], *arguments)
             now = monotonic()
             is_taken = bool(reply[0])
             for at, share in enumerate(asked):
@@ -312,7 +317,7 @@ class SharedCounts:
         parts = _PARTS_OF_BUDGET * self.bridges
         arguments = (most, parts, _BUDGET_SHARE, _BUDGET_DAYS * 86400)
         try:
-            given = await self._server.run(_TAKE_CALLS, [share.key], *arguments, until="on a replica that is up")
+            given = await self.server.run(_TAKE_CALLS, [share.key], *arguments, until="on a replica that is up")
         except StoreFailed as error:
             self.lost(error)
             raise
@@ -321,6 +326,15 @@ class SharedCounts:
         share.calls += given - 1
         share.used_at = monotonic()
         return True
+
+    # -- runs
+
+    def chain(self, name: str) -> SharedChain:
+        """The run of calls that has this name, the same for all bridges."""
+        found = self._chains.get(name)
+        if found is None:
+            found = self._chains[name] = SharedChain(self, self._key("c", name), f"{self._begin}bridges")
+        return found
 
     # -- in the background
 
@@ -333,7 +347,7 @@ class SharedCounts:
 
     async def _beat(self) -> None:
         try:
-            bridges = await self._server.run(_BEAT, [f"{self._begin}bridges"], self._id, _THERE_SECONDS)
+            bridges = await self.server.run(_BEAT, [f"{self._begin}bridges"], self.id, _THERE_SECONDS)
         except StoreFailed as error:
             self.lost(error)
             return
@@ -353,15 +367,15 @@ class SharedCounts:
         for rate in [share for share in self._rates.values() if share.tokens and share.ends <= ended]:
             back, rate.tokens = rate.tokens, 0
             size = round(back * rate.rate.seconds * 1e6 / rate.rate.times)
-            await self._server.run(_GIVE_BACK_TOKENS, [rate.key], size)
+            await self.server.run(_GIVE_BACK_TOKENS, [rate.key], size)
         for budget in [share for share in self._budgets.values() if share.calls and share.used_at <= unused_since]:
             back, budget.calls = budget.calls, 0
-            await self._server.run(_GIVE_BACK_CALLS, [budget.key], back)
+            await self.server.run(_GIVE_BACK_CALLS, [budget.key], back)
 
     async def _leave(self) -> None:
         try:
             await self._give_back(float("inf"), float("inf"))
-            await self._server.call("ZREM", f"{self._begin}bridges", self._id)
+            await self.server.call("ZREM", f"{self._begin}bridges", self.id)
         except StoreFailed:  # it ends by itself
             pass
 
@@ -371,7 +385,7 @@ class SharedCounts:
             self.is_away = True
             self.times_away += 1
             log.warning(
-                "limits cannot be counted together: of rates this bridge has its part, what counts budgets is refused",
+                "limits cannot be counted together: of rates this bridge has its part, budgets and runs are refused",
                 reason=str(error),
                 bridges=self.bridges,
             )

@@ -117,7 +117,7 @@ _BY_ERROR: Mapping[str, tuple[str, str, str, str]] = {
         "Settings",
     ),
     "LimitUnavailable": (
-        "A budget or quota that several bridges count together could not be counted; nothing was sent.",
+        "A budget, run or quota that several bridges count together could not be counted; nothing was sent.",
         "Look at the server of the store (store.url): mcpbridge status says whether it can be used.",
         "settings",
         "Settings",
