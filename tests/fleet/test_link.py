@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import cast
 
 import anyio
@@ -11,7 +11,7 @@ import pytest
 from mcpbridge.fleet.link import connections
 from mcpbridge.fleet.link.certificates import link_contexts
 from mcpbridge.fleet.link.connections import Links, NotSent, OutcomeUnknown, Stream
-from mcpbridge.fleet.link.frames import WINDOW, Ask, Kind, Reply
+from mcpbridge.fleet.link.frames import WINDOW, Ask, Kind, Reply, frame
 from mcpbridge.fleet.link.serving import LinkServer, Served
 from support.real_sign_in import free_port
 
@@ -253,3 +253,88 @@ async def test_a_connection_to_a_bridge_that_has_left_meanwhile_is_not_kept() ->
         with pytest.raises(NotSent):
             await asking
         assert links.open() == []
+
+
+@asynccontextmanager
+async def hanging(*, has_tls: bool) -> AsyncGenerator[tuple[Links, str, list[asyncio.StreamWriter]]]:
+    """Connections to a member that takes them, and does nothing else."""
+    accepted = list[asyncio.StreamWriter]()
+
+    async def hang(reading: asyncio.StreamReader, writing: asyncio.StreamWriter) -> None:
+        accepted.append(writing)
+        with suppress(OSError):
+            while await reading.read(65536):
+                pass
+        writing.transport.abort()
+
+    links = Links(link_contexts(KEY, ME))
+    context = link_contexts(KEY, OTHER).listening if has_tls else None
+    server = await asyncio.start_server(hang, "127.0.0.1", 0, ssl=context)
+    with anyio.fail_after(120):
+        try:
+            yield links, f"127.0.0.1:{server.sockets[0].getsockname()[1]}", accepted
+        finally:
+            links.close()
+            server.close()
+            await server.wait_closed()
+
+
+async def test_all_who_need_a_member_that_cannot_be_reached_learn_it_from_one_attempt() -> None:
+    """Else the last of them would wait for as many timeouts as there are others."""
+    async with hanging(has_tls=False) as (links, address, accepted):
+        answers = await asyncio.gather(*(ask(links, address) for _ in range(20)), return_exceptions=True)
+        assert [type(one) for one in answers] == [NotSent] * 20
+        assert len(accepted) == 1
+        assert list(links.problems) == [OTHER]
+
+
+async def test_whoever_stops_waiting_for_a_connection_does_not_end_it_for_others() -> None:
+    async with linked(echo) as (links, address):
+        asking = [asyncio.create_task(ask(links, address, b"x")) for _ in range(3)]
+        await asyncio.sleep(0)  # they have begun to connect
+        asking[0].cancel()
+        for one in asking[1:]:
+            assert (await (await one).head())[0].status == 200
+        assert asking[0].cancelled()
+
+
+async def test_a_member_without_signs_of_life_is_sent_nothing_new_until_there_is_one() -> None:
+    """What it has been sent stays with it: it may only be slow."""
+    async with hanging(has_tls=True) as (links, address, accepted):
+        first = await ask(links, address)
+        connection = links._links[OTHER].connection
+        while not connection.is_silent:
+            await asyncio.sleep(0.01)
+        with pytest.raises(NotSent, match="no sign of life"):
+            await ask(links, address)
+        assert links.ask_now(OTHER, Ask("POST", "/mcp", b"", [], "", 0), b"") is None
+        assert not first.is_over
+        accepted[0].write(frame(Kind.PULSE, 0))
+        while connection.is_silent:
+            await asyncio.sleep(0.01)
+        second = await ask(links, address)
+        while not connection.is_silent:
+            await asyncio.sleep(0.01)
+        first.close()
+        second.close()
+        await ask(links, address)  # finds out whether it still is
+
+
+async def test_a_request_of_a_kind_that_is_not_known_is_answered_at_once_as_not_sent() -> None:
+    async with linked(echo) as (links, address):
+        head = Ask("POST", "/mcp", b"", [], "", 4)
+        stream = await links.ask(OTHER, address, head, b"body", cast("Kind", 99))
+        with pytest.raises(NotSent, match="another version"):
+            await stream.head()
+        assert links._links[OTHER].streams == {}
+
+
+async def test_a_request_whose_head_cannot_be_read_harms_no_other() -> None:
+    async with linked(echo) as (links, address):
+        other = await ask(links, address, b"body")
+        unread = await ask(links, address)
+        links._links[OTHER].connection.send(Kind.ASK, unread._number + 1, b"\0\0\0\1x")
+        for stream in (other, unread):
+            assert (await stream.head())[0].status == 200
+        again = await ask(links, address)
+        assert (await again.head())[0].status == 200

@@ -111,3 +111,18 @@ def test_a_session_of_a_format_that_is_not_known_waits_for_its_version(
     assert all("not sent" in answer.text or "outcome unknown" in answer.text for answer in seen), seen
     until(lambda: echoes(client, another), "the later version does")
     assert echoes(client, old), "and the earlier one forwards to that"
+
+
+def test_a_request_in_a_form_that_a_neighbour_does_not_know_is_not_sent(
+    one: Fleet, http: httpx2.Client, tmp_path: Path
+) -> None:
+    """Each says so at once to the other: nobody waits for an answer, and nothing is done."""
+    old = one.replicas[0]
+    new = one.add(neighbour(tmp_path, ("fleet/link/frames.py", "    ASK = 1\n", "    ASK = 21\n"))).start()
+    client, other = Client(http).begin(old), Client(http).begin(new)
+    for mine, at, by in ((client, old, new), (other, new, old)):
+        until(lambda mine=mine, at=at: echoes(mine, at), "the server is ready")
+        answer = mine.post(by, message("tools/call", 7, name="rich__echo", arguments={"text": "hello"}))
+        assert (answer.status_code, "not sent" in answer.text) == (503, True), answer.text
+        assert "retry-after" in answer.headers
+        assert "version" in answer.text

@@ -5,13 +5,15 @@ a sign of life while requests are open; a connection that is silent for too long
 """
 
 import asyncio
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable
 from typing import cast
 
+from mcpbridge.base.background_tasks import is_asked_to_end
 from mcpbridge.base.log import get_logger
 from mcpbridge.fleet.link.certificates import LinkContexts, host_name_of
 from mcpbridge.fleet.link.frames import (
+    NOT_TAKEN,
     PART,
     Ask,
     BadFrame,
@@ -27,10 +29,11 @@ log = get_logger("mcpbridge.fleet")
 
 CONNECT_SECONDS = 1.0
 """How long it may take to reach another bridge, with TLS."""
-_PULSE_SECONDS = 1.0
-"""Between two signs of life."""
-_SILENCE_SECONDS = 5.0
-"""Without a sign of life, after which the other side counts as gone."""
+_PULSE_SECONDS = 0.5
+"""Between two signs of life, and between two looks for one of the other side. Earlier versions send one a second."""
+_SILENT_LOOKS, _GONE_LOOKS = 4, 10
+"""Looks in a row that find no sign of life: nothing new is sent, and the other side counts as gone. Not seconds, since
+what has come waits unread where this process could not run."""
 _NUMBERS = (1 << 32) - 1
 """Requests on one connection, whose numbers begin anew then."""
 _TOGETHER = 1 << 16
@@ -55,7 +58,11 @@ class LinkConnection(asyncio.Protocol):
         self._take, self._lost = take, lost
         self._reader = FrameReader()
         self._loop = asyncio.get_running_loop()
-        self._heard = self._loop.time()
+        self._has_heard = False
+        self._missed = 0
+        """Looks in a row that found no sign of life."""
+        self.is_silent = False
+        """Requests are open, and the other side has given no sign of life for a while."""
         self._pulse: asyncio.TimerHandle | None = None
         self._writable = asyncio.Event()
         self._writable.set()
@@ -69,7 +76,6 @@ class LinkConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.Protocol`."""
         self.transport = cast("asyncio.Transport", transport)  # uvloop's own class, with TLS, is none by name
-        self._heard = self._loop.time()
         self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -82,7 +88,7 @@ class LinkConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
-        self._heard = self._loop.time()
+        self._has_heard, self.is_silent = True, False
         try:
             for kind, number, payload in self._reader.feed(data):
                 self._take(kind, number, payload)
@@ -135,14 +141,18 @@ class LinkConnection(asyncio.Protocol):
             self.transport.abort()
 
     def _look(self) -> None:
-        if self.is_needed():
-            if self._loop.time() - self._heard > _SILENCE_SECONDS:
-                log.warning("another bridge of the fleet gives no sign of life")
-                self.abort()
-                return
-            self.send(Kind.PULSE, 0)
+        if self._has_heard or not self.is_needed():
+            self._missed = 0
         else:
-            self._heard = self._loop.time()
+            self._missed += 1
+        self._has_heard = False
+        if self._missed >= _GONE_LOOKS:
+            log.warning("another bridge of the fleet gives no sign of life")
+            self.abort()
+            return
+        self.is_silent = self._missed >= _SILENT_LOOKS
+        if self.is_needed():
+            self.send(Kind.PULSE, 0)
         self._pulse = self._loop.call_later(_PULSE_SECONDS, self._look)
 
 
@@ -198,10 +208,16 @@ class Stream:
         """The head of the answer, what came of its body, and whether that is all.
 
         Raises:
-            OutcomeUnknown: the connection ended before.
+            NotSent: the other side does not know such a request, and did nothing.
+            OutcomeUnknown: the connection ended before, or what came is no answer.
         """
         kind, payload = await self.next()
-        reply, body = read_reply(payload)
+        try:
+            reply, body = read_reply(payload)
+        except BadFrame as error:
+            raise OutcomeUnknown from error
+        if reply.status == 503 and NOT_TAKEN in reply.headers:
+            raise NotSent("it is of another version, and does not know such a request")
         return reply, body, kind == Kind.REPLY_WHOLE
 
     def grant(self, size: int) -> None:
@@ -256,7 +272,8 @@ class Links:
     def __init__(self, contexts: LinkContexts) -> None:
         self._contexts = contexts
         self._links: dict[str, _Link] = {}
-        self._locks = defaultdict[str, asyncio.Lock](asyncio.Lock)
+        self._attempts: dict[str, asyncio.Task[_Link]] = {}
+        """To connect: one for all who need it, so that nobody waits for several."""
         self.problems: dict[str, str] = {}
         """Why members could not be reached the last time, by their ids."""
 
@@ -273,6 +290,8 @@ class Links:
         link = self._links.get(member)
         if link is None or not link.connection.is_open:
             link = await self._connected(member, address)
+        if link.connection.is_silent and link.streams:  # with none open, this one finds out
+            raise NotSent("it gives no sign of life")
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 await link.connection.drain()
@@ -285,48 +304,65 @@ class Links:
     def ask_now(self, member: str, head: Ask, body: bytes) -> Stream | None:
         """Send a request to a member that takes it at once. None: nothing was done."""
         link = self._links.get(member)
-        if link is None or not link.connection.is_open or link.connection.is_full:
+        if link is None or not link.connection.is_open or link.connection.is_full or link.connection.is_silent:
             return None
         return link.ask(head, body, Kind.ASK)
 
     async def _connected(self, member: str, address: str) -> _Link:
-        async with (lock := self._locks[member]):
-            link = self._links.get(member)
-            if link is not None and link.connection.is_open:
-                return link
-            try:
-                link = await self._connect(member, address)
-                if self._locks.get(member) is not lock:
-                    link.connection.abort()
-                    raise NotSent("it has left the fleet meanwhile")
-                self._links[member] = link
-                return link
-            except (OSError, TimeoutError) as error:  # of TLS as well
-                why = self.problems[member] = str(error) or "it does not answer"
-                raise NotSent(why) from error
+        attempt = self._attempts.get(member)
+        if attempt is None:
+            attempt = asyncio.get_running_loop().create_task(self._connect(member, address))
+            self._attempts[member] = attempt
+            attempt.add_done_callback(lambda _: self._is_tried(member, attempt))
+        try:
+            return await asyncio.shield(attempt)
+        except (OSError, TimeoutError) as error:  # of TLS as well
+            raise NotSent(_reason(error)) from error
+        except asyncio.CancelledError:
+            if attempt.cancelled() and not is_asked_to_end():
+                raise NotSent("it has left the fleet meanwhile") from None
+            raise
+
+    def _is_tried(self, member: str, attempt: "asyncio.Task[_Link]") -> None:
+        error = None if attempt.cancelled() else attempt.exception()
+        if self._attempts.get(member) is not attempt:
+            return  # the member is gone
+        del self._attempts[member]
+        if error is not None:
+            self.problems[member] = _reason(error)
 
     async def _connect(self, member: str, address: str) -> _Link:
         link = _Link()
         host, _, port = address.rpartition(":")
-        async with asyncio.timeout(CONNECT_SECONDS):
-            await asyncio.get_running_loop().create_connection(
-                lambda: link.connection,
-                host.strip("[]"),
-                int(port),
-                ssl=self._contexts.connecting,
-                server_hostname=host_name_of(member),
-            )
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await asyncio.get_running_loop().create_connection(
+                    lambda: link.connection,
+                    host.strip("[]"),
+                    int(port),
+                    ssl=self._contexts.connecting,
+                    server_hostname=host_name_of(member),
+                )
+        except BaseException:
+            link.connection.abort()  # it may be there all the same
+            raise
         self.problems.pop(member, None)
+        self._links[member] = link
         return link
 
     def forget(self, member: str) -> None:
         """The member is gone for good."""
-        self._locks.pop(member, None)
+        if (attempt := self._attempts.pop(member, None)) is not None:
+            attempt.cancel()
         self.problems.pop(member, None)
         if (link := self._links.pop(member, None)) is not None:
             link.connection.abort()
 
     def close(self) -> None:
         """End all connections."""
-        for member in {*self._links, *self._locks}:
+        for member in {*self._links, *self._attempts}:
             self.forget(member)
+
+
+def _reason(error: BaseException) -> str:
+    return str(error) or "it does not answer"

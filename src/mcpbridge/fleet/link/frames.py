@@ -72,6 +72,10 @@ class Reply(msgspec.Struct, frozen=True, array_like=True):
     headers: Headers
 
 
+NOT_TAKEN = (b"x-mcpbridge-not-taken", b"1")
+"""With status 503: the answer to a request of a kind, or a form, that is not known. Nothing was done."""
+
+
 class BadFrame(Exception):
     """What came is no frame; the connection must end."""
 

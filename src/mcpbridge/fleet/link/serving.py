@@ -10,9 +10,18 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.downstream.http.server import listen
 from mcpbridge.fleet.link.certificates import LinkContexts
 from mcpbridge.fleet.link.connections import LinkConnection
-from mcpbridge.fleet.link.frames import PART, WINDOW, Ask, Kind, Reply, read_ask, with_body
+from mcpbridge.fleet.link.frames import NOT_TAKEN, PART, WINDOW, Ask, BadFrame, Kind, Reply, read_ask, with_body
+from mcpbridge.protocol.error_codes import INTERNAL_ERROR
+from mcpbridge.protocol.jsonrpc import encode_error
 
 log = get_logger("mcpbridge.fleet")
+
+_KINDS = frozenset(Kind)
+_NOT_KNOWN = with_body(
+    Reply(503, [(b"content-type", b"application/json"), (b"retry-after", b"1"), NOT_TAKEN]),
+    encode_error(b"null", INTERNAL_ERROR, "not sent: the bridge that has this is of another version; repeat it later"),
+)
+"""What a bridge is answered that asks in a way which is not known here. One of an earlier version passes it on."""
 
 
 class Served:
@@ -165,7 +174,13 @@ class LinkServer:
         self, connection: LinkConnection, served: dict[int, Served], kind: int, number: int, payload: bytes
     ) -> None:
         if kind in (Kind.ASK, Kind.ORDER):
-            one = Served(connection, number, *read_ask(payload), is_order=kind == Kind.ORDER)
+            try:
+                head, body = read_ask(payload)
+            except BadFrame as error:
+                log.warning("a request of another bridge cannot be read", reason=str(error))
+                connection.send(Kind.REPLY_WHOLE, number, _NOT_KNOWN)
+                return
+            one = Served(connection, number, head, body, is_order=kind == Kind.ORDER)
             served[number] = one
             one.run, one.over = self._run, lambda: served.pop(number, None)
             try:
@@ -177,6 +192,8 @@ class LinkServer:
                 one.fail()
             return
         if (known := served.get(number)) is None:
+            if kind not in _KINDS:  # a later version asks: what is no request is about one that is open
+                connection.send(Kind.REPLY_WHOLE, number, _NOT_KNOWN)
             return
         if kind == Kind.ASK_PART:
             known.take_part(payload)
