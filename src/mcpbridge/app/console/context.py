@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -27,6 +27,7 @@ from mcpbridge.app.console.shown_text import (
     shown_time,
 )
 from mcpbridge.app.console.sign_in import SignIns
+from mcpbridge.app.fleet.desk import FleetDesk, Pulse
 from mcpbridge.app.page_sign_in.sessions import PageSession
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.base.version import __version__
@@ -69,22 +70,36 @@ class ConsoleContext:
         *,
         facts: Callable[[], Mapping[str, object]],
         reload: Callable[..., Awaitable[dict[str, object]]] | None = None,
+        fleet: FleetDesk | None = None,
         token_role: "Callable[[str], tuple[Literal['admin', 'read'], str] | None]" = lambda token: None,
     ) -> None:
         """`facts`: what the process says beside what the bridge says of itself (`mcpbridge status`).
 
-        `reload` reads the configuration again; None: there is no file. `token_role`: what the holder of a bearer token
-        may do here, and the token's name; None: nothing.
+        `reload` reads the configuration again; None: there is no file. `fleet`: who asks the other bridges.
+        `token_role`: what the holder of a bearer token may do here, and the token's name; None: nothing.
         """
         self.bridge, self.redact, self.sign_ins = bridge, redact, sign_ins
-        self.reload, self.token_role = reload, token_role
+        self.reload, self.token_role, self.fleet = reload, token_role, fleet
         self._facts = facts
         self._status: tuple[float, Mapping[str, Any]] | None = None
-        self.live = LiveFeed(bridge, self.forget_status)
+        self.live = LiveFeed(bridge, self.forget_status, self._pulses)
         self.hand_calls = HandCalls(bridge)
         """What is tried from forms."""
         self.at_end: list[Callable[[], None]] = []
         """What pages have to end when the bridge stops."""
+
+    @property
+    def in_fleet(self) -> bool:
+        """There are other bridges, and pages show what all have."""
+        return self.fleet is not None and self.fleet.fleet is not None
+
+    @property
+    def own_name(self) -> str:
+        """What this bridge is called in its fleet; empty: there is none."""
+        return self.fleet.name if self.fleet is not None else ""
+
+    async def _pulses(self) -> Sequence[Pulse]:
+        return await self.fleet.pulses() if self.fleet is not None and self.in_fleet else ()
 
     def end(self) -> None:
         """The bridge stops: streams and calls of pages end."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcpbridge.app.admin.control_client import Document
+from mcpbridge.app.fleet.desk import FleetDesk
 from mcpbridge.base.directories import daemon_key, runtime_directory
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.masking.known_values import Redactor
@@ -36,11 +37,12 @@ class ConsoleDesk:
         *,
         facts: Callable[[], Mapping[str, object]],
         reload: Callable[..., Awaitable[dict[str, object]]] | None,
+        fleet: FleetDesk | None = None,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`facts`, `reload`: see `ConsoleContext`. `changed`: pages came, or all are gone."""
+        """`facts`, `reload`, `fleet`: see `ConsoleContext`. `changed`: pages came, or all are gone."""
         self._bridge, self._redact, self._facts, self._reload = bridge, redact, facts, reload
-        self.changed = changed
+        self.changed, self._fleet = changed, fleet
         self.sessions: PageSessions | None = None
         """Who signed in at the identity provider; None: nobody can. Set by who serves the pages."""
         self._at: ListenAddress | None = None
@@ -108,7 +110,9 @@ class ConsoleDesk:
         from mcpbridge.app.console.sign_in import SignIns
 
         sign_ins = SignIns(lambda: self._bridge.settings.console.sign_in_lifetime)
-        return ConsoleContext(self._bridge, self._redact, sign_ins, facts=self._facts, reload=self._reload)
+        return ConsoleContext(
+            self._bridge, self._redact, sign_ins, facts=self._facts, reload=self._reload, fleet=self._fleet
+        )
 
     @cached_property
     def _port(self) -> "ConsolePort":

@@ -8,9 +8,10 @@ a change is announced by its topic. The page then asks for the part that shows i
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
 
+from mcpbridge.app.fleet.desk import Pulse
 from mcpbridge.base.log import get_logger
 from mcpbridge.library.bridge import Bridge
 
@@ -18,18 +19,37 @@ log = get_logger("mcpbridge.console")
 
 LOOK_EVERY = 0.5
 """Seconds between two looks while somebody listens."""
+_ASK_EVERY = 1.0
+"""Seconds between two times that the other bridges of a fleet are asked."""
 _QUIET = 15.0
 """Seconds of silence after which a comment is sent, so that a dead connection is noticed."""
 
 TOPICS = ("calls", "running", "servers", "catalog", "approvals", "clients", "config", "doctor", "sign-ins", "output")
 
 
+async def _alone() -> Sequence[Pulse]:
+    return ()
+
+
 class LiveFeed:
     """Says to everybody who listens what has changed."""
 
-    def __init__(self, bridge: Bridge, before: Callable[[], None] = lambda: None) -> None:
-        """`before` is called before a change is announced: what pages then ask for must be as it is now."""
-        self._bridge, self._before = bridge, before
+    def __init__(
+        self,
+        bridge: Bridge,
+        before: Callable[[], None] = lambda: None,
+        others: Callable[[], Awaitable[Sequence[Pulse]]] = _alone,
+    ) -> None:
+        """`before` is called before a change is announced: what pages then ask for must be as it is now.
+
+        `others`: asks the other bridges of the fleet. One that hangs must not hold up what happens here, so that they
+        are asked beside the look.
+        """
+        self._bridge, self._before, self._others = bridge, before, others
+        self._asking: asyncio.Task[None] | None = None
+        self.pulses: Sequence[Pulse] = ()
+        """What the others said last."""
+        self._asked_at = 0.0
         self._listeners: set[asyncio.Queue[frozenset[str]]] = set()
         self._looking: asyncio.Task[None] | None = None
         self._has_looked = asyncio.Event()
@@ -65,9 +85,10 @@ class LiveFeed:
 
     def _stop_looking(self) -> None:
         """Whoever comes before the task has ended starts another one."""
-        if self._looking is not None:
-            self._looking.cancel()
-            self._looking = None
+        for task in (self._looking, self._asking):
+            if task is not None:
+                task.cancel()
+        self._looking = self._asking = None
 
     async def stream(self, is_in: Callable[[], bool] = lambda: True) -> AsyncGenerator[bytes]:
         """The event stream of one browser. Closing it is safe at any time.
@@ -108,8 +129,22 @@ class LiveFeed:
             if not self._listeners:
                 self._stop_looking()
 
+    def _ask_others(self) -> None:
+        """Have them asked again, if they have said what they were asked and some time has passed."""
+        now = time.monotonic()
+        if (self._asking is None or self._asking.done()) and now - self._asked_at >= _ASK_EVERY:
+            self._asked_at = now
+            self._asking = asyncio.create_task(self._ask())
+
+    async def _ask(self) -> None:
+        try:
+            self.pulses = await self._others()
+        except Exception as error:
+            log.warning("the console cannot ask the other bridges", exc_info=error)
+
     async def _look(self) -> None:
         while self._listeners:
+            self._ask_others()
             try:
                 self.announce_changes(await self._now())
             except Exception as error:
@@ -133,11 +168,19 @@ class LiveFeed:
         self.approvals_asked += len(waiting - self._waiting)
         self.approvals_waiting, self._waiting = len(waiting), waiting
         ended = bridge.approvals.recent.ended()
+        others = [(one.id, one.problem, one.counts) for one in self.pulses]
         pool, log_file = bridge.pool.upstreams, bridge.audit  # the file has a change a while after it happened
         log_file.write_soon()
         return {
-            "calls": (bridge.metrics.total_calls(), log_file.calls_written),
-            "running": [(one.uid, one.stage) for one in bridge.running_calls()],
+            "calls": (
+                bridge.metrics.total_calls(),
+                log_file.calls_written,
+                [(id_, problem, counts.get("calls"), counts.get("written")) for id_, problem, counts in others],
+            ),
+            "running": (
+                [(one.uid, one.stage) for one in bridge.running_calls()],
+                [counts.get("stages") for _, _, counts in others],
+            ),
             "servers": (
                 log_file.events_written,
                 *(
@@ -148,7 +191,11 @@ class LiveFeed:
             "output": sum(getattr(one.transport, "lines_written", 0) for one in bridge.pool.everyone()),
             "catalog": id(bridge.catalog.snapshot),
             "approvals": (tuple(approvals), ended[0][0] if ended else 0.0),
-            "clients": (bridge.server.clients, log_file.events_written),
+            "clients": (
+                bridge.server.clients,
+                log_file.events_written,
+                [(id_, problem, counts.get("clients")) for id_, problem, counts in others],
+            ),
             "config": (id(bridge.settings), str(bridge.config_error), bridge.break_glass_grants()),
         }
 

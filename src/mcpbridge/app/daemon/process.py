@@ -93,7 +93,7 @@ async def running(
         more = {**more, **fleet.answers()}
         facts = partial(_facts, facts, fleet)
         if loaded.settings.source is None:
-            desk = ConsoleDesk(bridge, redact, facts=facts, reload=None)
+            desk = ConsoleDesk(bridge, redact, facts=facts, reload=None, fleet=fleet)
             more = {"console": desk.link, "connections.link": connections.link, **more}
             answers = control_answers(bridge, redact, facts, None, more)
             async with publish(answers, directory), desk.running():
@@ -112,7 +112,7 @@ async def running(
             trusted=loaded.trusted,
         )
         bridge.check_before_start(reloading.check_before_start)
-        desk = ConsoleDesk(bridge, redact, facts=facts, reload=reloading.reload)
+        desk = ConsoleDesk(bridge, redact, facts=facts, reload=reloading.reload, fleet=fleet)
         more = {"console": desk.link, "connections.link": connections.link, **more}
         answers = control_answers(bridge, redact, facts, reloading.reload, more)
         async with reloading.watching(), publish(answers, directory, look_every=look_every), desk.running():

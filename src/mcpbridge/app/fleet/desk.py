@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
+from msgspec import Struct
 
 from mcpbridge.app.admin.control_client import Document
 from mcpbridge.app.admin.control_socket import Answers
@@ -24,6 +25,18 @@ if TYPE_CHECKING:  # loaded where there is a fleet
     from mcpbridge.storage.call_log.usage import Whose
 
 NO_FLEET = "this bridge belongs to no fleet: its configuration has no `[fleet]`, or it does not serve over HTTP"
+
+
+class Pulse(Struct, frozen=True):
+    """What another bridge of the fleet says of itself every second while somebody looks."""
+
+    bridge: str
+    """Its name."""
+    id: str
+    problem: str
+    """Why it says nothing; empty: it does."""
+    counts: Mapping[str, Any]
+    """See `_pulse` in `app/fleet/own_records.py`; empty if there is a problem."""
 
 
 class FleetDesk:
@@ -42,6 +55,11 @@ class FleetDesk:
     def close(self) -> None:
         """There is none any more."""
         self.fleet = None
+
+    @property
+    def name(self) -> str:
+        """What this bridge is called in its fleet; empty: there is none."""
+        return self.fleet.members.me.name if self.fleet is not None else ""
 
     def answers(self) -> Answers:
         """What commands ask, by `do`."""
@@ -163,7 +181,10 @@ class FleetDesk:
 
         which, by, price = read_request(asked, time.time())
         said = await self.ask(write_query(LogQuery("usage", which, by=by, whose=whose)), {}, bridge)
-        return usage_together(said, which, by, price, counts_missing=whose is None)
+        report = usage_together(said, which, by, price, counts_missing=whose is None)
+        if whose is not None:  # why a bridge cannot be reached is for those who run it
+            report["missing"] = [{**one, "reason": "it does not answer"} for one in report["missing"]]
+        return report
 
     async def stats(self, bridge: str = "") -> Document:
         """What all bridges have counted since they started: `bridges`, `together`, and who is `missing`.
@@ -174,6 +195,15 @@ class FleetDesk:
         from mcpbridge.app.fleet.together import stats_together
 
         return stats_together(await self.ask({"what": "stats"}, {}, bridge))
+
+    async def pulses(self) -> Sequence[Pulse]:
+        """What changes at the other bridges, for pages that look every second. Cancelling is safe.
+
+        Raises:
+            Problem: there is no fleet.
+        """
+        said = await self.ask({"what": "pulse"}, of_others=True, anew=False)
+        return [Pulse(one.name, one.member.id, one.problem, one.rows[0] if one.rows else {}) for one in said]
 
     async def ask(
         self, query: Mapping[str, Any], each: Mapping[str, Mapping[str, Any]] = {}, bridge: str = "", **how: bool

@@ -16,10 +16,14 @@ import msgspec
 
 from mcpbridge.app.admin.stats import stats_of
 from mcpbridge.base.masking.known_values import Redactor
+from mcpbridge.core.recording import RunningCall
 from mcpbridge.fleet.call_logs import Found
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.pipeline.observability.metrics import Total
 from mcpbridge.storage.call_log.query import LogQuery, OfProcess, answer_query, read_query
+
+_CALLS = 500
+"""Calls under way that one answer has."""
 
 
 async def own_records(bridge: Bridge, document: object) -> Found | None:
@@ -42,11 +46,35 @@ async def own_records(bridge: Bridge, document: object) -> Found | None:
 
 
 async def _of_process(bridge: Bridge, query: LogQuery) -> dict[str, Any]:
-    if query.whose is not None:
-        return {}
+    calls = bridge.running_calls()
+    if query.what == "under_way":
+        if query.whose is not None:
+            calls = [call for call in calls if call.principal in query.whose.principals]
+        return {"calls": [msgspec.to_builtins(call) for call in calls[:_CALLS]]}
+    if query.what == "pulse":
+        return _pulse(bridge, calls)
     await bridge.results.ledger.flush()  # who asks reads it in the store
     await bridge.list_ledger.flush()
     return _masked(bridge, _stats(bridge))
+
+
+def _pulse(bridge: Bridge, calls: Sequence[RunningCall]) -> dict[str, Any]:
+    """What pages look at every second, to see whether something has changed; it reads no file."""
+    log, metrics = bridge.audit, bridge.metrics
+    log.write_soon()  # whoever looks asks for the calls next
+    of_servers: dict[str, list[int]] = {}
+    for series in metrics:
+        counts = of_servers.setdefault(series.server, [0, 0])
+        counts[0], counts[1] = counts[0] + series.calls, counts[1] + series.errors
+    return {
+        "calls": metrics.total_calls(),
+        "errors": sum(errors for _, errors in of_servers.values()),
+        "running": len(calls),
+        "stages": [[call.uid, call.stage] for call in calls[:_CALLS]],
+        "clients": bridge.server.clients,
+        "written": [log.calls_written, log.events_written],
+        "servers": of_servers,
+    }
 
 
 def _stats(bridge: Bridge) -> Mapping[str, Any]:

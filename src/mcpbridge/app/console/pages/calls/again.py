@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from mcpbridge.app.console.call_history import CallHistory
 from mcpbridge.app.console.context import ConsoleContext
 from mcpbridge.app.console.guard import PREFIX, form_of
+from mcpbridge.app.console.pages.calls.all_calls import AllCalls
 from mcpbridge.app.console.sign_in import Visit
 from mcpbridge.app.console.tool_calls import Made, make_call, while_wanted
 from mcpbridge.storage.call_log.reader import Filter, Row
@@ -34,11 +34,12 @@ def routes(console: ConsoleContext) -> Sequence[BaseRoute]:
 class _Repeater:
     def __init__(self, console: ConsoleContext) -> None:
         self._console = console
-        self._history = CallHistory(console.bridge)
+        self._calls = AllCalls(console)
+        self._history = self._calls.here
 
     async def again(self, request: Request) -> Response:
         """Make the call, and show what came of it."""
-        row = await self._history.call(request.path_params["uid"])
+        row = await self._calls.whole(request, request.path_params["uid"])
         if row is None:
             raise HTTPException(404, "There is no such call any more.")
         form = await form_of(request)

@@ -11,18 +11,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from mcpbridge.app.console.call_history import COUNTED, CallHistory
+from mcpbridge.app.console.call_history import COUNTED
 from mcpbridge.app.console.context import ConsoleContext, in_thread
 from mcpbridge.app.console.guard import PREFIX, Visitor
-from mcpbridge.app.console.pages.calls.filters import (
-    BOXED,
-    LOCAL_USER,
-    NAMES,
-    OUTCOMES,
-    CallFilters,
-    filters_for,
-    number_of,
-)
+from mcpbridge.app.console.pages.calls.all_calls import AllCalls
+from mcpbridge.app.console.pages.calls.filters import BOXED, BRIDGE, LOCAL_USER, NAMES, OUTCOMES, CallFilters
 from mcpbridge.app.console.shown_text import shown_time
 from mcpbridge.core.recording import RunningCall
 from mcpbridge.storage.call_log.reader import Filter
@@ -54,27 +47,27 @@ def routes(console: ConsoleContext) -> Sequence[BaseRoute]:
 class _CallList:
     def __init__(self, console: ConsoleContext) -> None:
         self._console = console
-        self._history = CallHistory(console.bridge)
-        self._rendered: dict[str, tuple[int, bytes]] = {}
-        """By filters, the number of the newest call, and the list."""
+        self._calls = AllCalls(console)
+        self._rendered: dict[str, tuple[str, bytes]] = {}
+        """By filters, what names the newest call, and the list."""
 
     async def listed(self, request: Request) -> Response:
         """The page; for a form that was changed only the list, whose address the browser then shows."""
-        filters = filters_for(request.state.visitor, request.query_params, time.time())
+        filters = self._calls.filters(request)
         is_part = "hx-request" in request.headers
-        asked = [(key, value) for key, value in request.query_params.multi_items() if key in NAMES]
+        asked = [(key, value) for key, value in request.query_params.multi_items() if key in (*NAMES, BRIDGE)]
         if not is_part and any(not value.strip() for _, value in asked):
             return RedirectResponse(_address(filters), 303)  # a form sends all its boxes
-        before = number_of(request.query_params, "before")
-        values = await self._values(filters, before, is_live=request.query_params.get("live") != "off")
+        before = self._calls.before(request)
+        values = await self._values(request, filters, before, is_live=request.query_params.get("live") != "off")
         is_counted = not before and not filters.which.text  # a text would be looked for in all of them
-        values["total"] = await self._history.count(filters.which) if is_counted else None
+        values["total"] = await self._calls.count(request, filters) if is_counted else None
         if is_part:
             answer = self._console.part(request, "calls/found.html", **values)
             answer.headers["hx-push-url"] = _address(filters)
             return answer
         offers = self._offers(sees_all=request.state.visitor.sees_all)
-        running = await self._running(filters)
+        running = await self._running(request, filters)
         visitor: Visitor = request.state.visitor
         is_mine = filters.which.principal == visitor.principal or not visitor.sees_all
         return self._console.page(request, "calls/calls.html", **values, **running, **offers, is_mine=is_mine)
@@ -86,17 +79,16 @@ class _CallList:
 
     async def newer(self, request: Request) -> Response:
         """The list again if there are calls that came after a number; else nothing, and the page stays as it is."""
-        filters = filters_for(request.state.visitor, request.query_params, time.time())
-        after = number_of(request.query_params, "after")
-        newest = await self._history.page(filters.which, limit=1, after=after)
-        if not newest.rows:
+        filters = self._calls.filters(request)
+        newest = await self._calls.newest(request, filters, request.query_params.get("after", ""))
+        if not newest:
             return Response(status_code=204)
-        key, number = filters.query(), newest.rows[0]["id"]
+        key = filters.query()
         known = self._rendered.pop(key, None)
-        if known is None or known[0] != number:
-            values = await self._values(filters, 0, is_live=True)
+        if known is None or known[0] != newest:
+            values = await self._values(request, filters, "", is_live=True)
             part = partial(self._console.part, request, "calls/list.html", **values)
-            known = number, bytes((await in_thread(part)).body)  # 50 rows take some milliseconds
+            known = newest, bytes((await in_thread(part)).body)  # 50 rows take some milliseconds
         self._rendered[key] = known
         while len(self._rendered) > _REMEMBERED:
             del self._rendered[next(iter(self._rendered))]
@@ -104,8 +96,9 @@ class _CallList:
 
     async def running(self, request: Request) -> Response:
         """The calls under way."""
-        filters = filters_for(request.state.visitor, request.query_params, time.time())
-        return self._console.part(request, "calls/running.html", filters=filters, **await self._running(filters))
+        filters = self._calls.filters(request)
+        running = await self._running(request, filters)
+        return self._console.part(request, "calls/running.html", filters=filters, **running)
 
     async def cancel(self, request: Request) -> Response:
         """Cancel a call under way; its client gets an error that says so."""
@@ -118,8 +111,8 @@ class _CallList:
             return self._console.message(request, "The call is cancelled; its server was asked to stop.")
         return self._console.message(request, "This call is over already.", "info", 404)
 
-    async def _values(self, filters: CallFilters, before: int, *, is_live: bool) -> dict[str, Any]:
-        page = await self._history.page(filters.which, limit=ROWS, before=before)
+    async def _values(self, request: Request, filters: CallFilters, before: str, *, is_live: bool) -> dict[str, Any]:
+        page = await self._calls.page(request, filters, limit=ROWS, before=before)
         is_first = not before
         return {
             "filters": filters,
@@ -130,21 +123,36 @@ class _CallList:
             "newest": "" if is_first else _address(filters),
             "is_live": is_live and is_first,
             "toggle": _address(filters, **({"live": "off"} if is_live else {})),
-            "history": self._history,
+            "history": self._calls.here,
+            "missing": page.missing,
+            "bridges": self._calls.bridges,
         }
 
-    async def _running(self, filters: CallFilters) -> dict[str, Any]:
-        own = [call for call in self._console.bridge.running_calls() if _fits(call, filters.which)]
-        known = {call.uid for call in own}
+    async def _running(self, request: Request, filters: CallFilters) -> dict[str, Any]:
+        elsewhere = [
+            (bridge, call)
+            for bridge, call in await self._calls.under_way(request, filters.bridge)
+            if _fits(call, filters.which)
+        ]
+        me = self._console.own_name
+        own = [
+            call
+            for call in self._console.bridge.running_calls()
+            if _fits(call, filters.which) and filters.bridge in ("", me)
+        ]
+        known = {call.uid for call in (*own, *(call for _, call in elsewhere))}
         # A row of a call of this bridge stays for a moment after it is over.
         settled = shown_time(time.time() - _SETTLED)
-        rows = await self._history.running(filters.which, limit=_RUNNING)
+        rows = await self._calls.here.running(filters.which, limit=_RUNNING)
         others = [row for row in rows if row.get("uid") not in known and row["at"] < settled]
         return {
             "now": time.time(),
-            "running": [{**_as_row(call), "is_ours": True} for call in own[:_RUNNING]],
-            "elsewhere": others,
-            "more_running": max(0, len(own) - _RUNNING),
+            "running": [
+                *(_as_row(call) for call in own[:_RUNNING]),
+                *({**_as_row(call), "bridge": bridge} for bridge, call in elsewhere[:_RUNNING]),
+            ],
+            "elsewhere": others if filters.bridge in ("", me) else [],
+            "more_running": max(0, len(own) - _RUNNING) + max(0, len(elsewhere) - _RUNNING),
         }
 
     def _offers(self, *, sees_all: bool) -> dict[str, Any]:

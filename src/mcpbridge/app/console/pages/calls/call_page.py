@@ -15,9 +15,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from mcpbridge.app.admin.log_lines import LogLines, lines_between, own_log
-from mcpbridge.app.console.call_history import CallHistory
 from mcpbridge.app.console.context import ConsoleContext, in_thread
 from mcpbridge.app.console.pages.calls.again import REPEATABLE, arguments_of
+from mcpbridge.app.console.pages.calls.all_calls import AllCalls
 from mcpbridge.app.console.pages.calls.copies import Target, copies_of
 from mcpbridge.app.console.pages.calls.failure_help import help_for
 from mcpbridge.app.console.pages.calls.waterfall import waterfall
@@ -57,14 +57,15 @@ def routes(console: ConsoleContext) -> Sequence[BaseRoute]:
 class _CallPage:
     def __init__(self, console: ConsoleContext) -> None:
         self._console = console
-        self._history = CallHistory(console.bridge)
+        self._calls = AllCalls(console)
+        self._history = self._calls.here
 
     async def page(self, request: Request) -> Response:
         """The whole page; of a call under way one that waits for its end."""
         uid, visitor = request.path_params["uid"], request.state.visitor
-        row = await self._call(uid)
+        row = await self._call(request, uid)
         if row is None:
-            return self._under_way(request, uid)
+            return await self._under_way(request, uid)
         if not (visitor.sees_all or row.get("principal", "") == visitor.principal):
             raise _unknown()
         if "hx-request" in request.headers:  # the page of the running call, which has ended
@@ -91,23 +92,37 @@ class _CallPage:
         }
         return self._console.page(request, "calls/call.html", **values)
 
-    async def _call(self, uid: str) -> Row | None:
-        """The call; of one that has just ended the record is waited for."""
-        for _ in range(_LOOKS):
+    async def _call(self, request: Request, uid: str) -> Row | None:
+        """The call; of one that has just ended the record is waited for. Others are asked at first, and at last."""
+        for look in range(_LOOKS):
             row = await self._history.call(uid)
-            if row is not None or self._running(uid) is not None or not _is_of_now(uid):
-                return row
+            if row is not None:
+                return {**row, "bridge": self._console.own_name} if self._console.in_fleet else row
+            if self._running(uid) is not None:
+                return None
+            if look in (0, _LOOKS - 1):
+                row = await self._calls.elsewhere(request, uid)
+                if row is not None or await self._running_elsewhere(request, uid) is not None:
+                    return row
+            if not _is_of_now(uid):
+                return None
             await asyncio.sleep(_RECORD_SECONDS / _LOOKS)
         return None
 
-    def _under_way(self, request: Request, uid: str) -> Response:
+    async def _running_elsewhere(self, request: Request, uid: str) -> tuple[str, RunningCall] | None:
+        return next((found for found in await self._calls.under_way(request) if found[1].uid == uid), None)
+
+    async def _under_way(self, request: Request, uid: str) -> Response:
         call, is_part, visitor = self._running(uid), "hx-request" in request.headers, request.state.visitor
+        bridge = ""
+        if call is None and (found := await self._running_elsewhere(request, uid)) is not None:
+            bridge, call = found
         if call is not None and not (visitor.sees_all or call.principal == visitor.principal):
             raise _unknown()
         if call is not None:
             render = self._console.part if is_part else self._console.page
             template = "calls/under_way_part.html" if is_part else "calls/under_way.html"
-            return render(request, template, call=call, uid=uid, now=time.time())
+            return render(request, template, call=call, bridge=bridge, uid=uid, now=time.time())
         if is_part:
             return Response(status_code=204)  # its record is about to be written
         raise _unknown()
@@ -115,6 +130,8 @@ class _CallPage:
     async def log(self, request: Request) -> Response:
         """What was logged while the call ran, and what its server wrote."""
         row = await self._known(request)
+        if row.get("bridge", self._console.own_name) != self._console.own_name:
+            return self._console.part(request, "calls/log_elsewhere.html", row=row)
         began, ended = _times(row)
         path = own_log()
         lines = LogLines(())
@@ -152,7 +169,7 @@ class _CallPage:
         return Response(data, media_type="application/jsonl", headers=headers)
 
     async def _known(self, request: Request) -> Row:
-        row = await self._history.call(request.path_params["uid"])
+        row = await self._calls.whole(request, request.path_params["uid"])
         if row is None:
             raise HTTPException(404, "There is no such call any more.")
         return row

@@ -7,6 +7,7 @@ programs (OWASP, CSV Injection). What clients, models and servers said gets a `'
 import csv
 import io
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
@@ -18,7 +19,9 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from mcpbridge.app.console.context import ConsoleContext, in_thread
-from mcpbridge.app.console.pages.calls.filters import CallFilters, filters_for
+from mcpbridge.app.console.pages.calls.all_calls import AllCalls, CallsPage
+from mcpbridge.app.console.pages.calls.filters import CallFilters
+from mcpbridge.base.errors import StoreFailed
 from mcpbridge.storage.call_log.reader import Filter, Page, Row, read_page
 from mcpbridge.storage.sqlite.database import may_exist
 
@@ -30,6 +33,11 @@ MOST = 1_000_000
 """Calls of one file."""
 _AT_ONCE = 500
 """Calls that are read together."""
+_AT_ONCE_OF_ALL = 100
+"""The same of all bridges of a fleet: each may have to send as many."""
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
+_LONGEST_NAME = 40
+"""Characters of the name of a bridge in the name of a file."""
 
 _COLUMNS: Sequence[tuple[str, Callable[[Row], Any]]] = (
     ("uid", lambda row: row.get("uid", "")),
@@ -63,20 +71,45 @@ _FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n", "\0", "＝", "＋", "－
 
 def routes(console: ConsoleContext) -> Sequence[BaseRoute]:
     """`/console/calls/export.csv` and `.json`, with the filters of the list."""
+    calls = AllCalls(console)
 
     async def export(request: Request) -> Response:
         kind: Format = "csv" if request.path_params["kind"] == "csv" else "json"
-        path, which = console.bridge.audit.path, _filters(request).which
-        pieces = exported(path, which, kind, content=True)
+        filters = calls.filters(request)
         name = time.strftime("calls-%Y%m%d-%H%M%S", time.gmtime())
+        if console.in_fleet:
+            first = await calls.page(request, filters, limit=_AT_ONCE_OF_ALL, content=True)
+            missing = sorted(one["bridge"] for one in first.missing)
+            # The file names those whose calls are not in it: there is no other place in it for that.
+            name += "".join(f"-without-{_UNSAFE.sub('-', one)[:_LONGEST_NAME]}" for one in missing)
+            pieces = _of_fleet(calls, request, filters, kind, first)
+        else:
+            pieces = exported(console.bridge.audit.path, filters.which, kind, content=True)
         headers = {"content-disposition": f'attachment; filename="{name}.{kind}"'}
         return StreamingResponse(pieces, media_type=_TYPES[kind], headers=headers)
 
     return [Route("/calls/export.{kind:str}", export, methods=["GET"])]
 
 
-def _filters(request: Request) -> CallFilters:
-    return filters_for(request.state.visitor, request.query_params, time.time())
+async def _of_fleet(
+    calls: AllCalls, request: Request, filters: CallFilters, kind: Format, page: CallsPage
+) -> AsyncIterator[bytes]:
+    """As `exported`, of all bridges of a fleet; it breaks off when one that answered does not any more."""
+    missing = sorted(one["bridge"] for one in page.missing)
+
+    async def pages() -> AsyncIterator[Sequence[Row]]:
+        left, found = MOST, page
+        while True:
+            if sorted(one["bridge"] for one in found.missing) != missing:
+                raise StoreFailed("a bridge does not answer any more, so the file would lack its calls")
+            yield found.rows[:left]
+            left -= len(found.rows)
+            if left <= 0 or not found.before:
+                return
+            found = await calls.page(request, filters, limit=_AT_ONCE_OF_ALL, before=found.before, content=True)
+
+    async for piece in _pieces(pages(), kind):
+        yield piece
 
 
 async def exported(path: Path, which: Filter, kind: Format, *, content: bool) -> AsyncIterator[bytes]:
@@ -85,27 +118,39 @@ async def exported(path: Path, which: Filter, kind: Format, *, content: bool) ->
     Raises:
         StoreFailed: the call log cannot be read.
     """
-    yield _header() if kind == "csv" else b"["
-    left, before, is_first = MOST if may_exist(path) else 0, 0, True
-    while left > 0:
-        read = partial(read_page, path, which, limit=min(_AT_ONCE, left), before=before, content=content)
-        page: Page = await in_thread(read)
-        if page.rows:
-            if kind == "csv":
-                yield await in_thread(partial(csv_lines, page.rows))
-            else:
-                lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in page.rows)
-                yield (("\n" if is_first else ",\n") + lines).encode("utf-8", "replace")
-            is_first = False
-        left, before = left - len(page.rows), page.before
-        if not before:
-            break
+
+    async def pages() -> AsyncIterator[Sequence[Row]]:
+        left, before = MOST if may_exist(path) else 0, 0
+        while left > 0:
+            read = partial(read_page, path, which, limit=min(_AT_ONCE, left), before=before, content=content)
+            page: Page = await in_thread(read)
+            yield page.rows
+            left, before = left - len(page.rows), page.before
+            if not before:
+                break
+
+    async for piece in _pieces(pages(), kind):
+        yield piece
+
+
+async def _pieces(pages: AsyncIterator[Sequence[Row]], kind: Format) -> AsyncIterator[bytes]:
+    yield _header(kind)
+    is_first = True
+    async for rows in pages:
+        if not rows:
+            continue
+        if kind == "csv":
+            yield await in_thread(partial(csv_lines, rows))
+        else:
+            lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+            yield (("\n" if is_first else ",\n") + lines).encode("utf-8", "replace")
+        is_first = False
     if kind == "json":
         yield b"\n]\n"
 
 
-def _header() -> bytes:
-    return (",".join(name for name, _ in _COLUMNS) + "\r\n").encode()
+def _header(kind: Format) -> bytes:
+    return (",".join(name for name, _ in _COLUMNS) + "\r\n").encode() if kind == "csv" else b"["
 
 
 def csv_lines(rows: Sequence[Row]) -> bytes:

@@ -40,8 +40,13 @@ _DURATIONS = {"min": "min_seconds", "max": "max_seconds"}
 NAMES = (*_TEXTS, "outcome", *_MOMENTS, *_DURATIONS)
 """All parameters of the filters, as the address has them."""
 
-BOXED = frozenset({"server", "tool", "client", "principal", "text", "outcome", "since", "until", "min", "max"})
+BOXED = frozenset(
+    {"server", "tool", "client", "principal", "text", "outcome", "since", "until", "min", "max", "bridge"}
+)
 """Those that the form has a box for. The others come from links, and are shown as marks that can be taken off."""
+
+BRIDGE = "bridge"
+"""The parameter that names one bridge; it means something in a fleet."""
 
 LOCAL_USER = "''"
 """How the address names the user who has no name: the one of this machine."""
@@ -65,6 +70,11 @@ class CallFilters:
         return (self.given.get(name) or ("",))[0]
 
     @property
+    def bridge(self) -> str:
+        """The only bridge of the fleet whose calls are wanted; empty: all."""
+        return "" if BRIDGE in self.problems else self.value(BRIDGE)
+
+    @property
     def marks(self) -> Sequence[tuple[str, str, str]]:
         """What is filtered by without a box: its name, its value, and the query string without it."""
         return [(name, ", ".join(self.given[name]), self.query({name: ()})) for name in self.given if name not in BOXED]
@@ -75,10 +85,10 @@ class CallFilters:
         return urlencode([(name, value) for name, values in given.items() for value in _several(values) if value])
 
 
-def read_filters(params: QueryParams, now: float) -> CallFilters:
+def read_filters(params: QueryParams, now: float, *, bridges: Sequence[str] = ()) -> CallFilters:
     """The filters of an address. What cannot be understood filters nothing, and is a problem. Never raises.
 
-    `now`: seconds since 1970, what time spans count from.
+    `now`: seconds since 1970, what time spans count from. `bridges`: the names of those of the fleet, if there is one.
     """
     given: dict[str, Sequence[str]] = {}
     values: dict[str, Any] = {}
@@ -92,12 +102,16 @@ def read_filters(params: QueryParams, now: float) -> CallFilters:
             values |= _read(name, given[name], now)
         except ValueError as error:
             problems[name] = str(error)
+    if bridges and (bridge := params.get(BRIDGE, "").strip()[:_LONGEST]):
+        given[BRIDGE] = [bridge]
+        if bridge not in bridges:
+            problems[BRIDGE] = f"there is no bridge {bridge!r} in the fleet; there are {', '.join(bridges)}"
     return CallFilters(Filter(**values), given, problems)
 
 
-def filters_for(visitor: Visitor, params: QueryParams, now: float) -> CallFilters:
+def filters_for(visitor: Visitor, params: QueryParams, now: float, *, bridges: Sequence[str] = ()) -> CallFilters:
     """The filters of an address as they count for who asks: whoever sees their own calls alone sees no others."""
-    filters = read_filters(params, now)
+    filters = read_filters(params, now, bridges=bridges)
     if visitor.sees_all:
         return filters
     principal = exactly(visitor.principal)
@@ -105,7 +119,7 @@ def filters_for(visitor: Visitor, params: QueryParams, now: float) -> CallFilter
     return replace(filters, which=replace(filters.which, principal=principal), given=given)
 
 
-def number_of(params: QueryParams, name: str) -> int:
+def number_of(params: Mapping[str, str], name: str) -> int:
     """The number of a record that an address names; 0: none."""
     text = params.get(name, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < _DIGITS else 0
