@@ -145,6 +145,42 @@ def test_what_runs_elsewhere_is_shown_and_announced(pair: Fleet, http: httpx2.Cl
         until(lambda: "at r2</small>" not in visitor.get("calls/running"), "its client has left")
 
 
+def test_the_overview_and_the_usage_are_of_all_bridges(pair: Fleet, http: httpx2.Client) -> None:
+    first, second = pair.replicas
+    visitor = Visitor(first, http)
+    for replica, times in ((first, 2), (second, 3)):
+        for _ in range(times):
+            call(replica, name_of(replica, "echo"), "hello")
+
+    def bridges(path: str = "parts/overview") -> dict[str, list[str]]:
+        """The cells of the table of bridges, by the first."""
+        table = visitor.get(path).partition('aria-label="Bridges of the fleet"')[2].partition("</table>")[0]
+        rows = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row, re.DOTALL) for row in table.split("<tr>")[2:]]
+        cells = [[" ".join(re.sub("<[^>]*>", " ", cell).split()) for cell in row] for row in rows]
+        return {row[0]: row[1:] for row in cells}
+
+    def calls() -> list[int]:
+        return [int(row[3]) for row in bridges().values()]
+
+    until(lambda: calls() == [2, 3, 5], "all calls are summed up")
+    found = bridges("")
+    assert list(found) == ["r1 this one", "r2", "together"]
+    assert [row[0] for row in found.values()] == ["serves", "serves", ""]
+    assert found["r1 this one"][6] == found["r2"][6] != ""  # the version
+    until(lambda: all(row[2] != "–" for row in bridges().values()), "there are rates once somebody has looked twice")
+    card = visitor.get("parts/overview").partition('<article class="card"')[2]
+    assert ">5</a> (" in card, card
+    second.command("fleet", "drain", "r2", "--config", str(second.config))
+    until(lambda: bridges()["r2"][0] == "draining", "a bridge that drains says so")
+    until(lambda: "<dt>Calls</dt><dd>5</dd>" in visitor.get("usage"), "usage is of all")
+    usage = visitor.get("usage")
+    assert re.findall(r'<tr><td>(r\d)</td><td class="number">(\d)</td>', usage) == [("r1", "2"), ("r2", "3")]
+    second.kill()
+    until(lambda: bridges().get("r2", ["", ""])[0] == "has left", "who has left is named")
+    assert "Bridge r2 does not answer, so its figures are missing here" in visitor.get("")
+    assert "Bridge r2 does not answer, so its figures are missing here" in visitor.get("usage")
+
+
 def test_a_bridge_that_does_not_answer_is_named_on_the_page(pair: Fleet, http: httpx2.Client) -> None:
     first, second = pair.replicas
     echo = name_of(first, "echo")

@@ -99,7 +99,7 @@ class ConsoleContext:
         return self.fleet.name if self.fleet is not None else ""
 
     async def _pulses(self) -> Sequence[Pulse]:
-        return await self.fleet.pulses() if self.fleet is not None and self.in_fleet else ()
+        return await self.fleet.pulses(of_others=True) if self.fleet is not None and self.in_fleet else ()
 
     def end(self) -> None:
         """The bridge stops: streams and calls of pages end."""

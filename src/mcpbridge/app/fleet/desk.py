@@ -28,7 +28,7 @@ NO_FLEET = "this bridge belongs to no fleet: its configuration has no `[fleet]`,
 
 
 class Pulse(Struct, frozen=True):
-    """What another bridge of the fleet says of itself every second while somebody looks."""
+    """What a bridge of the fleet says of itself every second while somebody looks."""
 
     bridge: str
     """Its name."""
@@ -196,13 +196,13 @@ class FleetDesk:
 
         return stats_together(await self.ask({"what": "stats"}, {}, bridge))
 
-    async def pulses(self) -> Sequence[Pulse]:
-        """What changes at the other bridges, for pages that look every second. Cancelling is safe.
+    async def pulses(self, *, of_others: bool) -> Sequence[Pulse]:
+        """What changes at the bridges, for pages that look every second. Cancelling is safe.
 
         Raises:
             Problem: there is no fleet.
         """
-        said = await self.ask({"what": "pulse"}, of_others=True, anew=False)
+        said = await self.ask({"what": "pulse"}, of_others=of_others, anew=False)
         return [Pulse(one.name, one.member.id, one.problem, one.rows[0] if one.rows else {}) for one in said]
 
     async def ask(

@@ -21,6 +21,7 @@ from mcpbridge.fleet.call_logs import Found
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.pipeline.observability.metrics import Total
 from mcpbridge.storage.call_log.query import LogQuery, OfProcess, answer_query, read_query
+from mcpbridge.storage.call_log.usage import COUNTED
 
 _CALLS = 500
 """Calls under way that one answer has."""
@@ -64,10 +65,13 @@ def _pulse(bridge: Bridge, calls: Sequence[RunningCall]) -> dict[str, Any]:
     log.write_soon()  # whoever looks asks for the calls next
     of_servers: dict[str, list[int]] = {}
     for series in metrics:
+        if series.method not in COUNTED:
+            continue
         counts = of_servers.setdefault(series.server, [0, 0])
         counts[0], counts[1] = counts[0] + series.calls, counts[1] + series.errors
     return {
         "calls": metrics.total_calls(),
+        "called": sum(calls for calls, _ in of_servers.values()),
         "errors": sum(errors for _, errors in of_servers.values()),
         "running": len(calls),
         "stages": [[call.uid, call.stage] for call in calls[:_CALLS]],

@@ -38,7 +38,8 @@ _NAMES = "SELECT principal, max(id), user_name FROM call WHERE user_name <> '' G
 """The last name of each user: with `max`, SQLite takes other columns from the row that has it."""
 _NEEDED = f"(outcome = 'needed_sign_in' OR (outcome = 'failed' AND error = '{SignInNeeded.__name__}'))"
 """The latter is how older bridges wrote it."""
-_COUNTED = ("tools/call", "prompts/get", "resources/read")
+COUNTED = ("tools/call", "prompts/get", "resources/read")
+"""The methods of what counts as a call."""
 
 
 class Whose(Struct, frozen=True):
@@ -131,7 +132,7 @@ def _group(one: UsageBy, version: int) -> str:
 
 def _wanted(which: Filter, whose: Whose | None, version: int) -> tuple[list[str], dict[str, object]]:
     wanted, values = conditions(replace(which, since=None, until=None, text=None, principal=None), "call", version)
-    wanted.append(f"method IN ({', '.join(map(repr, _COUNTED))})")
+    wanted.append(f"method IN ({', '.join(map(repr, COUNTED))})")
     for name, sign in (("since", ">="), ("until", "<")):
         if (at := getattr(which, name)) is not None:
             wanted.append(f"at {sign} :{name}")  # by the index: a report is of all calls of its time

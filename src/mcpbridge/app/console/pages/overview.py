@@ -15,6 +15,7 @@ from mcpbridge.app.console.call_history import CallHistory
 from mcpbridge.app.console.context import ConsoleContext
 from mcpbridge.app.console.doctor_findings import DoctorFindings
 from mcpbridge.app.console.guard import PREFIX
+from mcpbridge.app.console.pages.fleet_overview import FleetOverview
 from mcpbridge.app.console.pages.sparkline import polyline
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.pipeline.observability.metrics import Durations
@@ -27,6 +28,7 @@ _HISTORY_FRESH = 15.0
 """Seconds for which one reading of the call log serves all pages; it gets new sums once a minute."""
 _MEMORY_FRESH = 10.0
 _SAVINGS_FRESH = 5.0
+_PULSES_FRESH = 1.0
 _SHOWN = 10
 """Waiting approvals, and open sessions, that are listed."""
 
@@ -65,6 +67,8 @@ class _Overview:
             console.bridge, console.redact, changed=partial(console.live.announce, "doctor")
         )
         console.at_end.append(self._findings.end)
+        self._fleet = FleetOverview(console)
+        self._pulses = _Fresh(_PULSES_FRESH, self._fleet.pulses)
         self._rates = _Fresh(_HISTORY_FRESH, self._read_rates)
         self._memory = _Fresh(_MEMORY_FRESH, self._measure)
         self._savings = _Fresh(_SAVINGS_FRESH, self._read_savings)
@@ -102,6 +106,7 @@ class _Overview:
         status, bridge = self._console.status(), self._console.bridge
         waiting = await bridge.approvals.pending()
         rates, memory = await self._rates(), await self._memory()
+        fleet = self._fleet.values(await self._pulses()) if self._console.in_fleet else _NO_FLEET
         daemon = cast("Mapping[str, Any]", status.get("daemon") or {})
         sessions: Sequence[Mapping[str, Any]] = ()
         if not daemon.get("clients"):
@@ -109,13 +114,19 @@ class _Overview:
             sessions = [one for one in found if "ended" not in one]
         return {
             "state": status,
-            "servers": [_card(server, rates.get(server["name"]), memory, status) for server in status["servers"]],
+            "servers": [
+                _card(_with_others(server, fleet["elsewhere"]), rates.get(server["name"]), memory, status)
+                for server in status["servers"]
+            ],
+            "bridges": fleet["bridges"],
+            "together": fleet["together"],
             "clients": list(daemon.get("clients") or ()),
             "sessions": sessions,
             "savings": await self._savings(),
             "approvals": [one.request for one in waiting[:_SHOWN]],
             "approvals_total": len(waiting),
-            "running": len(bridge.running_calls()),
+            "running": fleet["together"].get("running", len(bridge.running_calls())),
+            "connected": fleet["together"].get("clients", status["clients"]),
             "now": time.time(),
         }
 
@@ -123,7 +134,10 @@ class _Overview:
         """By server, what was counted of the last minutes."""
         since = time.time() - _MINUTES * 60
         try:
-            rows = await self._history.minutes(since, by=("server",))
+            if self._console.in_fleet:
+                rows = await self._fleet.minutes(since)
+            else:
+                rows = await self._history.minutes(since, by=("server",))
         except StoreFailed:
             return {}  # the banner says what is wrong with the disk
         rates: dict[str, _Rates] = {}
@@ -171,6 +185,17 @@ class _Rates:
 
 
 _TONES = {"ready": "good", "idle": "good", "starting": "info", "disabled": "off", "stopped": "off", "waiting": "info"}
+
+
+_NO_FLEET: Mapping[str, Any] = {"bridges": (), "together": {}, "elsewhere": {}}
+
+
+def _with_others(server: Mapping[str, Any], elsewhere: Mapping[str, Sequence[int]]) -> Mapping[str, Any]:
+    """A server with its calls at all bridges; all else is what this bridge knows."""
+    if server["name"] not in elsewhere:
+        return server
+    calls, errors = elsewhere[server["name"]]
+    return {**server, "calls": server.get("calls", 0) + calls, "errors": server.get("errors", 0) + errors}
 
 
 def _card(

@@ -17,7 +17,7 @@ from mcpbridge.app.console.context import ConsoleContext
 from mcpbridge.app.console.guard import Visitor
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.core.identity import Identity
-from mcpbridge.storage.call_log.usage import USAGE_BY
+from mcpbridge.storage.call_log.usage import USAGE_BY, Whose
 
 _SPANS = {"1h": "an hour", "24h": "a day", "7d": "7 days", "30d": "30 days", "90d": "90 days"}
 _ROWS = 500
@@ -44,10 +44,10 @@ async def _values(console: ConsoleContext, request: Request) -> dict[str, Any]:
     identity = visitor.session.identity if visitor.session is not None else None
     whose = None if visitor.sees_all else visible_usage(console.bridge.policy, visitor.principal, identity)
     try:
-        report = await requested_usage(console.bridge, wanted, whose)
+        report = await _report(console, wanted, whose)
     except Problem as error:
         problem = str(error)
-        report = await requested_usage(console.bridge, {**wanted, "price": ""}, whose)
+        report = await _report(console, {**wanted, "price": ""}, whose)
     report = cast("Mapping[str, Any]", console.redact.values_of(report))
     return {
         "since": since,
@@ -63,6 +63,13 @@ async def _values(console: ConsoleContext, request: Request) -> dict[str, Any]:
         **await _quotas(console, visitor, identity),
         "is_recorded": console.bridge.recording != "off",
     }
+
+
+async def _report(console: ConsoleContext, wanted: Mapping[str, str], whose: Whose | None) -> Mapping[str, Any]:
+    """As `requested_usage`; in a fleet of all bridges."""
+    if console.fleet is not None and console.in_fleet:
+        return await console.fleet.usage(wanted, whose)
+    return await requested_usage(console.bridge, wanted, whose)
 
 
 async def _quotas(console: ConsoleContext, visitor: Visitor, identity: Identity | None) -> dict[str, Any]:
