@@ -145,6 +145,26 @@ def test_what_runs_elsewhere_is_shown_and_announced(pair: Fleet, http: httpx2.Cl
         until(lambda: "at r2</small>" not in visitor.get("calls/running"), "its client has left")
 
 
+def test_sessions_and_events_are_of_all_bridges(pair: Fleet, http: httpx2.Client) -> None:
+    first, second = pair.replicas
+    visitor, client = Visitor(first, http), Client(http).begin(second)
+    echo = name_of(second, "echo")
+    client.post(second, message("tools/call", 2, name=echo, arguments={"text": "in a session"}))
+
+    def session() -> str:
+        """The page of the session of `client`, which calls itself raw."""
+        rows = [row for row in visitor.get("sessions").split("<tr>") if "<td>r2</td>" in row and "raw <small>" in row]
+        return re.findall(r'href="/console/sessions/([^"]+)"', rows[0])[0] if rows else ""
+
+    until(lambda: session() != "", "the session at the other bridge is listed")
+    address = f"sessions/{session()}"
+    until(lambda: visitor.texts(visitor.get(address)) == [("r2", "in a session")], "its calls are shown")
+    assert "<dt>Calls, of which failed</dt><dd>1, 0</dd>" in visitor.get(address)
+    for bridge in ("r1", "r2"):
+        until(lambda at=bridge: f"<td>{at}</td>" in visitor.get("timeline"), f"events of {bridge} are in the timeline")
+    visitor.get("sessions/unknown", 404)
+
+
 def test_the_overview_and_the_usage_are_of_all_bridges(pair: Fleet, http: httpx2.Client) -> None:
     first, second = pair.replicas
     visitor = Visitor(first, http)

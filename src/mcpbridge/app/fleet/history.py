@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 import msgspec
 
 from mcpbridge.app.admin.errors import Problem
 from mcpbridge.app.fleet.desk import FleetDesk
-from mcpbridge.app.fleet.pages import FleetPage, Place, merged_pages, read_place
+from mcpbridge.app.fleet.pages import FleetPage, Place, merged_pages, page_of, read_place
 from mcpbridge.core.recording import RunningCall
 from mcpbridge.fleet.call_logs import Said
 from mcpbridge.storage.call_log.query import LogQuery, write_query
@@ -54,6 +55,35 @@ class FleetHistory:
         answers = await self._ask(query, each, bridge)
         return merged_pages(answers, limit, older, newer)
 
+    async def events(self, which: Filter, *, limit: int, before: str = "", kinds: Sequence[str] = ()) -> FleetPage:
+        """What happened beside calls, of these kinds, newest first; see `read_events`."""
+        older = read_place(before)
+        each = {id_: {"before": number} for id_, number in older.numbers.items()} if older is not None else {}
+        answers = await self._ask(LogQuery("events", which, limit, kinds=kinds), each)
+        return merged_pages([page_of(one, limit, is_newest_first=False) for one in answers], limit, older, None)
+
+    async def sessions(self, client: str | None, *, limit: int, before: str = "") -> FleetPage:
+        """The sessions of clients, the newest first; one that moved is there for each of its bridges."""
+        older = read_place(before)
+        each = {id_: {"before": number} for id_, number in older.numbers.items()} if older is not None else {}
+        answers = await self._ask(LogQuery("sessions", Filter(client=client), limit), each)
+        pages = [page_of(one, limit, is_newest_first=True) for one in answers]
+        return merged_pages(pages, limit, older, None, when="began")
+
+    async def session(self, session: str) -> Row | None:
+        """One session, as the bridges know it together: where it began first, with its calls at all of them."""
+        answers = await self._ask(LogQuery("session", uid=session), {})
+        found = sorted((row for one in answers for row in one.rows), key=itemgetter("began"))
+        if not found:
+            return None
+        sums = {name: sum(row[name] for row in found) for name in ("calls", "errors")}
+        # The bridge that had it last knows its end.
+        return {
+            **{key: value for key, value in found[0].items() if key not in ("ended", "why")},
+            **sums,
+            **_end(found[-1]),
+        }
+
     async def has_newer(
         self, which: Filter, after: str, *, whose: Whose | None = None, bridge: str = ""
     ) -> tuple[bool, str]:
@@ -94,3 +124,7 @@ class FleetHistory:
             return await self._desk.ask(write_query(query), each, bridge, of_others=of_others)
         except Problem:
             return []  # there is no such bridge, or no fleet any more
+
+
+def _end(last: Row) -> Row:
+    return {name: last[name] for name in ("ended", "why") if name in last}

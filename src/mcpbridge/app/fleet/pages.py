@@ -11,6 +11,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, cast
 
+import msgspec
 from msgspec import Struct
 
 from mcpbridge.app.fleet.together import missing_of
@@ -61,14 +62,19 @@ class FleetPage(Struct, frozen=True):
     """Bridges that do not say what they have, and why."""
 
 
-def merged_pages(answers: Sequence[Said], limit: int, older: Place | None, newer: Place | None) -> FleetPage:
-    """One page of the pages of all. `older`, `newer`: where they began, if not with the newest call."""
+def merged_pages(
+    answers: Sequence[Said], limit: int, older: Place | None, newer: Place | None, *, when: str = "at"
+) -> FleetPage:
+    """One page of the pages of all. `older`, `newer`: where they began, if not with the newest call.
+
+    `when`: what of a row says when it was.
+    """
     taken: list[Row] = []
     said = [one for one in answers if one.rows]
     left = [list(cast("Sequence[Row]", one.rows[0]["rows"])) for one in said]
     while len(taken) < limit and any(left):
         # Within one bridge the order of the file holds: the order in which the calls have ended.
-        place = max((number for number, rows in enumerate(left) if rows), key=lambda number: left[number][0]["at"])
+        place = max((number for number, rows in enumerate(left) if rows), key=lambda number: left[number][0][when])
         taken.append({**left[place].pop(0), "bridge": said[place].name})
     before: dict[str, int] = dict(older.numbers) if older is not None else {}
     after: dict[str, int] = dict(newer.numbers) if newer is not None else {}
@@ -80,10 +86,13 @@ def merged_pages(answers: Sequence[Said], limit: int, older: Place | None, newer
             before[id_] = end or 1  # no call has a lower number
             after[id_] = max(after.get(id_, 0), one.rows[0]["after"])
     missing = missing_of(answers)
-    last = min((_seconds(row) for row in taken), default=0.0)
+    last = min((datetime.fromisoformat(row[when]).timestamp() for row in taken), default=0.0)
     names = [one["bridge"] for one in missing]
     return FleetPage(taken, Place(before, last) if has_more else None, Place(after, missing=names), missing)
 
 
-def _seconds(row: Row) -> float:
-    return datetime.fromisoformat(row["at"]).timestamp()
+def page_of(answer: Said, limit: int, *, is_newest_first: bool) -> Said:
+    """An answer that has at most so many rows, in the form of those that have a page."""
+    rows = answer.rows if is_newest_first else answer.rows[::-1]
+    before = rows[-1]["id"] if len(rows) == limit else 0
+    return msgspec.structs.replace(answer, rows=[{"rows": rows, "before": before, "after": 0}])

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 from starlette.requests import Request
 
 from mcpbridge.app.console.call_history import COUNTED, CallHistory
@@ -13,11 +14,12 @@ from mcpbridge.app.console.context import ConsoleContext
 from mcpbridge.app.console.guard import Visitor
 from mcpbridge.app.console.pages.calls.filters import CallFilters, filters_for, number_of
 from mcpbridge.core.recording import RunningCall
-from mcpbridge.storage.call_log.reader import Row
+from mcpbridge.storage.call_log.reader import Filter, Row
 from mcpbridge.storage.call_log.usage import Whose
 
 if TYPE_CHECKING:  # loaded where there is a fleet
     from mcpbridge.app.fleet.history import FleetHistory
+    from mcpbridge.app.fleet.pages import FleetPage
 
 _UID_DIGITS = 16
 
@@ -83,10 +85,11 @@ class AllCalls:
             whose=_whose(request),
             bridge=filters.bridge,
         )
-        missing = found.missing
-        if _whose(request) is not None:  # why a bridge cannot be reached is for those who run it
-            missing = [{**one, "reason": ""} for one in missing]
-        return CallsPage([dict(row) for row in found.rows], str(found.before or ""), str(found.after), missing)
+        page = _as_page(found)
+        if _whose(request) is None:
+            return page
+        # Why a bridge cannot be reached is for those who run it.
+        return replace(page, missing=[{**one, "reason": ""} for one in page.missing])
 
     async def newest(self, request: Request, filters: CallFilters, after: str) -> str:
         """What names the newest call, if there are some that are newer than `after` says; else empty.
@@ -107,6 +110,24 @@ class AllCalls:
             return await self.here.count(filters.which)
         return await self._fleet.count(filters.which, COUNTED, whose=_whose(request), bridge=filters.bridge)
 
+    async def events(self, which: Filter, *, limit: int, before: str = "", kinds: Sequence[str] = ()) -> CallsPage:
+        """What happened beside calls, newest first, for those who may see all."""
+        if self._console.in_fleet:
+            return _as_page(await self._fleet.events(which, limit=limit, before=before, kinds=kinds))
+        rows = await self.here.events(which, limit=limit, before=_number(before), kinds=kinds)
+        return CallsPage(rows[::-1], str(rows[0]["id"]) if len(rows) == limit else "", "")
+
+    async def sessions(self, client: str | None, *, limit: int, before: str = "") -> CallsPage:
+        """The sessions of clients, newest first, for those who may see all."""
+        if self._console.in_fleet:
+            return _as_page(await self._fleet.sessions(client, limit=limit, before=before))
+        rows = await self.here.sessions(client=client, limit=limit, before=_number(before))
+        return CallsPage(rows, str(rows[-1]["id"]) if len(rows) == limit else "", "")
+
+    async def session(self, session: str) -> Row | None:
+        """One session, for those who may see all; None: nothing is known of its begin."""
+        return await (self._fleet.session(session) if self._console.in_fleet else self.here.session(session))
+
     async def elsewhere(self, request: Request, uid: str) -> Row | None:
         """A call of another bridge of the fleet, whole; None: there is none that the visitor may see."""
         if not self._console.in_fleet or len(uid) != _UID_DIGITS:
@@ -122,6 +143,10 @@ class AllCalls:
     async def whole(self, request: Request, uid: str) -> Row | None:
         """A call of this bridge or another one, whole; None: there is none."""
         return await self.here.call(uid) or await self.elsewhere(request, uid)
+
+
+def _as_page(page: "FleetPage") -> CallsPage:
+    return CallsPage([dict(row) for row in page.rows], str(page.before or ""), str(page.after), page.missing)
 
 
 def _whose(request: Request) -> Whose | None:

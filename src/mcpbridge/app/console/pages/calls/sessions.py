@@ -9,11 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from mcpbridge.app.console.call_history import CallHistory
 from mcpbridge.app.console.context import ConsoleContext
 from mcpbridge.app.console.guard import PREFIX
+from mcpbridge.app.console.pages.calls.all_calls import AllCalls
 from mcpbridge.app.console.pages.calls.event_words import tone_of, words_of
-from mcpbridge.app.console.pages.calls.filters import number_of
+from mcpbridge.app.console.pages.calls.filters import CallFilters
 from mcpbridge.storage.call_log.reader import Filter
 
 ROWS = 50
@@ -23,29 +23,30 @@ _EVENTS = 200
 
 def routes(console: ConsoleContext) -> Sequence[BaseRoute]:
     """`/console/sessions` and each below it."""
-    history = CallHistory(console.bridge)
+    calls = AllCalls(console)
 
     async def listed(request: Request) -> Response:
         client = request.query_params.get("client", "").strip()
-        before = number_of(request.query_params, "before")
-        sessions = await history.sessions(client=client or None, limit=ROWS, before=before)
+        before = calls.before(request)
+        found = await calls.sessions(client or None, limit=ROWS, before=before)
         older = ""
-        if len(sessions) == ROWS:
-            older = f"{PREFIX}/sessions?{urlencode({**_given(client=client), 'before': sessions[-1]['id']})}"
+        if found.before:
+            older = f"{PREFIX}/sessions?{urlencode({**_given(client=client), 'before': found.before})}"
         query = urlencode({**_given(client=client), **_given(before=before)})
-        values: dict[str, Any] = {"sessions": sessions, "client": client, "older": older, "query": query}
-        return console.page(request, "calls/sessions.html", **values, history=history)
+        values: dict[str, Any] = {"sessions": found.rows, "client": client, "older": older, "query": query}
+        return console.page(request, "calls/sessions.html", **values, history=calls.here, missing=found.missing)
 
     async def one(request: Request) -> Response:
         session = request.path_params["session"]
-        known = await history.session(session)
-        page = await history.page(Filter(session=session), limit=ROWS)
-        happened = await history.events(Filter(session=session), limit=_EVENTS)
-        if known is None and not page.rows and not happened:
+        known = await calls.session(session)
+        page = await calls.page(request, CallFilters(Filter(session=session), {}), limit=ROWS)
+        happened = await calls.events(Filter(session=session), limit=_EVENTS)
+        if known is None and not page.rows and not happened.rows:
             raise HTTPException(404, "There is no such session, or not any more: the call log keeps it for some days.")
         if known is None:  # its begin is forgotten, or it is one that has no begin: of a program, or of the console
             known = {"client": page.rows[0]["client"] if page.rows else ""}
-        values: dict[str, Any] = {"one": known, "session": session, "rows": page.rows, "happened": happened[::-1]}
+        values: dict[str, Any] = {"one": known, "session": session, "rows": page.rows, "happened": happened.rows}
+        values["missing"] = page.missing
         return console.page(request, "calls/session.html", **values, tone_of=tone_of, words_of=words_of)
 
     return [
