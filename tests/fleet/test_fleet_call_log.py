@@ -117,3 +117,38 @@ def test_a_bridge_that_does_not_answer_is_named_and_one_that_was_killed_has_inte
         return [row["bridge"] for row in rows(first, "--outcome", "interrupted")]
 
     until(lambda: interrupted() == ["r2"], "whoever looks learns that the call was interrupted")
+
+
+def test_who_follows_sees_each_call_once_though_a_bridge_starts_anew(pair: Fleet, tmp_path: Path) -> None:
+    """It has another id then, and the same file. What it recorded before somebody began to look is no news."""
+    first, second = pair.replicas
+    call(second, name_of(second, "echo"), "long ago")
+    until(lambda: texts(rows(first, "--content")) == [("r2", "long ago")], "it is recorded")
+    second.stop()
+    output = tmp_path / "followed"
+    arguments = ["log", "--follow", "--json", "--content", "-n", "1", "--config", str(first.config)]
+
+    def seen() -> list[tuple[str, str]]:
+        return texts([json.loads(line) for line in output.read_text("utf-8").splitlines(keepends=True) if "\n" in line])
+
+    with output.open("wb") as file:
+        command = subprocess.Popen(
+            [sys.executable, "-m", "mcpbridge", *arguments],
+            env=home_at(first.directory),
+            stdout=file,
+            stderr=subprocess.DEVNULL,
+        )
+    try:
+        call(first, name_of(first, "echo"), "here")
+        until(lambda: seen() == [("r1", "here")], "it is followed")
+        expected = [("r1", "here")]
+        for text in ("one", "two"):
+            second.start()
+            call(second, name_of(second, "echo"), text)
+            expected.append(("r2", text))
+            until(lambda: len(seen()) >= len(expected), f"{text!r} is followed")
+            assert seen() == expected
+            second.stop()
+    finally:
+        command.terminate()
+        command.wait(60)

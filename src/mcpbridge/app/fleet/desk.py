@@ -148,26 +148,36 @@ class FleetDesk:
         self._bridge.trail.note("fleet.resumed" if undo else "fleet.drained", {"detail": f"{member.name} {member.id}"})
         return {**member_document(member, fleet.members.me), **msgspec.to_builtins(report), "draining": not undo}
 
-    async def log(self, query: Mapping[str, Any], after: Mapping[str, int], bridge: str = "") -> Document:
+    async def log(
+        self, query: Mapping[str, Any], after: Mapping[str, int], bridge: str = "", since: float | None = None
+    ) -> Document:
         """What the call logs of all bridges say, or of the only one to ask: `rows`, oldest first, with their `bridge`.
 
-        `after`: by the id of a bridge, the number of the last record of it that is known. In the answer: the numbers
-        for the next look. `missing`: bridges that do not say.
+        `after`: by the id of a bridge, and by what its file is called, the number of the last record that is known. In
+        the answer: the numbers for the next look. `since` (seconds since 1970): of a bridge that is not in `after`,
+        only what began since then. `missing`: bridges that do not say.
 
         Raises:
             Problem: there is no fleet, or no such bridge.
         """
         from mcpbridge.app.fleet.together import missing_of
+        from mcpbridge.storage.call_log.reader import iso_time
 
         said = await self.ask(query, {id_: {"after": number} for id_, number in after.items()}, bridge)
-        rows = [{**row, "bridge": one.name} for one in said for row in one.rows]
+        rows, known = list[dict[str, Any]](), dict(after)
+        for one in said:
+            names = [name for name in (*one.ids, one.file) if name]
+            last = max((after[name] for name in names if name in after), default=None)
+            if last is not None:  # a bridge that started anew has another id, and the same file
+                found = [row for row in one.rows if row.get("id", last + 1) > last]
+            else:
+                found = [row for row in one.rows if since is None or str(row.get("at", "")) >= iso_time(since)]
+            rows += [{**row, "bridge": one.name} for row in found]
+            if not one.problem:
+                number = max([last or 0, *(row.get("id", 0) for row in one.rows)])
+                known |= dict.fromkeys(names, number)
         rows.sort(key=lambda row: str(row.get("at", "")))
-        numbers = {id_: max((row.get("id", 0) for row in one.rows), default=0) for one in said for id_ in one.ids}
-        return {
-            "rows": rows,
-            "after": {id_: max(number, after.get(id_, 0)) for id_, number in numbers.items()},
-            "missing": missing_of(said),
-        }
+        return {"rows": rows, "after": known, "missing": missing_of(said)}
 
     async def usage(self, asked: Mapping[str, str], whose: "Whose | None" = None, bridge: str = "") -> Document:
         """Who used what at all bridges: as `requested_usage`, with the sums of each (`bridges`), and who is `missing`.
@@ -252,8 +262,9 @@ class FleetDesk:
     async def _log(self, request: Document) -> Document:
         query = cast("Mapping[str, Any]", request.get("query") or {})
         after = cast("Mapping[str, int]", request.get("after") or {})
+        bridge, since = str(request.get("bridge") or ""), cast("float | None", request.get("since"))
         try:
-            return {"pid": os.getpid(), **await self.log(query, after, str(request.get("bridge") or ""))}
+            return {"pid": os.getpid(), **await self.log(query, after, bridge, since)}
         except Problem as problem:
             return _failed(problem)
 

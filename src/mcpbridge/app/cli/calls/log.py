@@ -3,13 +3,13 @@
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from time import time
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 import anyio
 import anyio.to_thread
@@ -27,24 +27,27 @@ from mcpbridge.base.units import parse_moment, show_seconds
 from mcpbridge.config.load import Loaded
 from mcpbridge.config.schema import Settings
 from mcpbridge.storage.call_log.format import Outcome
-from mcpbridge.storage.call_log.query import LogQuery
-from mcpbridge.storage.call_log.reader import INTERRUPTED, RUNNING, Filter, Row, read_call, read_calls, read_running
-from mcpbridge.storage.call_log.timeline import read_events
+from mcpbridge.storage.call_log.query import LogQuery, answer_query
+from mcpbridge.storage.call_log.reader import INTERRUPTED, RUNNING, Filter, Row, read_call
 from mcpbridge.storage.settings import call_log_path, recorded
 from mcpbridge.storage.sqlite.database import may_exist
 
 if TYPE_CHECKING:
     from mcpbridge.app.cli.calls.fleet_log import FleetLog
 
-_LOOK = 0.25
-"""Seconds between two looks at the file with `--follow`."""
-_LOOK_AT_FLEET = 1.0
-"""The same where other bridges are asked."""
 _MOST = 10_000
 """Records that one look shows."""
 
-Read = Callable[[int, int], list[Row]]
-"""Reads at most so many records after the one with that number."""
+
+class _Log(Protocol):
+    """Where calls are recorded."""
+
+    look_every: float
+    """Seconds between two looks at it with `--follow`."""
+
+    def read(self, query: LogQuery, *, is_next: bool = False) -> Sequence[Row]:
+        """The newest rows, oldest first. `is_next`: only those since the last look at the same."""
+        ...
 
 
 @click.command("log")
@@ -104,10 +107,12 @@ def log_command(
     async def show(loaded: Loaded, _: Redactor) -> int:
         settings = loaded.settings
         everywhere = None if here else await anyio.to_thread.run_sync(_find_fleet, settings, config, bridge or "")
+        asked = LogQuery("events" if events else "calls", which, max(limit, 1), content=content)
         if everywhere is not None:
-            return await _show_fleet(
-                everywhere, uid, which, limit, follow=follow, events=events, content=content, as_json=as_json
-            )
+            if uid is not None:
+                return await _show_one_of_fleet(everywhere, uid, as_json=as_json)
+            await _show(everywhere, asked, limit, follow=follow, as_json=as_json)
+            return OK
         path = call_log_path(settings.call_log, settings.store)
         is_logged = recorded(settings.call_log, settings.store, "own").grade != "off"
         if not may_exist(path) and not (follow and is_logged):
@@ -119,29 +124,7 @@ def log_command(
         if uid is not None:
             return _show_one(path, uid, as_json=as_json)
 
-        def read(limit: int, after: int) -> list[Row]:
-            if not may_exist(path):
-                return []
-            if events:
-                return read_events(path, which, limit=limit, after=after)
-            return read_calls(path, which, limit=limit, after=after, content=content)
-
-        def read_unfinished() -> list[Row]:
-            if events or follow or not may_exist(path):  # what is followed are records: these will be some
-                return []
-            return read_running(path, which, limit=limit, content=content)
-
-        printed = (
-            partial(_print_json, "log-events/1" if events else "log/1")
-            if as_json
-            else partial(_print_rows, events=events, content=content, aligned=not follow)
-        )
-
-        def in_time(rows: Sequence[Row]) -> None:
-            """Events are numbered as they are written, and some are written a moment after others."""
-            printed(sorted(rows, key=itemgetter("at")) if events else rows)
-
-        await _show(read, read_unfinished, in_time, limit, follow=follow)
+        await _show(_FileLog(path), asked, limit, follow=follow, as_json=as_json)
         return OK
 
     return run(show, config, as_json=as_json, load=load_only_to_look)
@@ -158,43 +141,11 @@ def _find_fleet(settings: Settings, config: str | None, only: str) -> "FleetLog 
     return None if found is None else FleetLog(found, only)
 
 
-async def _show_fleet(
-    log: "FleetLog",
-    uid: str | None,
-    which: Filter,
-    limit: int,
-    *,
-    follow: bool,
-    events: bool,
-    content: bool,
-    as_json: bool,
-) -> int:
-    """What all bridges have recorded, as `show` does it with one file."""
-    asked = LogQuery("events" if events else "calls", which, max(limit, 1), content=content)
-    if uid is not None:
-        found = await anyio.to_thread.run_sync(log.read, LogQuery("call", uid=uid, limit=1))
-        if not found:
-            fail(TOOL_ERROR, f"no bridge has a call {uid[:100]}", "`mcpbridge log` shows those that there are.")
-        return _show_row(found[0], as_json=as_json)
-    rows = await anyio.to_thread.run_sync(log.read, asked)
-    if not events and not follow:
-        unfinished = replace(asked, what="running")
-        rows = [*rows, *await anyio.to_thread.run_sync(log.read, unfinished)]
-    shown = rows[-limit:] if limit else []
-    if as_json:
-        _print_json("log-events/1" if events else "log/1", shown)
-    elif limit:
-        _print_rows(shown, events=events, content=content, aligned=not follow)
-    following = replace(asked, limit=_MOST)
-    while follow:
-        sys.stdout.flush()
-        await anyio.sleep(_LOOK_AT_FLEET)
-        rows = await anyio.to_thread.run_sync(partial(log.read, following, is_next=True))
-        if as_json:
-            _print_json("log-events/1" if events else "log/1", rows)
-        elif rows:
-            _print_rows(rows, events=events, content=content, aligned=False)
-    return OK
+async def _show_one_of_fleet(log: "FleetLog", uid: str, *, as_json: bool) -> int:
+    found = await anyio.to_thread.run_sync(log.read, LogQuery("call", uid=uid, limit=1))
+    if not found:
+        fail(TOOL_ERROR, f"no bridge has a call {uid[:100]}", "`mcpbridge log` shows those that there are.")
+    return _show_row(found[0], as_json=as_json)
 
 
 _HOW_TO = "To log them, set in the configuration:\n\n    [call_log]\n    enabled = true\n"
@@ -251,25 +202,43 @@ def _print_child(row: Row, indent: str) -> None:
         _print_child(child, indent + "    ")
 
 
-async def _show(
-    read: Read,
-    read_unfinished: Callable[[], list[Row]],
-    printed: Callable[[Sequence[Row]], None],
-    limit: int,
-    *,
-    follow: bool,
-) -> None:
-    rows = read(max(limit, 1), 0)  # one at least: it tells where what follows begins
-    last = rows[-1]["id"] if rows else 0
-    if limit:
-        printed((rows + read_unfinished())[-limit:])
-    while follow:
+class _FileLog:
+    """What the file of this machine has."""
+
+    look_every = 0.25
+    """See `_Log`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._after = path, 0
+
+    def read(self, query: LogQuery, *, is_next: bool = False) -> Sequence[Row]:
+        """See `_Log`."""
+        rows = answer_query(self._path, replace(query, after=self._after) if is_next else query)
+        if query.what == "running":
+            return rows
+        self._after = rows[-1]["id"] if rows else self._after
+        # Events are numbered as they are written, and some are written a moment after others.
+        return sorted(rows, key=itemgetter("at")) if query.what == "events" else rows
+
+
+async def _show(log: _Log, asked: LogQuery, limit: int, *, follow: bool, as_json: bool) -> None:
+    """The newest records, and, to follow, those that come. `asked`: at least one, which says where the next begin."""
+    is_events = asked.what == "events"
+    rows = await anyio.to_thread.run_sync(log.read, asked)
+    if not is_events and not follow:  # what is followed are records: these will be some
+        rows = [*rows, *await anyio.to_thread.run_sync(log.read, replace(asked, what="running"))]
+    aligned, rows = not follow, rows[-limit:] if limit else []
+    has_begun, following = bool(limit), replace(asked, limit=_MOST)
+    while True:
+        if as_json:
+            _print_json("log-events/1" if is_events else "log/1", rows)
+        elif has_begun:
+            _print_rows(rows, events=is_events, content=asked.content, aligned=aligned)
+        if not follow:
+            return
         sys.stdout.flush()
-        await anyio.sleep(_LOOK)
-        rows = read(_MOST, last)
-        if rows:
-            last = rows[-1]["id"]
-            printed(rows)
+        await anyio.sleep(log.look_every)
+        has_begun, rows = True, await anyio.to_thread.run_sync(partial(log.read, following, is_next=True))
 
 
 def _print_json(json_format: str, rows: Sequence[Row]) -> None:
