@@ -122,6 +122,8 @@ class Client(Struct, eq=False):
     """Legacy: it learned that it may call tools as tasks (2025-11-25)."""
     is_guest: bool = False
     """Legacy: its session is at another bridge of the fleet, and this bridge has one request of it."""
+    is_handed_on: bool = False
+    """Legacy: its session is another bridge's now, or for whoever asks first. One that comes back is another client's."""
     initialized: bool = False
     """The client has sent `notifications/initialized`: from then on it may be sent unsolicited messages."""
     capabilities: ClientCapabilities = NO_CAPABILITIES

@@ -78,8 +78,6 @@ class FleetSessions:
         """Sessions whose records lack something, since the server was away."""
         self._writing_again: asyncio.Task[None] | None = None
         self._moved = OrderedDict[bytes, str]()
-        self._handed_on = OrderedDict[bytes, None]()
-        """Sessions that are others' now, or for whoever asks first: the latest."""
         self._writing = WeakValueDictionary[bytes, asyncio.Lock]()
         self._taking = WeakValueDictionary[bytes, asyncio.Lock]()
         self._front: SessionFront | None = None
@@ -224,7 +222,7 @@ class FleetSessions:
         if self._messages.pop(session.id, None) is None:
             return
         if session.why == BRIDGE_STOPPED:
-            self._note_handed_on(session.id)
+            session.client.is_handed_on = True
         work = self._records.give_up if session.why == BRIDGE_STOPPED else self._records.end
         self.tasks.spawn(self._quietly(work(session.id, self._members.me.id)))
 
@@ -244,7 +242,7 @@ class FleetSessions:
             await asyncio.sleep(_LOOK_AGAIN)
         for session in self.own():
             await self._quietly(self._records.give_up(session.id, self._members.me.id))
-            self._note_handed_on(session.id)
+            session.client.is_handed_on = True
             self._messages.pop(session.id, None)
             self._unwritten.discard(session.id)
 
@@ -366,7 +364,6 @@ class FleetSessions:
             raise Refused(503, "not sent: all sessions of this bridge are busy (`http.max_sessions`)", headers=_SOON)
         self._messages[id_] = dict(record.messages)
         self._moved.pop(id_, None)
-        self._handed_on.pop(id_, None)
         self._counts.taken_over += 1
         log.info("a session was taken over from a bridge that is gone")
         return None
@@ -375,15 +372,6 @@ class FleetSessions:
         self._moved[id_] = owner
         while len(self._moved) > _KNOWN_MOVES:
             self._moved.popitem(last=False)
-
-    def _note_handed_on(self, id_: bytes) -> None:
-        self._handed_on[id_] = None
-        while len(self._handed_on) > _KNOWN_MOVES:
-            self._handed_on.popitem(last=False)
-
-    def has_handed_on(self, id_: bytes) -> bool:
-        """Whether a session that was here is another bridge's now, or for whoever asks first."""
-        return id_ in self._handed_on
 
     def _forget_member(self, member: str) -> None:
         self.forwarding.forget(member)
@@ -450,10 +438,10 @@ class FleetSessions:
 
     def _let_go(self, id_: bytes) -> None:
         """End a session here, and leave its record to whoever has it."""
-        self._note_handed_on(id_)
         self._messages.pop(id_, None)
         self._unwritten.discard(id_)
         if self._front is not None and (session := self._front.sessions.get(id_)) is not None:
+            session.client.is_handed_on = True
             self._front.sessions.end(session, "another bridge has it now")
 
     def _lapsed(self) -> None:
