@@ -10,6 +10,7 @@ applications learn who calls from the scope's `state`: `principal`, and `is_admi
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from time import monotonic, time
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -138,10 +139,10 @@ class HttpFront:
         self._legacy.sessions.new_id, self._legacy.sessions.tag = elsewhere.new_id, elsewhere.me.encode() + b"."
         elsewhere.serve_by(self._legacy)
 
-    async def handle(self, exchange: Exchange) -> None:
-        """Serve one HTTP request."""
+    async def handle(self, exchange: Exchange, sent: object = None) -> None:
+        """Serve one HTTP request. `sent`: it was sent to another bridge before (`Elsewhere.pass_on`)."""
         try:
-            await self._answer(exchange)
+            await (self._answer(exchange) if sent is None else self._serve_elsewhere(exchange, sent))
         except Refused as refused:
             await exchange.refuse(refused)
         except ClientLeft:
@@ -188,16 +189,7 @@ class HttpFront:
         exchange.version, exchange.extra = admission.version, admission.extra
         if admission.identity is not None and (server := self._auth.resource_server) is not None:
             exchange.challenge = server.insufficient_scope
-
-        async def rest(sent: object) -> None:
-            try:
-                await self._serve_elsewhere(exchange, elsewhere, admission.session, sent)
-            except Refused as refused:
-                await exchange.refuse(refused)
-            except ClientLeft:
-                pass
-
-        return elsewhere.pass_on(exchange, admission.session, rest)
+        return elsewhere.pass_on(exchange, admission.session, partial(self.handle, exchange))
 
     def _admit(self, exchange: DirectExchange) -> Admission | None:
         """What the rules say of a request by its head; None: they refuse it, or it cannot be plain."""
@@ -392,7 +384,7 @@ class HttpFront:
         if self._elsewhere is not None and version not in MODERN and not exchange.guest:
             id_ = exchange.headers.get(b"mcp-session-id")
             if id_ is not None and id_.strip() not in self._legacy.sessions:
-                return self._serve_elsewhere(exchange, self._elsewhere, id_.strip())
+                return self._serve_elsewhere(exchange)
         return self._mcp_here(exchange)
 
     def _mcp_here(self, exchange: Exchange) -> Awaitable[None]:
@@ -407,10 +399,9 @@ class HttpFront:
             return self._legacy.delete(exchange)
         return while_valid(exchange, self._legacy.get(exchange))
 
-    async def _serve_elsewhere(
-        self, exchange: Exchange, elsewhere: Elsewhere, session: bytes, sent: object = None
-    ) -> None:
-        if not await elsewhere.serve(exchange, session, sent):
+    async def _serve_elsewhere(self, exchange: Exchange, sent: object = None) -> None:
+        assert self._elsewhere is not None, "whoever asks for this has looked"
+        if not await self._elsewhere.serve(exchange, exchange.headers[b"mcp-session-id"].strip(), sent):
             await self._mcp_here(exchange)
 
     async def _post(self, exchange: Exchange, version: str | None) -> None:
