@@ -1,5 +1,6 @@
 """The console of any bridge of a fleet shows the calls of all of them (issue 24)."""
 
+import csv
 import json
 import re
 import signal
@@ -78,16 +79,19 @@ def test_the_list_and_a_call_are_of_all_bridges(pair: Fleet, http: httpx2.Client
     until(lambda: visitor.texts(visitor.get("calls")) == expected, "all are listed")
     listed = visitor.get("calls")
     assert "3 calls" in listed
-    assert visitor.texts(visitor.get("calls?bridge=r2")) == [("r2", "two")]
-    assert "1 call<" in visitor.get("calls?bridge=r2")
-    assert "there is no bridge" in unescape(visitor.get("calls?bridge=r9"))
-    shown = visitor.get(re.findall(r"href=\"/console/(calls/\w{16})\"", visitor.get("calls?bridge=r2"))[0])
+    assert visitor.texts(visitor.get("calls?at_bridge=r2")) == [("r2", "two")]
+    assert "1 call<" in visitor.get("calls?at_bridge=r2")
+    assert "there is no bridge" in unescape(visitor.get("calls?at_bridge=r9"))
+    shown = visitor.get(re.findall(r"href=\"/console/(calls/\w{16})\"", visitor.get("calls?at_bridge=r2"))[0])
     assert "<dt>Bridge</dt><dd>r2</dd>" in shown
     [uid] = set(re.findall(r"/console/calls/(\w{16})/log", shown))
     assert "at the bridge r2" in visitor.get(f"calls/{uid}/log")
     visitor.get("calls/0123456789abcdef", 404)
     exported = json.loads(visitor.get("calls/export.json"))
     assert [(row["bridge"], json.loads(row["arguments"]["content"])["text"]) for row in exported] == expected
+
+    table = list(csv.DictReader(visitor.get("calls/export.csv").splitlines()))
+    assert [row["bridge"] for row in table] == ["r1", "r2", "r1"]
 
     after = re.findall(r"calls/list\?after=([\w-]+)", listed)[0]
     visitor.get(f"calls/list?after={after}", 204)
@@ -141,7 +145,7 @@ def test_what_runs_elsewhere_is_shown_and_announced(pair: Fleet, http: httpx2.Cl
             until(lambda: "at r2</small>" in visitor.get("calls/running"), "it is shown where it runs")
             [uid] = re.findall(r'id="call-(\w{16})"', visitor.get("calls/running"))
             assert "<dt>Bridge</dt><dd>r2</dd>" in visitor.get(f"calls/{uid}")
-            assert "at r2" not in visitor.get("calls/running?bridge=r1")
+            assert "at r2" not in visitor.get("calls/running?at_bridge=r1")
         until(lambda: "at r2</small>" not in visitor.get("calls/running"), "its client has left")
 
 

@@ -182,6 +182,9 @@ def sign_in(page: str, who: str) -> str:
                 if url.startswith(CALLBACK):
                     return url
                 continue
+            if 'name="sub"' in answer.text:  # the page of `oidc-provider-mock`
+                form = {"sub": who}
+                continue
             found = re.search(r'<form[^>]*action="([^"]+)"', answer.text)
             if found is None:  # a page of the bridge that leads on to the provider
                 found = re.search(r'<meta http-equiv="refresh" content="0; ?url=([^"]+)"', answer.text)

@@ -83,7 +83,8 @@ class _CallList:
         newest = await self._calls.newest(request, filters, request.query_params.get("after", ""))
         if not newest:
             return Response(status_code=204)
-        key = filters.query()
+        # What others may see is filtered in the same way, and says more of bridges that cannot be reached.
+        key = f"{request.state.visitor.sees_all} {filters.query()}"
         known = self._rendered.pop(key, None)
         if known is None or known[0] != newest:
             values = await self._values(request, filters, "", is_live=True)

@@ -39,7 +39,8 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 _LONGEST_NAME = 40
 """Characters of the name of a bridge in the name of a file."""
 
-_COLUMNS: Sequence[tuple[str, Callable[[Row], Any]]] = (
+_Columns = Sequence[tuple[str, Callable[[Row], Any]]]
+_COLUMNS: _Columns = (
     ("uid", lambda row: row.get("uid", "")),
     ("at", lambda row: row["at"]),
     ("seconds", lambda row: row.get("seconds", "")),
@@ -64,6 +65,8 @@ _COLUMNS: Sequence[tuple[str, Callable[[Row], Any]]] = (
     ("facts", lambda row: json.dumps(row["facts"], ensure_ascii=False) if "facts" in row else ""),
 )
 """Names and values of the columns of CSV."""
+
+_COLUMNS_OF_FLEET: _Columns = (*_COLUMNS, ("bridge", lambda row: row.get("bridge", "")))
 
 _FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n", "\0", "＝", "＋", "－", "＠")
 """The wide forms count too: some programs take them for the others."""
@@ -108,7 +111,7 @@ async def _of_fleet(
                 return
             found = await calls.page(request, filters, limit=_AT_ONCE_OF_ALL, before=found.before, content=True)
 
-    async for piece in _pieces(pages(), kind):
+    async for piece in _pieces(pages(), kind, _COLUMNS_OF_FLEET):
         yield piece
 
 
@@ -133,14 +136,16 @@ async def exported(path: Path, which: Filter, kind: Format, *, content: bool) ->
         yield piece
 
 
-async def _pieces(pages: AsyncIterator[Sequence[Row]], kind: Format) -> AsyncIterator[bytes]:
-    yield _header(kind)
+async def _pieces(
+    pages: AsyncIterator[Sequence[Row]], kind: Format, columns: _Columns = _COLUMNS
+) -> AsyncIterator[bytes]:
+    yield _header(columns) if kind == "csv" else b"["
     is_first = True
     async for rows in pages:
         if not rows:
             continue
         if kind == "csv":
-            yield await in_thread(partial(csv_lines, rows))
+            yield await in_thread(partial(csv_lines, rows, columns))
         else:
             lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
             yield (("\n" if is_first else ",\n") + lines).encode("utf-8", "replace")
@@ -149,16 +154,16 @@ async def _pieces(pages: AsyncIterator[Sequence[Row]], kind: Format) -> AsyncIte
         yield b"\n]\n"
 
 
-def _header(kind: Format) -> bytes:
-    return (",".join(name for name, _ in _COLUMNS) + "\r\n").encode() if kind == "csv" else b"["
+def _header(columns: _Columns) -> bytes:
+    return (",".join(name for name, _ in columns) + "\r\n").encode()
 
 
-def csv_lines(rows: Sequence[Row]) -> bytes:
+def csv_lines(rows: Sequence[Row], columns: _Columns = _COLUMNS) -> bytes:
     """The rows as lines of CSV (RFC 4180)."""
     out = io.StringIO()
     writer = csv.writer(out, quoting=csv.QUOTE_NONNUMERIC)
     for row in rows:
-        writer.writerow([_cell(value(row)) for _, value in _COLUMNS])
+        writer.writerow([_cell(value(row)) for _, value in columns])
     return out.getvalue().encode("utf-8", "replace")
 
 

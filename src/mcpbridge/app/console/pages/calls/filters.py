@@ -41,12 +41,12 @@ NAMES = (*_TEXTS, "outcome", *_MOMENTS, *_DURATIONS)
 """All parameters of the filters, as the address has them."""
 
 BOXED = frozenset(
-    {"server", "tool", "client", "principal", "text", "outcome", "since", "until", "min", "max", "bridge"}
+    {"server", "tool", "client", "principal", "text", "outcome", "since", "until", "min", "max", "at_bridge"}
 )
 """Those that the form has a box for. The others come from links, and are shown as marks that can be taken off."""
 
-BRIDGE = "bridge"
-"""The parameter that names one bridge; it means something in a fleet."""
+BRIDGE = "at_bridge"
+"""The parameter that names one bridge of a fleet. `bridge` is taken: by it a link says which one is to answer."""
 
 LOCAL_USER = "''"
 """How the address names the user who has no name: the one of this machine."""
