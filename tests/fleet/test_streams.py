@@ -1,5 +1,6 @@
 """A stream that broke is continued at another bridge, as far as anything is known of it (issue 24)."""
 
+import asyncio
 import json
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -8,6 +9,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from mcpbridge.base.background_tasks import OwnedTasks
+from mcpbridge.fleet.records import FleetRecords
+from mcpbridge.fleet.streams import StreamRecords
+from mcpbridge.storage.settings import redis_address
 from support.fleet_clients import HEADERS, Client, message
 from support.redis_server import Server
 from support.replicas import Fleet, fleet, needs_fleet, until
@@ -120,3 +125,37 @@ def test_events_of_two_bridges_are_never_taken_for_one_another(pair: Fleet, http
         with http.stream("POST", replica.url, json=call, headers=headers) as answer:
             ids |= {id_ for id_, _ in events_of(answer.iter_lines())}
     assert len({id_.partition(".")[0] for id_ in ids}) == 2
+
+
+def test_nothing_is_kept_of_the_streams_of_a_session_that_has_ended(pair: Fleet, http: httpx2.Client) -> None:
+    first = pair.replicas[0]
+    client, other = Client(http).begin(first), Client(http).begin(first)
+    for one, number in ((client, 7), (other, 8)):
+        call = message("tools/call", number, name="rich__hold", arguments={"text": f"for ever {number}"})
+        begin_and_leave(http, first.url, one.session, call)
+    until(lambda: sorted(records(pair)) == ["?7", "?8"], "the streams have records")
+    ended = http.delete(first.url, headers={**HEADERS, "mcp-session-id": client.session})
+    assert ended.status_code == 204
+    until(lambda: records(pair) == ["?8"], "nothing is kept of them")
+
+
+async def test_the_answers_that_are_kept_of_one_session_take_no_more_room_than_they_may(tmp_path: Path) -> None:
+    redis, tasks = Server(tmp_path / "redis").start(), OwnedTasks()
+    kept = FleetRecords(redis_address(redis.settings()), "streams")
+    try:
+        async with asyncio.timeout(120), tasks.running():
+            streams = StreamRecords(kept, tasks, 60)
+            names = [b"%d" % number for number in range(30)]
+            for name in names:
+                streams.opened(b"session", name, name)
+                streams.ended(b"session", name, name, b"x" * 900_000)
+            await asyncio.wait(tasks.under_way())
+            found = [name for name in names if await streams.answer(b"session", name)]
+            assert found == names[-9:], "the newest"
+            streams.session_ended(b"session", is_over=True)
+            streams.ended(b"session", b"30", b"30", b"late")
+            await asyncio.wait(tasks.under_way())
+            assert redis.cli("KEYS", "*").split() == []
+    finally:
+        await kept.close()
+        redis.kill()

@@ -123,7 +123,7 @@ class Client(Struct, eq=False):
     is_guest: bool = False
     """Legacy: its session is at another bridge of the fleet, and this bridge has one request of it."""
     is_handed_on: bool = False
-    """Legacy: another bridge has its session now, or gets it by asking first. One that comes back has another client."""
+    """Legacy: another bridge has its session now, or gets it when it asks. One that comes back has another client."""
     initialized: bool = False
     """The client has sent `notifications/initialized`: from then on it may be sent unsolicited messages."""
     capabilities: ClientCapabilities = NO_CAPABILITIES

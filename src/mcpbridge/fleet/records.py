@@ -329,6 +329,10 @@ class FleetRecords:
         """Nothing needs to be known of a stream any more."""
         await self._server.call("HDEL", self._streams + sha256(session).hexdigest(), name)
 
+    async def drop_streams(self, session: bytes) -> None:
+        """The same of all streams of a session."""
+        await self._server.call("UNLINK", self._streams + sha256(session).hexdigest())
+
     async def stream(self, session: bytes, name: bytes) -> bytes:
         """What is known of a stream; empty: nothing."""
         return await self._server.call("HGET", self._streams + sha256(session).hexdigest(), name) or b""

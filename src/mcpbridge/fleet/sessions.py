@@ -219,7 +219,9 @@ class FleetSessions:
     def ended(self, session: Session) -> None:
         """Forget it, or leave it to the others where this bridge stops."""
         self._unwritten.discard(session.id)
-        if self._messages.pop(session.id, None) is None:
+        is_ours = self._messages.pop(session.id, None) is not None
+        self._streams.session_ended(session.id, is_over=is_ours and session.why != BRIDGE_STOPPED)
+        if not is_ours:
             return
         if session.why == BRIDGE_STOPPED:
             session.client.is_handed_on = True

@@ -6,8 +6,8 @@ nobody knows the outcome. Progress is lost. The record is written beside the cal
 """
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 
 from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.base.errors import StoreFailed
@@ -21,6 +21,8 @@ log = get_logger("mcpbridge.fleet")
 
 _LARGEST_ANSWER = 1024 * 1024
 """Bytes of an answer that is kept for a client that is away."""
+_MOST, _MOST_BYTES = 1000, 8 << 20
+"""Records of one session, and their bytes: the oldest make room."""
 _TOO_LARGE = "outcome unknown: the answer was too large to be kept by the bridge that was lost; the call has ended"
 
 
@@ -32,9 +34,12 @@ class StreamRecords:
         self._records, self._tasks, self._seconds = records, tasks, seconds
         self._writing: dict[tuple[bytes, bytes], asyncio.Event] = {}
         """Streams whose beginning is being written down: what follows of them waits for that."""
+        self._kept: dict[bytes, OrderedDict[bytes, int]] = {}
+        """By session, the streams that have records, the oldest first, and how many bytes of their answers."""
 
     def opened(self, session: bytes, name: bytes, request: bytes) -> None:
         """A stream for the request of this id begins."""
+        self._kept.setdefault(session, OrderedDict())[name] = 0
         written = self._writing[session, name] = asyncio.Event()
 
         async def begin() -> None:
@@ -44,23 +49,34 @@ class StreamRecords:
                 del self._writing[session, name]
                 written.set()
 
-        self._write(begin())
+        self._write(begin)
 
     def ended(self, session: bytes, name: bytes, request: bytes, answer: bytes | None) -> None:
         """The last event is in it. `answer`: it, if its client was away; None: it was sent."""
+        kept = self._kept.get(session)
+        if kept is None:
+            return  # the session has ended
+        kept.pop(name, None)
         if answer is not None and len(answer) > _LARGEST_ANSWER:
             answer = encode_error(request, INTERNAL_ERROR, _TOO_LARGE)
+        if answer is not None:
+            kept[name] = len(answer)
+        too_old = list[bytes]()
+        while len(kept) > _MOST or sum(kept.values()) > _MOST_BYTES:
+            too_old.append(kept.popitem(last=False)[0])
         written = self._writing.get((session, name))
 
         async def end() -> None:
+            for former in too_old:
+                await self._records.drop_stream(session, former)
             if written is not None:
                 await written.wait()
-            if answer is None:
-                await self._records.drop_stream(session, name)
-            else:
+            if answer is not None and name in kept:
                 await self._records.keep_stream(session, name, b"=" + answer, self._seconds)
+            if name not in kept:  # perhaps it made room while it was written
+                await self._records.drop_stream(session, name)
 
-        self._write(end())
+        self._write(end)
 
     async def answer(self, session: bytes, name: bytes) -> bytes:
         """What the client of a lost stream is answered; empty: nothing is known of it."""
@@ -72,10 +88,16 @@ class StreamRecords:
             return found[1:]
         return encode_error(found[1:], INTERNAL_ERROR, LOST) if found else b""
 
-    def _write(self, work: Coroutine[Any, Any, None]) -> None:
+    def session_ended(self, session: bytes, *, is_over: bool) -> None:
+        """It is here no more. `is_over`: nor anywhere else, so nobody asks for its answers."""
+        if (kept := self._kept.pop(session, None)) and is_over:
+            kept.clear()
+            self._write(lambda: self._records.drop_streams(session))
+
+    def _write(self, work: Callable[[], Awaitable[None]]) -> None:
         async def quietly() -> None:
             try:
-                await work
+                await work()
             except StoreFailed as error:
                 log.debug("a stream has no record: it ends with this bridge", reason=str(error))
 
