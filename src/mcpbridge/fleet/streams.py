@@ -34,12 +34,12 @@ class StreamRecords:
         self._records, self._tasks, self._seconds = records, tasks, seconds
         self._writing: dict[tuple[bytes, bytes], asyncio.Event] = {}
         """Streams whose beginning is being written down: what follows of them waits for that."""
-        self._kept: dict[bytes, OrderedDict[bytes, int]] = {}
+        self._sizes: dict[bytes, OrderedDict[bytes, int]] = {}
         """By session, the streams that have records, the oldest first, and how many bytes of their answers."""
 
     def opened(self, session: bytes, name: bytes, request: bytes) -> None:
         """A stream for the request of this id begins."""
-        self._kept.setdefault(session, OrderedDict())[name] = 0
+        self._sizes.setdefault(session, OrderedDict())[name] = 0
         written = self._writing[session, name] = asyncio.Event()
 
         async def begin() -> None:
@@ -53,7 +53,7 @@ class StreamRecords:
 
     def ended(self, session: bytes, name: bytes, request: bytes, answer: bytes | None) -> None:
         """The last event is in it. `answer`: it, if its client was away; None: it was sent."""
-        kept = self._kept.get(session)
+        kept = self._sizes.get(session)
         if kept is None:
             return  # the session has ended
         kept.pop(name, None)
@@ -90,7 +90,7 @@ class StreamRecords:
 
     def session_ended(self, session: bytes, *, is_over: bool) -> None:
         """It is here no more. `is_over`: nor anywhere else, so nobody asks for its answers."""
-        if (kept := self._kept.pop(session, None)) and is_over:
+        if (kept := self._sizes.pop(session, None)) and is_over:
             kept.clear()
             self._write(lambda: self._records.drop_streams(session))
 
