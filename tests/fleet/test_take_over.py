@@ -40,6 +40,9 @@ class SlowCore:
     def open(self, client: Client) -> None:
         self.open_clients.add(client)
 
+    async def came_over(self, client: Client) -> None:
+        pass
+
     def close(self, client: Client, _: str) -> None:
         self.open_clients.discard(client)
 

@@ -63,6 +63,9 @@ class ScriptedCore:
     def open(self, client: Client) -> None:
         self.clients.append(client)
 
+    async def came_over(self, client: Client) -> None:
+        pass
+
     def introduced(self, client: Client, revision: str) -> None:
         pass
 

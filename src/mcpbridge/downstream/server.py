@@ -414,6 +414,10 @@ class Server:
             if session in ("", client.session.id):
                 self.listeners.tell(listener, ("tools",))
 
+    async def came_over(self, client: Client) -> None:
+        """See `Core`."""
+        await self._timeouts.came_over(client)
+
     def unheard(self, client: Client, frame: Frame) -> None:
         """The answer to this request has no way to its client any more, though the client may still be there."""
         self.express.continue_all(client)

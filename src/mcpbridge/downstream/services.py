@@ -49,6 +49,10 @@ class Core(Protocol):
         """A legacy session begins."""
         ...
 
+    async def came_over(self, client: Client) -> None:
+        """A legacy session that another bridge of the fleet had is about to continue here."""
+        ...
+
     def introduced(self, client: Client, revision: str) -> None:
         """A client of a channel says who it is with its first modern request, which is of this revision."""
         ...

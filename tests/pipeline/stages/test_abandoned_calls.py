@@ -11,11 +11,12 @@ from mcpbridge.catalog.snapshot import ToolRef
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.model import Call
 from mcpbridge.downstream.client import Client
-from mcpbridge.pipeline.stages.abandoned_calls import LATE_META, MAX_LATE, AbandonedCalls
+from mcpbridge.pipeline.stages.abandoned_calls import LATE, LATE_META, MAX_LATE, AbandonedCalls
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.deadlines import Timeouts
 from mcpbridge.results.kept_results import RESULTS, KeptResults
 from mcpbridge.storage.memory_store import MemoryStore
+from mcpbridge.storage.store import Entry
 from mcpbridge.upstream.settings import ServerSettings
 
 TOOL = ToolRef("up", "look", "up__look", "up/look", b"{}", b"{}", b"{}", {})
@@ -244,3 +245,145 @@ async def test_two_equal_calls_that_were_given_up_are_each_got_once() -> None:
     got = [(await repeated(late, call_of()))["_meta"][LATE_META]["handle"] for _ in handles]
     assert got == handles
     assert await repeated(late, call_of()) == FRESH
+
+
+# -- in a fleet
+
+
+class Counted(MemoryStore):
+    """One store of several bridges, which notes what it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = list[str]()
+
+    async def put(self, kind: str, *rest: Any, **more: Any) -> str:
+        self.asked.append(f"put {kind}")
+        return await super().put(kind, *rest, **more)
+
+    async def take(self, kind: str, *rest: Any, **more: Any) -> bytes | None:
+        self.asked.append(f"take {kind}")
+        return await super().take(kind, *rest, **more)
+
+    async def entries(self, kind: str, *rest: Any, **more: Any) -> list[Entry]:
+        self.asked.append(f"entries {kind}")
+        return await super().entries(kind, *rest, **more)
+
+
+def fleet_book(store: MemoryStore, *, lifetime: float = 60) -> AbandonedCalls:
+    servers = {"up": ServerSettings.model_validate({"command": "x"})}
+    return AbandonedCalls(store, servers, lambda tool: CallOptions(), lifetime, in_fleet=True)
+
+
+def at_another(principal: str = "alice", conversation: str = "the session") -> Client:
+    """The client of a session as one more bridge knows it."""
+    return Client(principal, conversation=conversation)
+
+
+async def kept(store: MemoryStore, **arguments: Any) -> AbandonedCalls:
+    """A bridge that has kept a late result of the session."""
+    late, call = fleet_book(store), call_of(client=at_another(), **arguments)
+    begin(late, call)
+    assert await finish(late, call) is not None
+    return late
+
+
+async def taken_over(store: MemoryStore, client: Client) -> AbandonedCalls:
+    late = fleet_book(store)
+    await late.came_over(client.principal, client.session)
+    return late
+
+
+async def test_the_bridge_that_takes_a_session_over_gives_its_late_results_once() -> None:
+    store, client = Counted(), at_another()
+    await kept(store, a=1)
+    late = await taken_over(store, client)
+    assert await repeated(late, call_of(client=client, a=2)) == FRESH
+    found = await repeated(late, call_of(client=client, a=1))
+    assert found["content"] == RESULT["content"]
+    assert found["_meta"][LATE_META]["finishedAt"]
+    assert await repeated(late, call_of(client=client, a=1)) == FRESH
+    client = at_another()
+    assert await repeated(await taken_over(store, client), call_of(client=client, a=1)) == FRESH
+
+
+@pytest.mark.parametrize(
+    "client", [at_another("bob"), at_another(conversation="another session"), at_another(conversation="")]
+)
+async def test_who_is_somebody_else_or_has_another_session_finds_nothing(client: Client) -> None:
+    store = Counted()
+    await kept(store)
+    late = await taken_over(store, client)
+    assert not late.known
+    assert await repeated(late, call_of(client=client)) == FRESH
+
+
+async def test_of_two_bridges_that_both_have_the_session_one_gives_it() -> None:
+    """One was only taken for dead."""
+    store, clients = Counted(), [at_another(), at_another()]
+    await kept(store)
+    books = [await taken_over(store, client) for client in clients]
+    found = await asyncio.gather(
+        *(repeated(late, call_of(client=client)) for late, client in zip(books, clients, strict=True))
+    )
+    assert sorted("_meta" in one for one in found) == [False, True]
+
+
+async def test_what_was_given_to_who_waited_for_it_is_not_found_at_another_bridge() -> None:
+    class Joined(Counted):
+        """The same call comes while the entry is written."""
+
+        async def put(self, kind: str, *rest: Any, **more: Any) -> str:
+            handle = await super().put(kind, *rest, **more)
+            if kind == LATE:
+                joined.append(asyncio.ensure_future(repeated(late, call_of(client=client))))
+                await asyncio.sleep(0)
+            return handle
+
+    joined, store, client = list["asyncio.Future[Any]"](), Joined(), at_another()
+    late, call = fleet_book(store), call_of(client=client)
+    begin(late, call)
+    assert await finish(late, call) is None
+    assert LATE_META in (await joined[0])["_meta"]
+    assert not (await taken_over(store, at_another())).known
+
+
+async def test_the_store_is_asked_when_a_session_comes_over_and_never_for_a_call() -> None:
+    store, client = Counted(), at_another()
+    late = await taken_over(store, client)
+    assert store.asked == ["entries late"]
+    await repeated(late, call_of(client=client))
+    assert store.asked == ["entries late"]
+    await kept(store)
+    late = await taken_over(store, client)
+    store.asked.clear()
+    await repeated(late, call_of(client=client, a=1))
+    assert store.asked == []
+
+
+async def test_without_a_fleet_the_store_has_the_result_alone() -> None:
+    store, client = Counted(), at_another()
+    late, call = book(store=store), call_of(client=client)
+    begin(late, call)
+    await finish(late, call)
+    await late.came_over(client.principal, client.session)
+    assert LATE_META in (await repeated(late, call_of(client=client)))["_meta"]
+    assert store.asked == ["put result"]
+
+
+async def test_an_entry_that_another_version_wrote_is_left_alone() -> None:
+    store = Counted()
+    await store.put(LATE, b"", principal="alice", expires_in=60, label=b"{}")
+    assert not (await taken_over(store, at_another())).known
+
+
+async def test_what_came_over_expires_with_its_entry() -> None:
+    store, client = Counted(), at_another()
+    late, call = fleet_book(store, lifetime=0.3), call_of(client=client)
+    begin(late, call)
+    await finish(late, call)
+    late = await taken_over(store, client)
+    async with asyncio.timeout(30):
+        while late.known:
+            await asyncio.sleep(0.01)
+    assert await repeated(late, call_of(client=client)) == FRESH

@@ -261,6 +261,7 @@ class LegacyFront:
         self._core.open(session.client)
         try:
             await self._begin_again(session.client, messages)
+            await self._core.came_over(session.client)
         except BaseException:
             self.sessions.end(session, "it could not begin anew")
             raise

@@ -80,6 +80,10 @@ class CallTimeouts:
                 requested.update.go_to(lambda message: False)  # its progress token is not to be named any more
         return True
 
+    async def came_over(self, client: Client) -> None:
+        """The session of this client was another bridge's: what is kept for it there is known here from now on."""
+        await self._abandoned.came_over(client.principal, client.session)
+
     async def finished(self, task: asyncio.Task[Any], client: Client, result: Body, notify: Notify) -> None:
         """The call that this task answers has a result: if nobody waits for it, it is kept, and its client is notified.
 

@@ -189,7 +189,13 @@ class CallState:
         self.audit = recent.write
         self.cache = Cache(settings.cache, {}, settings.calls, together=self.epochs)
         self.redact = Redact(known_only(context.redact))
-        self.abandoned = AbandonedCalls(context.store, {}, lambda tool: CallOptions(), settings.calls.late_lifetime)
+        self.abandoned = AbandonedCalls(
+            context.store,
+            {},
+            lambda tool: CallOptions(),
+            settings.calls.late_lifetime,
+            in_fleet=settings.fleet.listen is not None,
+        )
         self.grants = Grants(
             context.store,
             once_seconds=approval.grant_lifetime,

@@ -5,19 +5,27 @@ its own deadlines, and its result is kept under a handle, for the principal that
 (same tool, same arguments) joins the one that still runs, or gets the kept result. Once: the next one runs anew, since
 whoever asks a second time may want to know how things are now. By its handle a result can be read until it expires.
 
+In a fleet, the store also has an entry for each kept result, since the session may move to another bridge. That one
+looks for the entries of a session once, when it takes the session over (`came_over`), and knows them from then on like
+its own. So no call asks the store whether something is late. Whoever gives a result takes its entry first, so that it
+is given once in the whole fleet. While the store is away nothing is found, and the call is made anew.
+
 Who stopped waiting, and who can be notified, is the business of `downstream/requests/timeouts.py`.
 """
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
+from hashlib import sha256
 
 import msgspec
+from msgspec import Struct
 
 from mcpbridge.base.errors import StoreFailed, UpstreamError, UpstreamTimeout
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.call_settings import LONGEST_SECONDS
+from mcpbridge.core.context import Session
 from mcpbridge.core.jobs import Job, Jobs
 from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.core.source_settings import OfferSettings
@@ -40,21 +48,39 @@ _CANCELLED = "the call that this one joined was cancelled; check whether it took
 _RUNS_STILL = "The same call, made earlier, still runs. Make it again later to get its result; it is not run twice."
 
 _Key = tuple[str, str, str, str]
+"""Tool, principal, session, and the digest of the arguments."""
+
+LATE = "late"
+"""The kind of value in the store that bridges of a fleet find kept results by. It has the handle of the result."""
+
+
+class LateEntry(Struct, frozen=True):
+    """What is known of a kept result beside its handle. Kept as JSON, so new fields need defaults."""
+
+    session: str
+    """The digest of its name: whoever sees the entry must not be able to use the session."""
+    tool: str
+    arguments: str
+    """Their digest."""
+    at: float
+    """When the call was finished; seconds since 1970."""
 
 
 class AbandonedCall(Job):
     """A call that nobody waits for, or its result. Its id is the handle under which the result is kept."""
 
-    __slots__ = ("call", "finished_at")
+    __slots__ = ("call", "finished_at", "is_shared")
 
     key: _Key
 
-    def __init__(self, call: Call, key: _Key) -> None:
-        super().__init__(call.caller.principal, key, new_handle())
-        self.call: Call | None = call
+    def __init__(self, call: Call | None, key: _Key, handle: str = "") -> None:
+        super().__init__(key[1], key, handle or new_handle())
+        self.call = call
         """The one that goes on without its client; None: it is over."""
         self.finished_at = 0.0
         """Seconds since 1970; 0 while it runs."""
+        self.is_shared = False
+        """Other bridges may give it, too: who takes its entry in the store does."""
 
 
 class AbandonedCalls:
@@ -66,9 +92,11 @@ class AbandonedCalls:
         servers: Mapping[str, OfferSettings],
         options: Callable[[Tool], CallOptions],
         lifetime: float,
+        *,
+        in_fleet: bool = False,
     ) -> None:
-        """`lifetime`: seconds that a result is kept."""
-        self.store = store
+        """`lifetime`: seconds that a result is kept. `in_fleet`: sessions move between bridges that have this store."""
+        self.store, self._in_fleet = store, in_fleet
         self.configure(servers, options, lifetime)
         self.known = Jobs[AbandonedCall](per_owner=MAX_LATE)
         """What the same call gets when it is made again: the oldest first, each once."""
@@ -111,13 +139,19 @@ class AbandonedCalls:
         abandoned.call, abandoned.finished_at = None, time.time()
         is_kept = False
         try:
-            is_kept = _is_worth_keeping(result) and await self._keep(abandoned, data) and not abandoned.waiting
+            is_kept = (
+                _is_worth_keeping(result)
+                and await self._keep(abandoned, data, call.caller.session.name)
+                and not abandoned.waiting
+            )
         finally:  # the storing may be cancelled: nobody must wait for it then
             if is_kept:
                 self.known.forget_in(abandoned, self.lifetime)
             else:
                 self.known.forget(abandoned)
             abandoned.finish(b"" if is_kept else data)  # what is kept is in the store, and not in memory
+        if abandoned.is_shared and not is_kept:  # it was given to whoever waited for it
+            await self.store.drop(LATE, abandoned.id, principal=abandoned.owner)
         return abandoned if is_kept else None
 
     def failed(self, call: Call, error: Exception | None = None) -> None:
@@ -134,6 +168,30 @@ class AbandonedCalls:
 
     def _running(self, call: Call) -> AbandonedCall | None:
         return next((abandoned for abandoned in self.known.of(call.caller.principal) if abandoned.call is call), None)
+
+    # -- for who takes a session over
+
+    async def came_over(self, principal: str, session: Session) -> None:
+        """This bridge has a session that another one of the fleet had: know what is kept for it.
+
+        Before its first call here. What the former bridge keeps later, as it was only taken for dead, can be read by
+        its handle alone. Cancelling is safe.
+        """
+        if not self._in_fleet or not session.name:
+            return
+        own = _digest(session.name)
+        for entry in await self.store.entries(LATE, principal=principal):
+            try:
+                found = _entries.decode(entry.label)
+            except msgspec.MsgspecError:  # of another version
+                continue
+            if found.session != own or not self._has_room(principal):
+                continue
+            key = found.tool, principal, session.id, found.arguments
+            abandoned = self.known.add(AbandonedCall(None, key, entry.handle))
+            abandoned.finished_at, abandoned.is_shared = found.at, True
+            abandoned.finish(b"")
+            self.known.forget_in(abandoned, max(0.0, entry.expires - time.time()))
 
     # -- for the same call, made again
 
@@ -156,19 +214,34 @@ class AbandonedCalls:
             raise error
         data: bytes = abandoned.result()
         self.known.forget(abandoned)
-        return data or await self.store.get(RESULTS, abandoned.id, principal=abandoned.owner)
+        if data:
+            return data
+        if abandoned.is_shared and await self.store.take(LATE, abandoned.id, principal=abandoned.owner) is None:
+            return None  # another bridge gave it, or nobody can know
+        return await self.store.get(RESULTS, abandoned.id, principal=abandoned.owner)
 
-    async def _keep(self, abandoned: AbandonedCall, data: bytes) -> bool:
+    async def _keep(self, abandoned: AbandonedCall, data: bytes, session: str) -> bool:
+        """`session`: what other bridges know it by; empty: it does not move."""
         summary = ResultSummary(abandoned.id, abandoned.key[0], at=abandoned.finished_at)
         label = msgspec.json.encode(summary)  # whose roles open this tool may read it
         try:
             await self.store.put(
                 RESULTS, data, principal=abandoned.owner, expires_in=self.lifetime, handle=abandoned.id, label=label
             )
+            if self._in_fleet and session:
+                await self._share(abandoned, session)
         except StoreFailed as error:
             log.warning("a late result cannot be stored", tool=abandoned.key[0], reason=str(error))
             return False
         return True
+
+    async def _share(self, abandoned: AbandonedCall, session: str) -> None:
+        tool, principal, _, arguments = abandoned.key
+        entry = msgspec.json.encode(LateEntry(_digest(session), tool, arguments, abandoned.finished_at))
+        abandoned.is_shared = True  # it may be there even if this is cancelled
+        await self.store.put(
+            LATE, entry, principal=principal, expires_in=self.lifetime, handle=abandoned.id, label=entry
+        )
 
     def _has_room(self, principal: str) -> bool:
         if self.known.has_room(principal):
@@ -210,6 +283,13 @@ class _Again:
         call.note("recalled", abandoned.id)
         call.original = data
         return _with_mark(Body(data), abandoned)
+
+
+_entries = msgspec.json.Decoder(LateEntry)
+
+
+def _digest(session: str) -> str:
+    return sha256(session.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _is_worth_keeping(result: Body) -> bool:
