@@ -303,6 +303,12 @@ class Grants:
         principal = grant.person.principal
         if await self.grant(grant.id, principal) is None:
             return None
+        await self._keep(grant)
+        if await self._store.get(_ENDED, grant.id, principal=principal) is not None:
+            await self._store.drop(_GRANT, grant.id, principal=principal)
+            return None
+        tokens = await self._new_tokens(grant, scopes, _next_refresh_token(token, grant))
+        # Last: whoever learns that this failed sends the same token again, perhaps later than `GRACE`.
         handle = digest_of(token)
         found = await self._find(_REFRESH, handle, _Refresh)
         if found is not None and found.used_at:
@@ -310,11 +316,7 @@ class Grants:
         elif found is not None:
             used = replace(found, used_at=self._now())
             await self._put(_REFRESH, used, seconds=self._session_seconds, handle=handle)
-        await self._keep(grant)
-        if await self._store.get(_ENDED, grant.id, principal=principal) is not None:
-            await self._store.drop(_GRANT, grant.id, principal=principal)
-            return None
-        return await self._new_tokens(grant, scopes, _next_refresh_token(token, grant))
+        return tokens
 
     # -- ending
 
