@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx2
 
-from support.replicas import TOKEN, Replica
+from support.replicas import TOKEN, Fleet, Replica
 
 HEADERS = {
     "authorization": f"Bearer {TOKEN}",
@@ -62,7 +62,7 @@ REVISION = "2026-07-28"
 
 
 def modern(
-    replica: Replica,
+    replica: Replica | Fleet,
     method: str,
     params: dict[str, Any],
     capabilities: dict[str, Any],
@@ -70,7 +70,7 @@ def modern(
     id_: int = 1,
     token: str = TOKEN,
 ) -> httpx2.Response:
-    """What a bridge answers a client of revision 2026-07-28 that can be asked so much."""
+    """What a bridge, or the balancer, answers a client of revision 2026-07-28 that can be asked so much."""
     headers, body = _modern(method, params, capabilities, id_=id_, token=token)
     return httpx2.post(replica.url, json=body, headers=headers, trust_env=False, timeout=60)
 

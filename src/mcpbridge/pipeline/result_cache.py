@@ -6,13 +6,16 @@ passed in.
 
 The shared run has a task of its own, so it outlives whoever came first. It is cancelled when the last one who waits
 has left. A run that turns out to be for one caller alone (its client is asked something, or is refused by its own
-limits) lets the others go, and they run themselves. When a result may be cached is decided in `stages/cache.py`.
+limits) lets the others go, and they run themselves. Several bridges may agree on what is stale (`SharedEpochs`), and on
+who runs a call that comes to more than one of them (`SharedLeases`). When a result may be cached is decided in
+`stages/cache.py`.
 """
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from functools import partial
+from typing import Protocol
 
 from msgspec import Raw, Struct
 
@@ -191,12 +194,14 @@ class _EndedError(BridgeError):
 class SharedRun(Job):
     """One run and those who wait for it."""
 
-    __slots__ = ("_updates", "call", "is_personal")
+    __slots__ = ("_updates", "call", "is_personal", "on_personal")
 
     def __init__(self, key: Hashable, call: Call | None = None) -> None:
         super().__init__(key=key)
         self.is_personal = False
         """It is for the one who began it."""
+        self.on_personal: Callable[[], object] | None = None
+        """Called when that turns out."""
         self.call = call
         """The one that it is the run of, first of all."""
         self._updates: list[Update] = []
@@ -210,6 +215,8 @@ class SharedRun(Job):
         """From now on it is for the one who began it; the others are let go."""
         self.is_personal = True
         self.wake()
+        if self.on_personal is not None:
+            self.on_personal()
 
     async def join(self, update: Update, *, leads: bool = False) -> Body | None:
         """Its result, or None if it turned out to be for another alone. Raises what the run raised.
@@ -280,3 +287,60 @@ def _another(error: BaseException) -> BaseException:
     copy.facts = dict(error.facts)
     copy.__cause__ = error.__cause__
     return copy.with_traceback(error.__traceback__)
+
+
+class SharedEpochs(Protocol):
+    """What several bridges know of servers together. It never fails."""
+
+    async def current(self, server: str) -> str | None:
+        """Names the time since the last write to a server, by whatever bridge; None: it cannot be known."""
+        ...
+
+    async def changed(self, server: str) -> None:
+        """Something was, or is about to be, written to a server."""
+        ...
+
+
+class SharedLease(Protocol):
+    """The right to run a call for all bridges. Nothing in it fails."""
+
+    def progressed(self, params: bytes) -> None:
+        """The run has made progress."""
+        ...
+
+    def give_up(self) -> None:
+        """Whoever waits has to run by itself. Returns at once; nothing if it is over."""
+        ...
+
+    async def end(self, result: bytes, seconds: float, *, may_keep: bool) -> bool:
+        """The run is over: publish its result, if anybody waits for it. `seconds`: for which it is good.
+
+        `may_keep`: they may keep it. Returns whether the time in which the run began still lasts (`SharedEpochs`);
+        False also if that cannot be known, or the lease was given up before.
+        """
+        ...
+
+
+Published = tuple[bytes, float | None]
+"""A result of another bridge, and how many seconds ago it came; None: it must not be kept."""
+
+
+class SharedLeases(Protocol):
+    """Which bridge of a fleet runs a call that comes to several at the same time. It never fails."""
+
+    async def lead(
+        self,
+        key: Sequence[str],
+        server: str,
+        epoch: str,
+        *,
+        is_fresh: Callable[[float, float], bool],
+        on_progress: Callable[[bytes], None],
+    ) -> SharedLease | Published | None:
+        """The right to run the call of this key, or what another bridge published; waits while that runs it.
+
+        None: run it all the same. `epoch`: of the server that is called, part of `key`. `is_fresh`: whether a run is
+        one to wait for that began so many seconds ago, and ended so many. `on_progress` gets progress of that run.
+        Cancelling is safe.
+        """
+        ...

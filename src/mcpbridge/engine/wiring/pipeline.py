@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from mcpbridge.pipeline.roles.break_glass import BreakGlass
     from mcpbridge.storage.quotas import QuotaLedger
     from mcpbridge.storage.redis.epochs import SharedEpochs
+    from mcpbridge.storage.redis.run_leases import RunLeases
     from mcpbridge.storage.redis.shares import SharedCounts
 
 
@@ -184,10 +185,10 @@ class CallState:
 
     def __init__(self, settings: Settings, context: PipelineContext) -> None:
         """By the settings at the start; each `CallPipeline` that takes effect brings its own."""
-        approval, self._store = settings.approval, settings.store
+        approval, self._store, self._fleet = settings.approval, settings.store, settings.fleet
         recent = RecentApprovals(recording(context.audit, context.trail.note))
         self.audit = recent.write
-        self.cache = Cache(settings.cache, {}, settings.calls, together=self.epochs)
+        self.cache = Cache(settings.cache, {}, settings.calls, together=self.epochs, leases=self.leases)
         self.redact = Redact(known_only(context.redact))
         self.abandoned = AbandonedCalls(
             context.store,
@@ -254,6 +255,15 @@ class CallState:
         return SharedEpochs(redis_address(self._store), self._store.prefix)
 
     @cached_property
+    def leases(self) -> "RunLeases | None":
+        """Which bridge of the fleet runs a call that several get at the same time; None: there is no fleet."""
+        if self._fleet.key is None or self.epochs is None:
+            return None
+        from mcpbridge.storage.redis.run_leases import RunLeases
+
+        return RunLeases(self.epochs, self._store.prefix, self._fleet.key)
+
+    @cached_property
     def quota_store(self) -> "QuotaLedger":
         """What was used of quotas."""
         if self.together is not None:
@@ -270,6 +280,8 @@ class CallState:
         async with AsyncExitStack() as stack:
             if self.epochs is not None:
                 await stack.enter_async_context(self.epochs.running())
+            if self.leases is not None:
+                await stack.enter_async_context(self.leases.running())
             if self.together is not None:
                 await stack.enter_async_context(self.together.running())
             try:

@@ -7,16 +7,19 @@ write to a server, and any change of its lists, forgets all that is kept of it, 
 read beside a write goes to those who asked, and to nobody else.
 
 Several bridges may agree on that (`SharedEpochs`): each keeps results of its own, and a write by way of one makes those
-of all stale. Whether a result may be used is asked for each call then; where that cannot be known, none is.
+of all stale. Whether a result may be used is asked for each call then; where that cannot be known, none is. Those of a
+fleet also run equal calls once (`SharedLeases`), as long as the calls are not of one session alone.
 """
 
 import asyncio
+import json
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Any, Protocol
+from math import inf
+from typing import Any, cast
 
 import anyio
 import msgspec
@@ -31,11 +34,21 @@ from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.core.tool_calls_and_results import is_paused
 from mcpbridge.pipeline.permissions.settings import ToolGlobs, names_of
-from mcpbridge.pipeline.result_cache import CachedResult, CachedResults, Key, SharedRun, SharedRuns
+from mcpbridge.pipeline.result_cache import (
+    CachedResult,
+    CachedResults,
+    Key,
+    SharedEpochs,
+    SharedLease,
+    SharedLeases,
+    SharedRun,
+    SharedRuns,
+)
 from mcpbridge.pipeline.settings import CacheSettings
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.canonical_json import canonical, canonical_digest
+from mcpbridge.protocol.peer import Update
 from mcpbridge.upstream.settings import ServerSettings
 
 
@@ -79,18 +92,6 @@ def is_error(result: Body, data: bytes) -> bool:
     return b'"isError"' in data and bytes(result.get("isError") or b"false") != b"false"
 
 
-class SharedEpochs(Protocol):
-    """What several bridges know of servers together. It never fails."""
-
-    async def current(self, server: str) -> str | None:
-        """Names the time since the last write to a server, by whatever bridge; None: it cannot be known."""
-        ...
-
-    async def changed(self, server: str) -> None:
-        """Something was, or is about to be, written to a server."""
-        ...
-
-
 CHANGE_SECONDS = 2.0
 """How long a write waits at most for the others to learn of it, once it is over."""
 _PLAIN = {"name", "arguments", "_meta"}
@@ -122,9 +123,10 @@ class Cache:
         *,
         clock: Callable[[], float] = time.monotonic,
         together: SharedEpochs | None = None,
+        leases: SharedLeases | None = None,
     ) -> None:
-        """`together`: what several bridges know of servers; None: this one is alone."""
-        self.together = together
+        """`together`: what several bridges know of servers; None: this one is alone. `leases`: those of its fleet."""
+        self.together, self.leases = together, leases
         self.settings, self._servers, self._calls, self.clock = settings, servers, calls, clock
         self.runs = SharedRuns()
         self.results = CachedResults(settings.max_bytes, settings.max_result)
@@ -133,6 +135,8 @@ class Cache:
         self._former = _Use()
         """Of tools that are not told apart any more, together."""
         self._epochs = Counter[str]()
+        self._forgotten: dict[str, float] = {}
+        """By server, when that was; known if other bridges run calls for this one."""
         self._offers: dict[str, object] = {}
 
     def configure(self, settings: CacheSettings, servers: Mapping[str, OfferSettings], calls: CallDefaults) -> None:
@@ -166,8 +170,17 @@ class Cache:
 
     def forget(self, server: str) -> int:
         """What was kept of a server, and what is being read there, must not answer later calls."""
-        self._epochs[server] += 1
+        self._next_epoch(server)
         return self.results.drop_server(server)
+
+    def forgotten(self, server: str) -> float:
+        """When something last made stale what is known of a server here: what was read before is for no later call."""
+        return self._forgotten.get(server, -inf)
+
+    def _next_epoch(self, server: str) -> None:
+        self._epochs[server] += 1
+        if self.leases is not None:
+            self._forgotten[server] = self.clock()
 
     def offered(self, server: str, lists: object) -> None:
         """A server listed what it offers; if that is something else than before, the rest may be as well."""
@@ -182,7 +195,7 @@ class Cache:
         `tool` is a glob of ids (`server/tool`), or of names without their server; renamed tools go by either name.
         """
         for name in [server] if server else {*self._servers, *self._epochs}:
-            self._epochs[name] += 1  # runs under way, too; which tool they are of is not worth to be known
+            self._next_epoch(name)  # runs under way, too; which tool they are of is not worth to be known
 
         meant = ToolGlobs([tool])
 
@@ -245,6 +258,31 @@ def _of_calls(settings: OfferSettings | None) -> OfferSettings | None:
     return settings.model_copy(update=_OF_LISTS) if settings is not None else None
 
 
+_SESSION = 3
+"""Where a key has the session; empty: the result is good for other ones, too."""
+_PROGRESS = "notifications/progress"
+_RESOLUTION = 0.002
+"""Seconds: how old a run is comes in whole milliseconds."""
+
+
+class _Elsewhere(Struct):
+    """Whether a call was run by another bridge."""
+
+    is_run: bool = False
+
+
+def _progressed(lease: SharedLease, update: Update, method: str, params: Raw) -> None:
+    """Progress also goes to the other bridges."""
+    if method == _PROGRESS:
+        lease.progressed(bytes(params))
+    update(method, params)
+
+
+def _plain(value: object) -> object:
+    """What JSON does not know: the same in each process, though the order of sets differs."""
+    return sorted(map(repr, cast("Iterable[object]", value))) if isinstance(value, set | frozenset) else repr(value)
+
+
 class _Cached:
     """Stage: calls of one tool whose results are kept."""
 
@@ -255,6 +293,9 @@ class _Cached:
         self._is_apart = isinstance(server, ServerSettings) and not server.is_shared
         self._may_ask = not isinstance(server, ServerSettings) or server.questions == "auto"
         self._use = use
+        self._server = server
+        self._setting: str | None = None
+        """How the server is configured, once it is asked for."""
 
     async def __call__(self, call: Call, proceed: CallHandler) -> Body:
         if call.continues or call.takes_task or call.instance is not None:
@@ -294,12 +335,62 @@ class _Cached:
         self._use.misses += 1
         call.note("cache", "miss")
         run = partial(self._run, call, proceed, key, epoch)
-        return await cache.runs.lead((key, epoch), run, call.update, call)
+        if cache.leases is None or cache.together is None or key[_SESSION]:
+            return await cache.runs.lead((key, epoch), partial(run, None), call.update, call)
+        elsewhere = _Elsewhere()
+        led = partial(self._lead, cache.leases, elsewhere, call, key, epoch, run)
+        result = await cache.runs.lead((key, epoch), led, call.update, call)
+        return self._shared_result(call, result) if elsewhere.is_run else result
 
-    async def _run(self, call: Call, proceed: CallHandler, key: Key, epoch: int, shared: SharedRun) -> Body:
+    async def _lead(
+        self,
+        leases: SharedLeases,
+        elsewhere: "_Elsewhere",
+        call: Call,
+        key: Key,
+        epoch: int,
+        run: Callable[[SharedLease | None, SharedRun], Awaitable[Body]],
+        shared: SharedRun,
+    ) -> Body:
+        """Run the call for all bridges, or have the result of the one that does, in a task that is not the call's."""
+        cache, server = self._cache, call.upstream
+        forgotten = cache.forgotten(server)
+
+        def is_fresh(began: float, ended: float) -> bool:
+            return cache.clock() - began - _RESOLUTION > forgotten and ended < self._seconds
+
+        found = await leases.lead(
+            [*key, self._configured()],
+            server,
+            key[-1],
+            is_fresh=is_fresh,
+            on_progress=lambda params: shared.update(_PROGRESS, Raw(params)),
+        )
+        if found is None:
+            return await run(None, shared)
+        if not isinstance(found, tuple):
+            shared.on_personal = found.give_up
+            try:
+                return await run(found, shared)
+            finally:
+                found.give_up()
+        elsewhere.is_run = True
+        self._use.misses -= 1
+        self._use.shared += 1
+        call.note("cache", "shared")
+        data, age = found
+        if age is not None and epoch == cache.epoch(server):
+            since = cache.clock() - age
+            cache.results.put(key, CachedResult.of(server, self._id, data, since, since + self._seconds))
+        return Body(data)
+
+    async def _run(
+        self, call: Call, proceed: CallHandler, key: Key, epoch: int, lease: SharedLease | None, shared: SharedRun
+    ) -> Body:
         """Run the call, in a task that is not its own, and keep what comes of it."""
         cache = self._cache
-        run = call.runs_as = structs.replace(call, update=shared.update)
+        update = shared.update if lease is None else partial(_progressed, lease, shared.update)
+        run = call.runs_as = structs.replace(call, update=update)
         if call.existing_context is not None:  # others may want its outcome when this client does not any more
             run.existing_context = replace(call.existing_context, cancellation=Cancellation())
         elicitor = None
@@ -321,10 +412,14 @@ class _Cached:
         if not is_final(result, data):
             shared.be_personal()
             return result
-        was_asked = elicitor is not None and elicitor.was_asked
-        if cache.together is not None and await cache.together.current(call.upstream) != key[-1]:
+        if (elicitor is not None and elicitor.was_asked) or is_error(result, data):
             return result
-        if not was_asked and not is_error(result, data) and epoch == cache.epoch(call.upstream):
+        if lease is not None:
+            may_keep = epoch == cache.epoch(call.upstream)
+            is_current = await lease.end(data, self._seconds, may_keep=may_keep)
+        else:
+            is_current = cache.together is None or await cache.together.current(call.upstream) == key[-1]
+        if is_current and epoch == cache.epoch(call.upstream):
             now = cache.clock()
             cache.results.put(key, CachedResult.of(call.upstream, self._id, data, now, now + self._seconds))
         return result
@@ -334,6 +429,13 @@ class _Cached:
         call.original = bytes(result.data)
         kept = CachedResult.of(call.upstream, self._id, call.original, now, now + self._seconds)
         return kept.marked(now, is_shared=True)
+
+    def _configured(self) -> str:
+        """How the server is configured: another bridge may have other settings, or another server under the name."""
+        if self._setting is None:
+            server = self._server
+            self._setting = "" if server is None else json.dumps(server.model_dump(), default=_plain, sort_keys=True)
+        return self._setting
 
     def _key(self, call: Call) -> Key:
         """What must be the same for a result to be the same."""

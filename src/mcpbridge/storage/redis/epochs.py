@@ -37,7 +37,7 @@ class SharedEpochs:
     """The epochs, as one bridge sees them. It never fails."""
 
     def __init__(self, address: RedisAddress, prefix: str) -> None:
-        self._server = Connections(address, seconds=_SECONDS)
+        self.server = Connections(address, seconds=_SECONDS)
         self._begin = f"{prefix}:{{v1/#epochs}}:"
         self._owed = set[str]()
         """Servers whose change could not be written down."""
@@ -66,7 +66,7 @@ class SharedEpochs:
             if server in self._owed:
                 return None
         try:
-            found = await self._server.call("SET", self._key(server), fresh, "NX", "GET", "EX", _KEPT)
+            found = await self.server.call("SET", self.key_of(server), fresh, "NX", "GET", "EX", _KEPT)
         except StoreFailed:
             return None
         return fresh if found is None else found.decode()
@@ -75,8 +75,8 @@ class SharedEpochs:
         """Another one begins: something was, or is about to be, written to a server."""
         self._owed.add(server)
         try:
-            await self._server.call(
-                "SET", self._key(server), secrets.token_hex(8), "EX", _KEPT, until="on a replica that is up"
+            await self.server.call(
+                "SET", self.key_of(server), secrets.token_hex(8), "EX", _KEPT, until="on a replica that is up"
             )
         except StoreFailed as error:
             log.debug("other bridges do not learn of a write yet", upstream=server, reason=str(error))
@@ -93,7 +93,12 @@ class SharedEpochs:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._server.close()
+        await self.server.close()
 
-    def _key(self, server: str) -> str:
+    def owes(self, server: str) -> bool:
+        """Something was written to a server by way of this bridge that could not be written down yet."""
+        return server in self._owed
+
+    def key_of(self, server: str) -> str:
+        """The key that has the epoch of a server."""
         return self._begin + sha256(server.encode("utf-8", "surrogatepass")).hexdigest()
