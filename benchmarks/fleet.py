@@ -45,6 +45,8 @@ _KINDS: Mapping[str, tuple[str, int]] = {
     "kept result": ("", 40_000),
     "rate limit": ("[servers.up]\nrate_limit = '100000/1m'\n", 10),
     "budget": ("[calls]\nmax_calls = 1000000\n", 10),
+    "not cached yet": ("[servers.up]\ntool.echo.cache = '10min'\n", 10),
+    "cached": ("[servers.up]\ntool.echo.cache = '10min'\n", 0),
     "approval": ("[[permissions]]\ntools = ['up/echo']\npermission = 'require_approval'\n", 10),
 }
 """By kind of call: what the configuration says, and letters of the argument, which comes back as the result."""
@@ -146,8 +148,8 @@ class _Fleet:
         store += "" if redis is None else f'prefix = "{directory.name}"\n[fleet]\nlisten = "LINK"\nkey = "{_TOKEN}"\n'
         token = f'[[http.tokens]]\nname = "bench"\nadmin = true\nsha256 = "{sha256(_TOKEN.encode()).hexdigest()}"\n'
         up = f'[servers.up]\ncommand = "{sys.executable}"\nargs = ["{_UPSTREAM}"]\n'
+        is_of_server = "[servers.up]" in more
         more = more.replace("[servers.up]\n", "")
-        is_of_server = more.startswith("rate_limit")
         config = (f"{more}\n" if not is_of_server else "") + store + token + up + (more if is_of_server else "")
         directory.mkdir()
         self.bridges: list[_Bridge] = []

@@ -20,6 +20,7 @@ from typing import Protocol
 from msgspec import Raw, Struct
 
 from mcpbridge.base.errors import BridgeError, CallRefused
+from mcpbridge.core.elicitation import Elicitor, ElicitorWrapper, Question
 from mcpbridge.core.jobs import Job, Jobs
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
@@ -239,6 +240,29 @@ class SharedRun(Job):
                 raise
             raise _another(error) from error.__cause__
         return body if leads else Body(data)  # each may change its own
+
+
+class AskedAlone(ElicitorWrapper):
+    """The client that began a run, as an `Elicitor`. Once it is asked something, the run is for it alone."""
+
+    __slots__ = ("_call", "_shared", "was_asked")
+
+    def __init__(self, call: Call, shared: SharedRun) -> None:
+        """`call`: the one that began the run; whom it can ask may change meanwhile, as when its client gives it up."""
+        self._call, self._shared = call, shared
+        self.was_asked = False
+        """What comes of the run came of an answer: it is nothing to keep."""
+
+    @property
+    def elicitor(self) -> Elicitor:
+        """The client, as it can be asked now."""
+        return self._call.client
+
+    def ask(self, question: Question) -> Awaitable[Raw]:
+        """Put the question; from now on the run is for this client alone."""
+        self.was_asked = True
+        self._shared.be_personal()
+        return self.elicitor.ask(question)
 
 
 class SharedRuns(Jobs[SharedRun]):

@@ -173,19 +173,36 @@ async def test_nobody_waits_in_turn_behind_failures(server: Server) -> None:
         lease.give_up()
 
 
-async def test_whoever_waits_takes_over_from_one_that_was_killed(server: Server) -> None:
-    """And one that was only stopped for a while does nothing to the lease of the next."""
+async def test_whoever_waits_takes_over_from_one_that_was_killed_and_the_others_wait_on(server: Server) -> None:
+    """Also if that is over before they look again."""
     async with bridges(server, 3) as (first, second, third):
-        lease = await first.lease()
+        await first.lease()
         task = await waiting(server, second.lead())
         server.cli("PEXPIRE", *runs(server), "1")  # what time does
         taken = await task
         assert isinstance(taken, RunLease)
-        task = await waiting(server, third.lead())
-        await lease.end(b'{"content":[]}', 60, may_keep=True)
-        lease.give_up()
-        assert not task.done()
         await taken.end(RESULT, 60, may_keep=True)
+        found = await third.lead()
+        assert isinstance(found, tuple)
+        assert found[0] == RESULT
+
+
+@pytest.mark.parametrize("is_given_up", [True, False])
+async def test_a_bridge_that_was_stopped_for_a_while_does_nothing_to_the_lease_of_the_next(
+    server: Server, is_given_up: bool
+) -> None:
+    async with bridges(server, 3) as (first, second, third):
+        lost = await first.lease()
+        server.cli("DEL", *runs(server))  # what time does
+        lease = await second.lease()
+        if is_given_up:
+            lost.give_up()
+            while repr(first.leases) != "<RunLeases: 0 tasks>":
+                await anyio.sleep(0.01)
+        else:
+            await lost.end(b'{"content":[]}', 60, may_keep=True)
+        task = await waiting(server, third.lead())
+        await lease.end(RESULT, 60, may_keep=True)
         found = await task
         assert isinstance(found, tuple)
         assert found[0] == RESULT

@@ -29,12 +29,12 @@ from msgspec.structs import replace
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.call_settings import CallDefaults
 from mcpbridge.core.context import Cancellation
-from mcpbridge.core.elicitation import Elicitor, ElicitorWrapper, Question
 from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.core.tool_calls_and_results import is_paused
 from mcpbridge.pipeline.permissions.settings import ToolGlobs, names_of
 from mcpbridge.pipeline.result_cache import (
+    AskedAlone,
     CachedResult,
     CachedResults,
     Key,
@@ -50,29 +50,6 @@ from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.canonical_json import canonical, canonical_digest
 from mcpbridge.protocol.peer import Update
 from mcpbridge.upstream.settings import ServerSettings
-
-
-class AskedAlone(ElicitorWrapper):
-    """The client that began a run, as an `Elicitor`. Once it is asked something, the run is for it alone."""
-
-    __slots__ = ("_call", "_shared", "was_asked")
-
-    def __init__(self, call: Call, shared: SharedRun) -> None:
-        """`call`: the one that began the run; whom it can ask may change meanwhile, as when its client gives it up."""
-        self._call, self._shared = call, shared
-        self.was_asked = False
-        """What comes of the run came of an answer: it is nothing to keep."""
-
-    @property
-    def elicitor(self) -> Elicitor:
-        """The client, as it can be asked now."""
-        return self._call.client
-
-    def ask(self, question: Question) -> Awaitable[Raw]:
-        """Put the question; from now on the run is for this client alone."""
-        self.was_asked = True
-        self._shared.be_personal()
-        return self.elicitor.ask(question)
 
 
 def is_final(result: Body, data: bytes) -> bool:
@@ -265,6 +242,10 @@ _RESOLUTION = 0.002
 """Seconds: how old a run is comes in whole milliseconds."""
 
 
+_NOTICEABLE = 0.05
+"""Seconds: what is shorter was no wait for another bridge."""
+
+
 class _Elsewhere(Struct):
     """Whether a call was run by another bridge."""
 
@@ -294,6 +275,7 @@ class _Cached:
         self._may_ask = not isinstance(server, ServerSettings) or server.questions == "auto"
         self._use = use
         self._server = server
+        self._timeouts = options.timeouts
         self._setting: str | None = None
         """How the server is configured, once it is asked for."""
 
@@ -355,6 +337,13 @@ class _Cached:
         """Run the call for all bridges, or have the result of the one that does, in a task that is not the call's."""
         cache, server = self._cache, call.upstream
         forgotten = cache.forgotten(server)
+        clock = asyncio.get_running_loop().time
+        began = heard = clock()
+
+        def progress(params: bytes) -> None:
+            nonlocal heard
+            heard = clock()
+            shared.update(_PROGRESS, Raw(params))
 
         def is_fresh(began: float, ended: float) -> bool:
             return cache.clock() - began - _RESOLUTION > forgotten and ended < self._seconds
@@ -364,8 +353,12 @@ class _Cached:
             server,
             key[-1],
             is_fresh=is_fresh,
-            on_progress=lambda params: shared.update(_PROGRESS, Raw(params)),
+            on_progress=progress,
         )
+        if not isinstance(found, tuple) and (waited := clock() - began) > _NOTICEABLE:
+            call.waited(waited)
+            timeouts = self._timeouts or (self._server or OfferSettings()).timeouts
+            call.deadline = heard + timeouts.idle  # whoever waited in vain has the rest of its time
         if found is None:
             return await run(None, shared)
         if not isinstance(found, tuple):

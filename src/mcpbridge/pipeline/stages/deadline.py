@@ -45,7 +45,7 @@ class _Timed:
         if call.sent is not None:  # its time counts already
             return proceed(call)
         call.timeouts = self._timeouts
-        if self._seconds:
+        if self._seconds and not call.deadline:  # else it has waited for another bridge
             call.deadline = self._clock() + self._seconds
         return proceed(call)
 
