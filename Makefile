@@ -136,7 +136,7 @@ manifests: .venv-manifests/.ready ## install what checks deploy/kubernetes/ by t
 	@touch $@
 
 # `make test` has a short run. The seed is printed, and replays the same disruptions: ARGS="--seed 7".
-soak: .venv/.ready ## check a fleet of bridges for ten minutes, while they are killed, paused, drained and lose their store
+soak: .venv/.ready ## check a fleet of bridges for ten minutes, while they are killed, paused, drained, cut off and lose their store
 	PYTHONPATH=tests $(BIN)/python -m support.fleet_checker.run $(ARGS)
 
 # What is known of vulnerabilities comes from PyPI, so neither is part of `make test`. `--strict`: what could not be looked

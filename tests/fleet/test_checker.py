@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from support.fleet_checker.run import KINDS, checked
+from support.fleet_checker.disruptions import KINDS
+from support.fleet_checker.run import checked
 from support.replicas import needs_fleet
 
 pytestmark = needs_fleet
@@ -31,18 +32,28 @@ NOTICED = {
     "progress": "heard what is another call's",
     "subscriptions": "a subscription has ended",
     "budgets": "a budget of",
+    "rates": "a rate was exceeded",
 }
 """What the checker says without each rule."""
 
 
-@pytest.mark.parametrize("rules", ["claims", "unknown", "subscriptions", "approvals,questions,progress,budgets"])
-def test_a_fleet_without_a_rule_is_noticed(tmp_path: Path, rules: str) -> None:
+@pytest.mark.parametrize(
+    ("rules", "kills", "seeds"),
+    [
+        ("claims", 3, 5),  # one run nearly always does
+        ("unknown", 1, 1),  # a call is under way for certain when its bridge is killed
+        ("rates", 1, 1),  # a run ends when each bridge has refused
+        ("subscriptions", 3, 5),
+        ("approvals,questions,progress,budgets", 1, 5),
+    ],
+)
+def test_a_fleet_without_a_rule_is_noticed(tmp_path: Path, rules: str, kills: int, seeds: int) -> None:
     """Such as without the compare-and-set of sessions, or if what may have reached a lost bridge is made again."""
     lacking, found = rules.split(","), list[str]()
-    for seed in range(5):  # one run nearly always does
+    for seed in range(seeds):
         directory = tmp_path / str(seed)
         directory.mkdir()
-        found += checked(directory, seed, ("kill",) * (1 if "," in rules else 3), broken=rules).faults()
+        found += checked(directory, seed, ("kill",) * kills, broken=rules).faults()
         if all(any(NOTICED[rule] in fault for fault in found) for rule in lacking):
             return
     raise AssertionError(found)

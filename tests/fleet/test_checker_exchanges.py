@@ -67,6 +67,12 @@ def test_a_change_that_nobody_hears_of_is_a_fault() -> None:
     assert list(exchange_faults([], [], touches, [])) == ["a subscription has ended: s0 at 2.00 s"]
 
 
+def test_a_change_at_a_bridge_that_has_lost_the_session_unawares_is_not_heard_of() -> None:
+    touch = Touch("s0", was_heard=False, at=32, began=2)
+    assert list(exchange_faults([], [], [touch], [Disruption("cut", "r1", 0, 4, "store")])) == []
+    assert list(exchange_faults([], [], [touch], [Disruption("cut", "r1", 0, 4, "link")])) != []
+
+
 @pytest.mark.parametrize(
     ("outcome", "made", "decisions", "fault"),
     [

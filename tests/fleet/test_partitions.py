@@ -10,8 +10,7 @@ import httpx2
 import pytest
 
 from support.fleet_clients import Client, message, read
-from support.partitions import Network, needs_namespaces, network
-from support.redis_server import PROGRAM, Server
+from support.partitions import Network, needs_namespaces, network, redis_on
 from support.replicas import TOKEN, Replica, needs_fleet, until
 
 pytestmark = [*needs_fleet, needs_namespaces]
@@ -34,18 +33,14 @@ class Parted:
 def parted(tmp_path: Path) -> Generator[Parted]:
     with network(3) as net:
         *bridges, where = net.hosts
-        program = tmp_path / "redis.sh"
-        program.write_text(f'#!/bin/sh\nexec {" ".join(where.run_there)} {PROGRAM} "$@"\n', "utf-8")
-        program.chmod(0o700)
-        options = ("--port", "6379", "--bind", "0.0.0.0", "--protected-mode", "no")
-        redis = Server(tmp_path / "redis", *options, program=str(program)).start()
+        redis = redis_on(where, tmp_path / "redis").start()
         replicas = list[Replica]()
         try:
             for number, host in enumerate(bridges):
                 config = (
                     f'[http]\nallowed_hosts = ["{host.outside}"]\n'
                     f'[[http.tokens]]\nname = "tester"\nsha256 = "{sha256(TOKEN.encode()).hexdigest()}"\n'
-                    f'[store]\nkind = "redis"\nurl = "redis://{where.inside}:6379/0"\nprefix = "{PREFIX}"\n'
+                    f'[store]\nkind = "redis"\nurl = "{redis.url}"\nprefix = "{PREFIX}"\n'
                     '[fleet]\nlisten = "LINK"\nname = "NAME"\nkey = "KEY"\n'
                     f'[servers.s]\ncommand = "{sys.executable}"\nargs = ["{ONCE}", "{tmp_path / "made.txt"}"]\n'
                 )

@@ -7,9 +7,10 @@ from time import monotonic
 from typing import Any, cast
 
 import anyio
+import pytest
 
 from mcpbridge.downstream.client import Answer, Client
-from mcpbridge.downstream.http.exchange import Exchange
+from mcpbridge.downstream.http.exchange import Exchange, Refused
 from mcpbridge.downstream.http.legacy import LegacyFront
 from mcpbridge.downstream.http.reply import OpenReplies
 from mcpbridge.downstream.services import Core
@@ -19,7 +20,7 @@ from mcpbridge.fleet.forwarding import Forwarding
 from mcpbridge.fleet.link.certificates import link_contexts
 from mcpbridge.fleet.link.connections import Links
 from mcpbridge.fleet.members import Members
-from mcpbridge.fleet.records import FleetRecords, Member
+from mcpbridge.fleet.records import FleetRecords, Kept, Member
 from mcpbridge.fleet.sessions import FleetSessions
 from mcpbridge.protocol.jsonrpc import decode_frame
 from mcpbridge.storage.settings import redis_address
@@ -86,13 +87,10 @@ async def test_a_session_is_found_when_it_is_whole(tmp_path: Path) -> None:
             async with first.sessions.tasks.running(), second.sessions.tasks.running():
                 for bridge in (first, second):
                     await bridge.members.look()
-                opened = first.front.sessions.open("")
-                assert opened is not None
-                message = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}'
-                await first.sessions.opened(opened, decode_frame(message))
+                session = await opens(first)
                 await first.members.leave()
                 await second.members.look()
-                await takes_over(second, opened.id)
+                await takes_over(second, session)
                 for bridge in (first, second):
                     bridge.front.sessions.close()
                     if under_way := bridge.sessions.tasks.under_way():
@@ -124,3 +122,58 @@ async def takes_over(bridge: Bridge, session: bytes) -> None:
     assert await asyncio.gather(*both) == [False, False]
     assert session in front.sessions
     assert len(core.open_clients) == 1
+
+
+async def test_a_bridge_that_was_none_for_a_while_answers_for_no_session_until_it_knows_which_it_has(
+    tmp_path: Path,
+) -> None:
+    """Such as one that was paused: else it would take the answer to a question of the bridge that has it now."""
+    redis = Server(tmp_path / "redis").start()
+    first, second = Bridge(redis, "a"), Bridge(redis, "b")
+    keep, may_keep = first.records.keep, asyncio.Event()
+
+    async def keep_slowly(*arguments: Any) -> Kept:
+        await may_keep.wait()
+        return await keep(*arguments)
+
+    first.records.keep = keep_slowly
+    try:
+        with anyio.fail_after(60):
+            async with first.sessions.tasks.running(), second.sessions.tasks.running():
+                for bridge in (first, second):
+                    bridge.core.may_answer.set()
+                    await bridge.members.look()
+                lost, kept = [await opens(first) for _ in range(2)]
+                await second.records.leave(first.members.me.id)  # as if its lease had ended
+                await second.members.look()
+                assert not await second.asks(lost)
+                assert lost in second.front.sessions
+                await first.members.look()
+                assert lost not in first.front.sessions
+                assert kept not in first.front.sessions
+                with pytest.raises(Refused, match="not sent: this bridge was no member") as refused:
+                    await first.asks(kept)
+                assert refused.value.status == 503
+                asks = asyncio.ensure_future(first.asks(kept))
+                may_keep.set()
+                assert not await asks, "it is this bridge's"
+                assert kept in first.front.sessions
+                assert lost not in first.front.sessions
+                with pytest.raises(Refused, match="not sent: the bridge 'b' that has this"):
+                    await first.asks(lost)
+                for bridge in (first, second):
+                    bridge.front.sessions.close()
+                    if under_way := bridge.sessions.tasks.under_way():
+                        await asyncio.wait(under_way)
+    finally:
+        for bridge in (first, second):
+            await bridge.records.close()
+        redis.kill()
+
+
+async def opens(bridge: Bridge) -> bytes:
+    opened = bridge.front.sessions.open("")
+    assert opened is not None
+    message = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}'
+    await bridge.sessions.opened(opened, decode_frame(message))
+    return opened.id

@@ -1,7 +1,8 @@
 """A server whose calls say what else must hold of them: `witness.py JOURNAL`. It writes down each call, and when.
 
 The id of a call begins with who makes it. `ask` asks for a word, `work` reports progress, `touch` announces that a
-resource changed; `approved`, `counted` and `rated` do nothing but count, each under another rule of the bridge.
+resource changed; `approved`, `counted` and `rated` do nothing but count, each under another rule of the bridge. `held`
+has no answer before `release` is called.
 """
 
 import json
@@ -12,6 +13,7 @@ from typing import Any, ClassVar
 
 from plain import Result, Server, text, tool
 
+NAMES = ("ask", "work", "approved", "counted", "rated", "held", "release")
 RESOURCES = 10
 FORM = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
 
@@ -23,11 +25,12 @@ class Witness(Server):
 
     def __init__(self, file: str) -> None:
         super().__init__()
-        self.tools = [tool(name, id="string") for name in ("ask", "work", "approved", "counted", "rated")]
+        self.tools = [tool(name, id="string") for name in NAMES]
         self.tools.append(tool("touch", id="string", uri="string"))
         self._file = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         self._asked: dict[str, tuple[object, str]] = {}
         self._subscribed = set[str]()
+        self._held: list[tuple[object, str]] = []
 
     def on_tools_call(self, id_: object, params: dict[str, Any]) -> Result | None:
         arguments = params["arguments"]
@@ -36,6 +39,13 @@ class Witness(Server):
         if params["name"] == "ask":
             self._ask(id_, name)
             return None
+        if params["name"] == "held":
+            self._held.append((id_, name))
+            return None
+        if params["name"] == "release":
+            held, self._held = self._held, []
+            for one, of in held:
+                self.answer(one, text(json.dumps([of, os.getpid()])))
         if params["name"] == "work":
             for number in range(3):
                 token = (params.get("_meta") or {}).get("progressToken")

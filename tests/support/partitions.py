@@ -11,8 +11,11 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import pytest
+
+from support.redis_server import PROGRAM, Server
 
 
 def _run(*command: str) -> None:
@@ -54,6 +57,18 @@ class Host:
     def run_there(self) -> Sequence[str]:
         """What a command begins with that is run on it."""
         return ("ip", "netns", "exec", self.namespace)
+
+
+def redis_on(host: Host, directory: Path, *options: str) -> Server:
+    """A Redis server that is not started yet, on this host, whose others reach it at its `url`."""
+    directory.mkdir(parents=True, exist_ok=True)
+    program = directory / "redis.sh"
+    program.write_text(f'#!/bin/sh\nexec {" ".join(host.run_there)} {PROGRAM} "$@"\n', "utf-8")
+    program.chmod(0o700)
+    where = ("--port", "6379", "--bind", "0.0.0.0", "--protected-mode", "no")
+    server = Server(directory, *where, *options, program=str(program))
+    server.url = f"redis://{host.inside}:6379/0"
+    return server
 
 
 class Network:

@@ -1,5 +1,6 @@
 """Bridges of one fleet as processes, with a real redis-server and HAProxy, which sends each request to another one."""
 
+import json
 import secrets
 import shutil
 import signal
@@ -15,6 +16,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from support.partitions import Network
 from support.real_sign_in import free_port, home_at, local_server
 from support.redis_server import Server, needs_redis
 
@@ -58,7 +60,7 @@ class Replica:
 
         `host`, `link_host`: where clients and other bridges reach it. `before`: the command that runs its process.
         """
-        self._host, self._before = host, before
+        self.host, self._before = host, before
         self._program = ("-m", "mcpbridge") if program is None else program
         self.name, self.port, self.link = name, free_port(), free_port()
         self.root = f"http://{host}:{self.port}"
@@ -75,7 +77,7 @@ class Replica:
 
     def start(self) -> "Replica":
         """Returns when it serves."""
-        command = [*self._program, "serve", "--http", f"{self._host}:{self.port}", "--config", str(self.config)]
+        command = [*self._program, "serve", "--http", f"{self.host}:{self.port}", "--config", str(self.config)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*self._before, sys.executable, *command], stdout=log, stderr=log, env=home_at(self.directory)
@@ -122,8 +124,9 @@ class Fleet:
         servers: str = "",
         more: str = "",
         program: Sequence[str] | None = None,
+        net: Network | None = None,
     ) -> None:
-        self.redis, self._directory, self._program = redis, directory, program
+        self.redis, self._directory, self._program, self._net = redis, directory, program, net
         prefix = f"fleet-{secrets.token_hex(4)}"
         self.config = (
             f'[store]\nkind = "redis"\nurl = "{redis.url}"\nprefix = "{prefix}"\n'
@@ -139,9 +142,17 @@ class Fleet:
 
     def add(self, program: Sequence[str] | None = None) -> Replica:
         """One more bridge, which does not run yet. `program`: another one than the others run."""
-        host = f'[http]\nallowed_hosts = ["127.0.0.1:{self.port}"]\n'
-        config = host + self.config.replace("BALANCER", f"127.0.0.1:{self.port}")
-        replica = Replica(self._directory, f"r{len(self.replicas) + 1}", config, program or self._program)
+        hosts, places = [f"127.0.0.1:{self.port}"], dict[str, str]()
+        before: Sequence[str] = ()
+        if self._net is not None:
+            host = self._net.hosts[len(self.replicas)]
+            hosts += [one.outside for one in self._net.hosts]  # the same at all: else their configurations differ
+            before = host.run_there
+            places = {"host": host.outside, "link_host": host.inside}
+        config = f"[http]\nallowed_hosts = {json.dumps(hosts)}\n"
+        config += self.config.replace("BALANCER", f"127.0.0.1:{self.port}")
+        name, program = f"r{len(self.replicas) + 1}", program or self._program
+        replica = Replica(self._directory, name, config, program, before=before, **places)
         self.replicas.append(replica)
         return replica
 
@@ -149,7 +160,7 @@ class Fleet:
         """Start HAProxy: each request goes to the next bridge, and none is made again elsewhere."""
         assert HAPROXY
         servers = "\n".join(
-            f"    server {one.name} 127.0.0.1:{one.port} check inter 200ms fall 1 rise 1" for one in self.replicas
+            f"    server {one.name} {one.host}:{one.port} check inter 200ms fall 1 rise 1" for one in self.replicas
         )
         file, log = self._directory / "haproxy.cfg", self._directory / "haproxy.txt"
         file.write_text(
@@ -189,9 +200,13 @@ def fleet(
     servers: str = "",
     more: str = "",
     program: Sequence[str] | None = None,
+    net: Network | None = None,
 ) -> Generator[Fleet]:
-    """A fleet of so many bridges, which know one another, behind its balancer. `program`: see `Replica`."""
-    found = Fleet(directory, redis, servers, more, program)
+    """A fleet of so many bridges, which know one another, behind its balancer. `program`: see `Replica`.
+
+    `net`: the bridges are on its first hosts.
+    """
+    found = Fleet(directory, redis, servers, more, program, net)
     try:
         for _ in range(size):
             found.add()

@@ -24,7 +24,7 @@ BEAT_SECONDS = 1.0
 _SEARCH_SECONDS = 0.1
 """At least, between two looks for a member that is not known."""
 _SHORT_LOOK_SECONDS = 0.2
-"""How long whoever could not reach a member waits for a look: with the attempt before, a second or little more."""
+"""How long whoever could not reach a member waits for a look: with the attempt before, less than a second."""
 _REMEMBERED, _REMEMBERED_SECONDS = 20, 3600.0
 """Bridges that have left which are remembered, and for how long."""
 ID_LENGTH = 10

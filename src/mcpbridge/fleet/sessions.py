@@ -27,9 +27,10 @@ from mcpbridge.downstream.http.sessions import Session, SessionFront
 from mcpbridge.downstream.sessions import BRIDGE_STOPPED
 from mcpbridge.fleet.counts import FleetCounts
 from mcpbridge.fleet.forwarding import LOST, MOVED, MOVED_STATUS, Continue, Forwarding, PassedOn
+from mcpbridge.fleet.lapses import Lapses
 from mcpbridge.fleet.link.connections import NotSent, OutcomeUnknown
 from mcpbridge.fleet.members import ID_LENGTH, Members
-from mcpbridge.fleet.records import FleetRecords, Member, SessionRecord, note, read_session
+from mcpbridge.fleet.records import FleetRecords, Kept, Member, SessionRecord, note, read_session
 from mcpbridge.fleet.streams import StreamRecords
 from mcpbridge.protocol.jsonrpc import Frame, decode_frame, encode
 
@@ -77,6 +78,7 @@ class FleetSessions:
         self._unwritten = set[bytes]()
         """Sessions whose records lack something, since the server was away."""
         self._writing_again: asyncio.Task[None] | None = None
+        self._lapses = Lapses()
         self._moved = OrderedDict[bytes, str]()
         self._writing = WeakValueDictionary[bytes, asyncio.Lock]()
         self._taking = WeakValueDictionary[bytes, asyncio.Lock]()
@@ -116,6 +118,10 @@ class FleetSessions:
         What another bridge sends is not sent on: that one learns that the session is not here.
         """
         id_ = session
+        if self._front is not None and id_ in self._front.sessions.unsure:
+            await self._lapses.until_sure()
+            if id_ in self._front.sessions:
+                return False
         if exchange.is_forwarded:
             if self._front is None or self.is_draining or await self._take(id_, exchange, self._front) is not None:
                 raise Refused(MOVED_STATUS, "this session is another bridge's")
@@ -416,14 +422,18 @@ class FleetSessions:
 
     async def _keep_once(self) -> bool:
         """Keep the records for longer, and write down what they lack. False: not all of it could be."""
-        if not self._messages or self._front is None:
+        if self._front is None:
             return True
+        lapses, kept = self._lapses.count, Kept([], [])
         try:
-            kept = await self._records.keep(list(self._messages), self._members.me.id, self._idle + _KEEP_EVERY)
+            if self._messages:
+                kept = await self._records.keep(list(self._messages), self._members.me.id, self._idle + _KEEP_EVERY)
         except StoreFailed:
             return False
         for id_ in kept.lost:
             self._let_go(id_)
+        if not self._lapses.end(self._front.sessions, lapses):
+            return False
         missing = set(kept.missing)
         for id_ in missing | self._unwritten:
             session = self._front.sessions.get(id_)
@@ -447,6 +457,8 @@ class FleetSessions:
             self._front.sessions.end(session, "another bridge has it now")
 
     def _lapsed(self) -> None:
+        if self._front is not None:
+            self._lapses.begin(self._front.sessions, self._messages)
         self._keep_soon()
 
     async def _quietly(self, work: Awaitable[None]) -> None:

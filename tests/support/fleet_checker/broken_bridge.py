@@ -8,7 +8,8 @@ The checker must notice each:
 - `questions`: a call gets the answer to the one before;
 - `progress`: so does its caller with the progress of the one before;
 - `subscriptions`: they are not written down;
-- `budgets`: what a bridge borrows is there for the others, too.
+- `budgets`: what a bridge borrows is there for the others, too;
+- `rates`: each bridge counts for itself.
 """
 
 import sys
@@ -24,6 +25,7 @@ from mcpbridge.downstream.progress import CallUpdates
 from mcpbridge.fleet import records, sessions
 from mcpbridge.fleet.forwarding import Forwarding
 from mcpbridge.fleet.link.connections import NotSent, OutcomeUnknown
+from mcpbridge.pipeline.stages.rate_limit import Buckets
 from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.storage.redis import shares
 from mcpbridge.storage.redis.connections import script
@@ -93,6 +95,15 @@ def break_budgets() -> None:
     shares._TAKE_CALLS = script("return tonumber(ARGV[3])")  # pyright: ignore[reportPrivateUsage]
 
 
+def break_rates() -> None:
+    make = Buckets.__init__
+
+    def made(self: Buckets, together: object = None) -> None:
+        make(self, None)
+
+    Buckets.__init__ = made
+
+
 RULES = {
     "claims": break_claims,
     "unknown": break_unknown,
@@ -101,6 +112,7 @@ RULES = {
     "progress": break_progress,
     "subscriptions": break_subscriptions,
     "budgets": break_budgets,
+    "rates": break_rates,
 }
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from support.fleet_checker.history import Disruption, Request
+from support.fleet_checker.history import Disruption, Request, is_divided
 
 _TOLERANCE = 0.02
 """What a rate may be exceeded by."""
@@ -57,6 +57,8 @@ class Touch:
     was_heard: bool
     """Else the stream remained open all the time, and nothing came."""
     at: float
+    began: float = 0
+    """When it was to change."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def exchange_faults(
         if it.what == "update" and it.of != it.by:
             yield f"heard of what it has not subscribed to: {it.of} at {it.by}"
     for touch in touches:
-        if not touch.was_heard:
+        if not touch.was_heard and not is_divided(disruptions, touch.began):
             yield f"a subscription has ended: {touch.by} at {touch.at:.2f} s"
 
 
@@ -135,10 +137,11 @@ def budget_faults(requests: Iterable[Request], made: Iterable[str], most: int) -
             yield f"a budget of {most} was exceeded: {count} calls of {session[:8]}"
 
 
-def rate_faults(times: Iterable[float], burst: int, seconds: float, outages: int) -> Iterator[str]:
+def rate_faults(times: Iterable[float], burst: int, seconds: float, outages: float) -> Iterator[str]:
     """At no time more calls than `burst`, and one each `seconds` since.
 
-    `outages`: while the store is away each bridge has its part of the rate, so that there may be one more burst in all.
+    `outages`: while the store is away each bridge has its part of the rate, so that there may be one more
+    burst in all; while one bridge alone does not reach it, that bridge has its part, which is less than half.
     """
     own = sorted(times)
     for first, start in enumerate(own):

@@ -10,8 +10,31 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Literal
 
+from mcpbridge.fleet.members import BEAT_SECONDS, LEASE_SECONDS
+from mcpbridge.fleet.records import SETTLING_SECONDS
+
+Kind = Literal["kill", "drain", "store", "pause", "stop", "cut", "slow"]
+"""`cut`: some network links pass nothing; `slow`: the machine itself keeps a bridge waiting for a second or longer."""
+Parts = Literal["", "link", "store", "all"]
+"""What is cut: two bridges from each other, a bridge from the server of the store, or a bridge from all of these."""
 Outcome = Literal["answered", "refused", "not sent", "unknown", "hung", "wrong"]
 """`refused`: by a rule of the bridge; `hung`: no answer came in any time; `wrong`: one that is none of these."""
+FAILED_CLOSED = ("ApprovalUnavailable", "LimitUnavailable", "StoreFailed")
+"""Words of refusals for which there is no rule: what it would be read from is away."""
+NOT_REACHED = "that has this cannot be reached"
+"""Of `not sent`: the owner of a session cannot be reached, though its lease lives."""
+NOT_REACHED_SECONDS = 1.0
+"""After which that is known at the latest."""
+_AFTER: dict[Kind, float] = {
+    "kill": BEAT_SECONDS,
+    "drain": BEAT_SECONDS,
+    "store": SETTLING_SECONDS + 3,  # and an attempt to reach it that ends by its deadline, and a pause
+    "pause": LEASE_SECONDS + BEAT_SECONDS,
+    "stop": BEAT_SECONDS,
+    "cut": 5 + BEAT_SECONDS,  # what waits on a connection that broke learns so after five seconds of silence
+    "slow": BEAT_SECONDS,
+}
+"""Seconds after a disruption in which requests may still fail by it."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +60,11 @@ class Request:
 class Disruption:
     """What was done to the fleet meanwhile."""
 
-    kind: str
+    kind: Kind
     whom: str
     began: float
     ended: float
+    parts: Parts = ""
 
     @property
     def moves(self) -> int:
@@ -48,10 +72,86 @@ class Disruption:
 
         One that was paused may still answer what had come to it, after another has taken its sessions.
         """
-        return 3 if self.kind == "pause" else 1
+        if self.kind == "cut" and self.parts == "link":
+            return 0  # all leases live
+        return 3 if self.kind in ("pause", "slow") else 1
+
+    @property
+    def reaches_no_store(self) -> bool:
+        """Whether some bridge does not reach the server of the store."""
+        return self.kind == "store" or (self.kind == "cut" and self.parts in ("store", "all"))
+
+    @property
+    def over(self) -> float:
+        """When no request fails any more that begins then."""
+        return max(self.ended + _AFTER[self.kind], self.began + LEASE_SECONDS + BEAT_SECONDS)
+
+    def explains(self, began: float, ended: float, late: float = 0) -> bool:
+        """Whether a request of this time may fail by it. `late`: what the machine delays by, in seconds."""
+        return self.began <= ended and began <= self.over + late
+
+    def divides(self, began: float, ended: float) -> bool:
+        """Whether two bridges may both take a session for their own at this time.
+
+        The one that does not reach the store knows of no other; with all others it would be right.
+        """
+        is_alone = self.kind == "cut" and self.reaches_no_store
+        return is_alone and self.began <= ended and began <= self.ended + _AFTER["cut"]
 
     def __str__(self) -> str:
-        return f"{self.began:8.2f}–{self.ended:.2f} s {self.kind} {self.whom}"
+        return f"{self.began:8.2f}–{self.ended:.2f} s {self.kind} {self.parts} {self.whom}"
+
+
+def is_divided(disruptions: Iterable[Disruption], at: float) -> bool:
+    """Whether two bridges may take a session for their own at this moment."""
+    return any(one.divides(at, at) for one in disruptions)
+
+
+class Delays:
+    """For how long processes waited for the machine, as somebody measured it all along."""
+
+    def __init__(self, measured: Sequence[tuple[float, float]] = ()) -> None:
+        """`measured`: when each wait began and ended, in seconds since the start."""
+        self.measured = list(measured)
+
+    def longest(self, began: float, ended: float) -> float:
+        """The longest wait that there was at this time, in seconds."""
+        own = (end - start for start, end in self.measured if start <= ended and end >= began)
+        return max(own, default=0.0)
+
+    def stalls(self) -> list[Disruption]:
+        """Times in which nothing ran: what a bridge waits for, a second or longer, ended meanwhile."""
+        return [Disruption("slow", "the machine", *one) for one in self.measured if one[1] - one[0] > _STALL_SECONDS]
+
+
+_STALL_SECONDS = 1.0
+"""The shortest time that a bridge waits for a server or another bridge."""
+_WAITS = 3
+"""A request that cannot be passed on waits so often for a process to come: to be taken, to be given up, to be read."""
+
+
+def late_faults(requests: Iterable[Request], disruptions: Sequence[Disruption], delays: Delays) -> Iterator[str]:
+    """Whoever asks for a bridge that cannot be reached learns that soon, but for the time in which nothing runs."""
+    for one in requests:
+        if one.outcome != "not sent" or NOT_REACHED not in one.detail:
+            continue
+        paused = sum(
+            max(0.0, min(d.ended, one.ended) - max(d.began, one.began)) for d in disruptions if d.kind == "pause"
+        )
+        most = NOT_REACHED_SECONDS + _WAITS * delays.longest(one.began, one.ended) + paused
+        if one.ended - one.began > most:
+            yield f"`not sent` after {one.ended - one.began:.2f} s, {most:.2f} s were due: {one}"
+
+
+def unexplained_faults(requests: Iterable[Request], disruptions: Sequence[Disruption], delays: Delays) -> Iterator[str]:
+    """A request fails only if something was done to the fleet: else all of them are answered."""
+    for one in requests:
+        is_closed = one.outcome == "refused" and any(words in one.detail for words in FAILED_CLOSED)
+        if one.outcome == "answered" or (one.outcome == "refused" and not is_closed):
+            continue
+        late = _WAITS * delays.longest(one.began, one.ended)
+        if not any(d.explains(one.began, one.ended, late) for d in disruptions):
+            yield f"failed, though nothing was done to the fleet: {one}"
 
 
 def faults(requests: Sequence[Request], made: Iterable[str], disruptions: Sequence[Disruption]) -> list[str]:
@@ -60,6 +160,8 @@ def faults(requests: Sequence[Request], made: Iterable[str], disruptions: Sequen
     found = [f"made {count} times: {id_}" for id_, count in times.items() if count > 1]
     for request in requests:
         count = times[request.id]
+        if request.outcome == "hung" and is_divided(disruptions, request.began):
+            continue  # its answer came to the bridge that did not ask
         if request.outcome in ("hung", "wrong"):
             found.append(f"neither answered nor `not sent` nor `outcome unknown`: {request}")
         elif request.outcome == "answered" and count != 1:
@@ -74,7 +176,8 @@ def _shared_sessions(requests: Sequence[Request], disruptions: Sequence[Disrupti
     answered = sorted((one for one in requests if one.session and one.owner), key=lambda one: one.session)
     for session, group in groupby(answered, key=lambda one: one.session):
         own = sorted(group, key=lambda one: one.began)
-        moves = sum(1 for one, other in pairwise(own) if one.owner != other.owner)
+        moved = [(one, other) for one, other in pairwise(own) if one.owner != other.owner]
+        moves = sum(1 for one, other in moved if not any(d.divides(one.began, other.ended) for d in disruptions))
         allowed = sum(one.moves for one in disruptions if one.began <= own[-1].ended and one.ended >= own[0].began - 10)
         if moves > allowed:
             yield f"a session moved {moves} times, and at most {allowed} were due: {session[:8]}"

@@ -16,11 +16,12 @@ import httpx2
 
 from support.fleet_checker.answers import read
 from support.fleet_checker.exchanges import APPROVAL_SECONDS, Decision, Exchange, Heard, Touch
-from support.fleet_checker.history import Outcome, Request
+from support.fleet_checker.history import FAILED_CLOSED, Outcome, Request
 from support.fleet_clients import HEADERS, INITIALIZE, PREFIX, REVISION, message
 
 if TYPE_CHECKING:
     from support.fleet_checker.run import Run
+    from support.replicas import Replica
 
 CHIEF = "the-token-of-whoever-approves-in-the-checker"
 MOST_CALLS = 8
@@ -62,6 +63,8 @@ class Talker:
 
     def __init__(self, run: "Run", name: str, token: str = "") -> None:
         self.run, self.name, self.session = run, name, ""
+        self.url = run.found.url
+        """Where it sends its requests."""
         self.random = random.Random(f"{run.random.random()}")
         self.headers = {**HEADERS, "authorization": f"Bearer {token}"} if token else HEADERS
         self.count: int = 0
@@ -89,7 +92,7 @@ class Talker:
             **INITIALIZE["params"],
             "capabilities": _CAPABILITIES if self.name.startswith("q") else {},
         }
-        answer = await self.http.post(self.run.found.url, json=message("initialize", 1, **params), headers=self.headers)
+        answer = await self.http.post(self.url, json=message("initialize", 1, **params), headers=self.headers)
         if answer.status_code != 200:
             return False
         self.session = answer.headers["mcp-session-id"]
@@ -98,7 +101,7 @@ class Talker:
 
     async def post(self, body: dict[str, Any]) -> httpx2.Response:
         """Send a message of the session."""
-        return await self.http.post(self.run.found.url, json=body, headers=self.of_session())
+        return await self.http.post(self.url, json=body, headers=self.of_session())
 
     def of_session(self) -> dict[str, str]:
         return {**self.headers, "mcp-session-id": self.session}
@@ -131,8 +134,8 @@ class Talker:
         words, status = "", 0
         try:
             async with asyncio.timeout(PATIENCE):
-                url, headers = self.run.found.url, self.of_session()
-                async with self.http.stream("POST", url, json=body, headers=headers) as answer:
+                headers = self.of_session()
+                async with self.http.stream("POST", self.url, json=body, headers=headers) as answer:
                     status = answer.status_code
                     if answer.headers.get("content-type", "").startswith("text/event-stream"):
                         async for one in events(answer):
@@ -174,8 +177,8 @@ class Talker:
             await asyncio.sleep(_PAUSE)
 
 
-_REFUSALS = ("ApprovalRefused", "ApprovalUnavailable", "BudgetSpent", "RateLimited",
-             "LimitUnavailable", "StoreFailed")  # fmt: skip
+_BY_RATE = "RateLimited"
+_REFUSALS = ("ApprovalRefused", "BudgetSpent", _BY_RATE, *FAILED_CLOSED)
 
 
 @dataclass
@@ -235,12 +238,36 @@ class Caller(Talker):
     def __init__(self, run: "Run", name: str, tool: str, token: str = "", pause: float = 0) -> None:
         super().__init__(run, name, token)
         self._tool, self._pause = tool, pause
+        self.has_met_limit = False
+        """A rate has refused one of its calls."""
 
     async def turn(self) -> None:
         outcome, heard = await self.call(self._tool)
+        self.has_met_limit |= _BY_RATE in heard.answer
         if "BudgetSpent" in heard.answer:
             self.session = ""  # another conversation
         await asyncio.sleep(self._pause if outcome == "answered" else max(_PAUSE, self._pause))
+
+
+class RatedCaller(Caller):
+    """Calls a tool with a rate, in a session that this bridge opens, until it is refused at last."""
+
+    def __init__(self, run: "Run", name: str, first: "Replica") -> None:
+        super().__init__(run, name, "rated__rated", pause=0.05)
+        self._first = first
+
+    async def begin(self) -> bool:
+        everybody, self.url = self.url, self.run.found.url if self.count else self._first.url
+        try:
+            return await super().begin()
+        finally:
+            self.url = everybody
+
+    async def turn(self) -> None:
+        if self.run.is_ending and self.name != "r0":  # the others would take what it waits for
+            await asyncio.sleep(_PAUSE)
+            return
+        await super().turn()
 
 
 class AskedInRounds(Talker):
@@ -322,7 +349,7 @@ class Subscriber(Talker):
             if not self._subscribed_in:
                 await asyncio.sleep(_PAUSE)
                 return
-        async with self.http.stream("GET", self.run.found.url, headers=self.of_session()) as answer:
+        async with self.http.stream("GET", self.url, headers=self.of_session()) as answer:
             if answer.status_code != 200:
                 if answer.status_code == 404:
                     self.session = ""
@@ -340,14 +367,14 @@ class Subscriber(Talker):
     async def _touch(self, reading: asyncio.Task[None], updates: "asyncio.Queue[None]") -> None:
         while not updates.empty():
             updates.get_nowait()
-        session = self.session
+        session, began = self.session, self.run.now()
         outcome, _ = await self.call("touch", uri=_uri(self.name))
         if outcome != "answered" or self.session != session:
             return
         getting = asyncio.create_task(updates.get())
         await asyncio.wait({getting, reading}, timeout=_SILENCE, return_when=asyncio.FIRST_COMPLETED)
         if getting.done() or not reading.done():
-            self.run.talks.touches.append(Touch(self.name, getting.done(), self.run.now()))
+            self.run.talks.touches.append(Touch(self.name, getting.done(), self.run.now(), began))
         getting.cancel()
         await asyncio.sleep(_PAUSE)
 

@@ -96,6 +96,8 @@ class Sessions:
         self._by_id: OrderedDict[bytes, Session] = OrderedDict()
         self._coming = set[Session]()
         """Those of other bridges that begin anew here; no request finds them yet."""
+        self.unsure = set[bytes]()
+        """Those that another bridge of the fleet may have by now: `in` says that they are not here."""
         self._sweep: asyncio.TimerHandle | None = None
         self.new_id: Callable[[], bytes] = _new_id
         self.tag = b""
@@ -105,7 +107,7 @@ class Sessions:
         return len(self._by_id)
 
     def __contains__(self, id_: bytes) -> bool:
-        return id_ in self._by_id
+        return id_ in self._by_id and id_ not in self.unsure
 
     def get(self, id_: bytes) -> Session | None:
         """The session of this id, whoever asks; see `find` for requests."""
@@ -206,6 +208,7 @@ class Sessions:
             return
         session.is_ended, session.why = True, why
         self._coming.discard(session)
+        self.unsure.discard(session.id)
         if self._by_id.get(session.id) is session:
             del self._by_id[session.id]
         self._on_end(session)  # first: its calls have a last word on their streams

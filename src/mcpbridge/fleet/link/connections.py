@@ -27,8 +27,8 @@ from mcpbridge.fleet.link.frames import (
 
 log = get_logger("mcpbridge.fleet")
 
-CONNECT_SECONDS = 1.0
-"""How long it may take to reach another bridge, with TLS."""
+CONNECT_SECONDS = 0.75
+"""How long it may take to reach another bridge, with TLS: whoever asks it learns within a second that it cannot be."""
 _PULSE_SECONDS = 0.5
 """Between two signs of life, and between two looks for one of the other side. Earlier versions send one a second."""
 _SILENT_LOOKS, _GONE_LOOKS = 4, 10
