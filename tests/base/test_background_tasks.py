@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -161,3 +162,22 @@ async def test_work_that_fails_is_done_again() -> None:
     with anyio.fail_after(30):
         await repeat(0, work)
     assert len(done) == 5
+
+
+async def test_work_that_loses_its_cancellation_is_not_done_again() -> None:
+    begun, times = asyncio.Event(), 0
+
+    async def work() -> None:
+        nonlocal times
+        times += 1
+        begun.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)
+
+    task = asyncio.create_task(repeat(3600, work, at_once=True))
+    await begun.wait()
+    task.cancel()
+    with anyio.fail_after(30):
+        await asyncio.wait([task])
+    assert task.cancelled()
+    assert times == 1

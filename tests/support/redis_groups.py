@@ -145,6 +145,8 @@ class Cluster(Group):
         node.until(lambda: master_id in node.cli("CLUSTER", "NODES"), "it knows its master")
         node.until(lambda: node.cli("CLUSTER", "REPLICATE", master_id) == "OK", "it becomes a replica")
         node.until(lambda: "master_link_status:up" in node.cli("INFO", "replication"), "it follows")
+        ours = f"port={port},state=online"  # before that, nothing that it has counts
+        of.until(lambda: ours in of.cli("INFO", "replication"), "its master counts it")
         return node
 
     def owner(self, key: str) -> Node:

@@ -44,6 +44,8 @@ async def repeat(seconds: float, work: Callable[[], Awaitable[bool | None]], *, 
         except Exception as error:
             if failure != (failure := repr(error)):
                 log.error("work in the background failed; it is done again", exc_info=error)
+        if is_asked_to_end():  # before Python 3.12, `asyncio.wait_for` in the work may have lost the cancellation
+            raise asyncio.CancelledError
 
 
 async def to_its_end(work: Coroutine[Any, Any, _T]) -> _T:

@@ -204,10 +204,13 @@ class Connections:
         """
         from redis import exceptions as redis_errors
 
-        connection = _maker(self._address, self._seconds / 4, of_sentinel=self._address.kind == "sentinel")(node)
+        seconds = self._seconds / 4
+        connection = _maker(self._address, seconds, of_sentinel=self._address.kind == "sentinel")(node)
         try:
-            await connection.connect()
-            return await _exchange(connection, command)
+            with anyio.move_on_after(seconds):
+                await connection.connect()
+                return await _exchange(connection, command)
+            raise self._error(f"{node}: did not answer within {seconds:g} s")
         except (redis_errors.RedisError, OSError) as error:
             raise self._error(f"{node}: {_reason(error)}") from error
         finally:
@@ -367,7 +370,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _maker(address: RedisAddress, seconds: float, *, of_sentinel: bool = False) -> Callable[[Node], Any]:
-    """What makes a connection to a node. `of_sentinel`: to a Sentinel.
+    """What makes a connection to a node, within so many seconds. `of_sentinel`: to a Sentinel.
 
     Raises:
         ConfigError: the package is not installed, or a file of `store.tls` cannot be used.
@@ -384,7 +387,9 @@ def _maker(address: RedisAddress, seconds: float, *, of_sentinel: bool = False) 
         "db": address.database,
         "username": address.username,
         "password": address.password,
-        "socket_timeout": seconds,
+        # Whoever sends bounds the time. With a time here the package would make a task for each command, and before
+        # Python 3.12 a cancellation could get lost there.
+        "socket_timeout": None,
         "socket_connect_timeout": seconds,
         "protocol": 2,
         "driver_info": None,
