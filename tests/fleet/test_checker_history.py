@@ -84,6 +84,12 @@ def test_a_refusal_because_something_is_away_needs_a_disruption_as_well() -> Non
     assert not list(unexplained_faults([refused], [Disruption("store", "", 85, 88)], Delays()))
 
 
+def test_a_balancer_may_take_bridges_for_lost_that_the_machine_delays() -> None:
+    refused = Request("c0-1", "", "unknown", 90, 91, "503 No server is available to handle this request.")
+    assert len(list(unexplained_faults([refused], [], Delays([(89, 89.1)])))) == 1
+    assert not list(unexplained_faults([refused], [], Delays([(89.5, 89.8)])))
+
+
 def test_what_cannot_be_passed_on_fails_within_a_second_and_what_the_machine_delays() -> None:
     late = [Request("a", "s", "not sent", 20, 21.5, f"503 not sent: the bridge 'r1' {NOT_REACHED} (it does not)")]
     assert not list(late_faults([Request("a", "s", "not sent", 20, 29, "503 not sent: it stops")], [], Delays()))

@@ -126,6 +126,8 @@ class Delays:
 
 _STALL_SECONDS = 1.0
 """The shortest time that a bridge waits for a server or another bridge."""
+_BALANCERS, _CHECK_SECONDS = "No server is available", 0.2
+"""What the balancer says that takes all bridges for lost, and the time in which a bridge must answer its checks."""
 _WAITS = 3
 """A request that cannot be passed on waits so often for a process to come: to be taken, to be given up, to be read."""
 
@@ -149,6 +151,8 @@ def unexplained_faults(requests: Iterable[Request], disruptions: Sequence[Disrup
         is_closed = one.outcome == "refused" and any(words in one.detail for words in FAILED_CLOSED)
         if one.outcome == "answered" or (one.outcome == "refused" and not is_closed):
             continue
+        if _BALANCERS in one.detail and delays.longest(one.began - 1, one.ended) > _CHECK_SECONDS:
+            continue  # its checks had no answer in time
         late = _WAITS * delays.longest(one.began, one.ended)
         if not any(d.explains(one.began, one.ended, late) for d in disruptions):
             yield f"failed, though nothing was done to the fleet: {one}"
