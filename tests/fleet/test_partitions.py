@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from support.fleet_clients import Client, message, read
+from support.fleet_clients import INITIALIZE, Client, message, read
 from support.partitions import Network, needs_namespaces, network, redis_on
 from support.replicas import TOKEN, Replica, needs_fleet, until
 
@@ -47,6 +47,8 @@ def parted(tmp_path: Path) -> Generator[Parted]:
                 places = {"host": host.outside, "link_host": host.inside}
                 replicas.append(Replica(tmp_path, f"r{number}", config, before=host.run_there, **places))
                 replicas[-1].start()
+            log = replicas[0].log
+            until(lambda: "a bridge has joined the fleet" in log.read_text("utf-8"), "the first knows the second")
             yield Parted(tmp_path, net, replicas)
         finally:
             for replica in replicas:
@@ -116,6 +118,10 @@ def test_a_bridge_that_the_store_does_not_reach_gives_its_sessions_up(parted: Pa
 
     until(is_taken_over, "the other bridge has the session")
     another = owner_of(answers[-1])
+    by_way = call(client, first, "by-way")  # it stepped back, and sends what comes to the other one
+    assert by_way.status_code == 200, by_way.text
+    assert owner_of(by_way) == another
+    assert http.get(f"{first.root}/healthz/ready").json()["status"] == "draining"
     failed = [one.text for one in answers if one.status_code != 200]
     assert all("not sent" in text or "outcome unknown" in text for text in failed), failed
     parted.net.mend(parted.first, parted.redis)
@@ -125,5 +131,37 @@ def test_a_bridge_that_the_store_does_not_reach_gives_its_sessions_up(parted: Pa
         return answers[-1].status_code == 200 and owner_of(answers[-1]) == another
 
     until(has_learnt, "the first bridge sends them to the other one")
+    made = parted.made()
+    assert len(made) == len(set(made))
+
+
+def test_a_bridge_that_reaches_nobody_refuses_its_sessions(parted: Parted, http: httpx2.Client) -> None:
+    """Others may have them by then. What needs no session is answered, and all of it is back afterwards."""
+    first, second = parted.replicas
+    client = Client(http).begin(first)
+    until(lambda: call(client, second, "ready").is_success, "the bridges reach one another")
+    owner = owner_of(call(client, first, "here"))
+    parted.net.cut(parted.first, parted.redis)
+    parted.net.cut(parted.first, parted.second)
+    answers = list[httpx2.Response]()
+
+    def is_refused() -> bool:
+        answers.append(call(client, first, f"alone-{len(answers)}"))
+        return answers[-1].status_code == 503
+
+    until(is_refused, "the bridge has stepped back")
+    assert "not sent" in answers[-1].text
+    assert all(owner_of(one) == owner for one in answers[:-1]), "its lease lived"
+    until(lambda: call(client, second, "there").status_code == 200, "the other bridge has the session")
+    refused = len(answers) + 3
+    for number in range(len(answers), refused):
+        answers.append(call(client, first, f"alone-{number}"))
+        assert answers[-1].status_code == 503, answers[-1].text
+    opening = Client(http).post(first, INITIALIZE)
+    assert opening.status_code == 503, "others would not know of it"
+    parted.net.mend(parted.first, parted.redis)
+    parted.net.mend(parted.first, parted.second)
+    until(lambda: call(client, first, f"back-{secrets.token_hex(4)}").status_code == 200, "it is a member again")
+    until(lambda: Client(http).post(first, INITIALIZE).status_code == 200, "it takes new sessions")
     made = parted.made()
     assert len(made) == len(set(made))

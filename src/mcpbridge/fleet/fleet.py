@@ -139,6 +139,7 @@ async def running_fleet(
             background.spawn(members.keep_lease())
             background.spawn(sessions.keep())
             background.spawn(orders.measure())
+            background.spawn(orders.watch())
             background.spawn(fleet.breakers.run())
             try:
                 async with servers.running():

@@ -9,8 +9,9 @@ from collections.abc import Callable, Coroutine, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
-from mcpbridge.downstream.http.exchange import NO_HEADERS, DirectExchange, Exchange, Headers
+from mcpbridge.downstream.http.exchange import NO_HEADERS, DirectExchange, Exchange, Headers, Refused
 from mcpbridge.fleet.counts import FleetCounts, Outcome
+from mcpbridge.fleet.lapses import SOON
 from mcpbridge.fleet.link.connections import Links, NotSent, OutcomeUnknown, Stream
 from mcpbridge.fleet.link.frames import Ask, BadFrame, Kind, read_reply
 from mcpbridge.fleet.records import Member
@@ -47,6 +48,12 @@ MOVED: Final = _Moved.MOVED
 
 
 Continue = Callable[["PassedOn"], Coroutine[Any, Any, None]]
+
+
+def not_sent(owner: Member, why: str) -> Refused:
+    """What a client is answered whose request could not be passed on, so that nothing was done."""
+    text = f"not sent: the bridge {owner.name!r} that has this cannot be reached ({why}); it is safe to repeat"
+    return Refused(503, text, headers=SOON)
 
 
 class Forwarding:

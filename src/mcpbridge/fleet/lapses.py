@@ -2,17 +2,57 @@
 
 Until the records have said that, requests of all of them wait. Two bridges that answer for one session would each take
 what the other one waits for, such as the answer to a question.
+
+A bridge whose lease has ended asks the others. If one of them still renews its own, the others take the sessions of
+this one by now, so it steps back as in a drain. If the records are away for the others as well, nobody takes anything,
+and all continue.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from enum import Enum
+
+from msgspec import Struct
 
 from mcpbridge.downstream.http.exchange import Refused
 from mcpbridge.downstream.http.sessions import Sessions
 
+SOON = ((b"retry-after", b"1"),)
 _SURE_SECONDS = 0.75
 """How long a request waits until it is known whether its session is still here."""
-_SOON = ((b"retry-after", b"1"),)
+_CERTAIN_SECONDS = 2.75
+"""Age of a lease that other members renew each second, after which those that renewed theirs reach what we do not."""
+_FRESH_SECONDS = 1.25
+"""Age of theirs: a beat, and how long it may take."""
+
+
+class Absence(Enum):
+    """Why another member does not say how old its lease is."""
+
+    GONE = "gone"
+    """Its machine says that nothing listens there."""
+    SILENT = "silent"
+    """It may be well, and out of our reach."""
+
+
+class OtherLease(Struct, frozen=True):
+    """What another member says of its lease."""
+
+    age: float
+    """Seconds since it was renewed."""
+    is_settling: bool
+    """The records were away for all a moment ago: for some seconds nobody takes a session."""
+
+
+def is_cut_off(age: float, others: Sequence[OtherLease | Absence]) -> bool:
+    """Whether others may reach the records while this bridge does not. `age`: seconds since its lease was renewed.
+
+    Where nobody answers that may be well, the records may be away, or all of them are out of reach: the latter counts.
+    """
+    said = [one for one in others if isinstance(one, OtherLease)]
+    if any(one.age <= _FRESH_SECONDS and not one.is_settling for one in said):
+        return age >= _CERTAIN_SECONDS
+    return not said and Absence.SILENT in others
 
 
 class Lapses:
@@ -55,4 +95,4 @@ class Lapses:
                 "not sent: this bridge was no member of its fleet for a while, and the fleet's records cannot be "
                 "reached, so another bridge may have this session"
             )
-            raise Refused(503, text, headers=_SOON) from error
+            raise Refused(503, text, headers=SOON) from error

@@ -51,6 +51,8 @@ class Members:
         """Called when this bridge was none for a while, or may have been: others may have its sessions."""
         self.differing: dict[str, tuple[str, str]] = {}
         """By member: the digests of its configuration and of this bridge's, where they differ."""
+        self.is_settling = False
+        """The records were away for all when this bridge last reached them: nobody gets a session of another then."""
         self._records = records
         self._known: Mapping[str, Member] = {me.id: me}
         self._departed: dict[str, tuple[Member, float]] = {}
@@ -112,6 +114,11 @@ class Members:
         """Seconds since the lease was renewed."""
         return monotonic() - self._renewed
 
+    @property
+    def others(self) -> list[Member]:
+        """The members beside this bridge; none before it has joined them."""
+        return [one for one in self.all() if one.id != self.me.id] if self._has_joined else []
+
     async def look(self, *, since: float | None = None) -> None:
         """Renew the lease, and learn who else has one. A look that began after this moment will do, too: `since`."""
         asked = monotonic() if since is None else since
@@ -137,7 +144,7 @@ class Members:
         lapsed = self._has_joined and (was_unsure or not beat.held)
         if self._has_joined and not beat.held:
             log.warning("this bridge was no member of its fleet for a while")
-        self._has_joined = True
+        self._has_joined, self.is_settling = True, beat.is_settling
         former, known = self._known, self._with_awaited(beat, has_lapsed=lapsed)
         self._known = known
         for id_ in former.keys() - known.keys():

@@ -14,10 +14,11 @@ from msgspec import Struct, field
 from mcpbridge.base.background_tasks import repeat
 from mcpbridge.fleet.call_logs import CALLS, CallLogs
 from mcpbridge.fleet.counts import FleetCounts
+from mcpbridge.fleet.lapses import Absence, OtherLease, is_cut_off
 from mcpbridge.fleet.link.connections import Links, NotSent, OutcomeUnknown
 from mcpbridge.fleet.link.frames import Ask, BadFrame, Kind, Reply
 from mcpbridge.fleet.link.serving import Served
-from mcpbridge.fleet.members import Members
+from mcpbridge.fleet.members import LEASE_SECONDS, Members
 from mcpbridge.fleet.records import Member
 from mcpbridge.fleet.sessions import FleetSessions
 
@@ -25,6 +26,12 @@ _PATIENCE = 2.0
 """Seconds that another bridge has to answer; what is asked takes it no time."""
 _MEASURE_EVERY = 5.0
 """Seconds between two measurements of a link."""
+_WATCH_EVERY, _WATCH_SELDOM = 0.25, 1.0
+"""Seconds between two looks at the own lease, and between two questions to the others while the records are away."""
+_DOUBT_SECONDS = 2.0
+"""Age of the own lease after which the others are asked for theirs: two beats."""
+_SHORT_PATIENCE = 0.75
+"""Seconds that they have to answer that: the lease lives so long."""
 _STATUS, _DRAIN, _RESUME, _PING = "status", "drain", "resume", "ping"
 
 
@@ -51,6 +58,8 @@ class Report(Struct, frozen=True):
     has_lease: bool = True
     lease_age: float = 0.0
     """Seconds since the lease was renewed."""
+    is_settling: bool = False
+    """The records were away for all a moment ago: for some seconds nobody takes a session of another."""
     store: str = ""
     """Why the shared records cannot be reached; empty: they can."""
     store_failures: int = 0
@@ -114,12 +123,13 @@ class Orders:
         sessions = self._sessions.own()
         return Report(
             sessions=len(sessions),
-            busy_sessions=sum(1 for one in sessions if one.busy or one.outliving),
+            busy_sessions=sum(1 for one in sessions if one.is_in_use),
             calls=own.calls,
             passing_on=self._sessions.passing_on,
             is_draining=members.me.is_draining,
             has_lease=members.has_lease,
             lease_age=round(members.lease_age, 3),
+            is_settling=members.is_settling,
             store=members.problem,
             store_failures=members.failures,
             storage_problems=own.problems,
@@ -185,8 +195,8 @@ class Orders:
         except TimeoutError as error:
             raise OrderFailed(f"{member.name!r} at {member.address} does not answer within {_PATIENCE:g} s") from error
 
-    async def _ask(self, member: Member, what: str) -> tuple[Reply, bytes]:
-        async with asyncio.timeout(_PATIENCE):
+    async def _ask(self, member: Member, what: str, patience: float = _PATIENCE) -> tuple[Reply, bytes]:
+        async with asyncio.timeout(patience):
             began = perf_counter()
             head = Ask("", what, b"", [], "", 0)
             was_open = member.id in self._links.open()
@@ -210,6 +220,34 @@ class Orders:
                     await self._ask(member, _PING)
                 except (NotSent, OutcomeUnknown, BadFrame, TimeoutError):
                     continue  # whoever needs the link learns why
+
+    async def watch(self) -> None:
+        """Step back when the lease has ended and others may have theirs, until cancelled."""
+        await repeat(_WATCH_EVERY, self._watch_once)
+
+    async def _watch_once(self) -> None:
+        members = self._members
+        if members.lease_age < _DOUBT_SECONDS or self._sessions.is_cut_off or not members.others:
+            return
+        said = await asyncio.gather(*map(self._lease_of, members.others))
+        if is_cut_off(members.lease_age, said):
+            await asyncio.sleep(LEASE_SECONDS - members.lease_age)
+            if not members.has_lease:
+                self._sessions.step_back()
+        elif not members.has_lease:
+            await asyncio.sleep(_WATCH_SELDOM)
+
+    async def _lease_of(self, member: Member) -> OtherLease | Absence:
+        try:
+            reply, body = await self._ask(member, _STATUS, _SHORT_PATIENCE)
+            if reply.status != 200:
+                return Absence.SILENT
+            report = _reports.decode(body)
+        except NotSent as error:
+            return Absence.GONE if isinstance(error.__cause__, ConnectionRefusedError) else Absence.SILENT
+        except (OutcomeUnknown, BadFrame, msgspec.MsgspecError, TimeoutError):
+            return Absence.SILENT
+        return OtherLease(report.lease_age, report.is_settling)
 
 
 def member_document(member: Member, me: Member) -> Mapping[str, Any]:

@@ -113,6 +113,11 @@ _sessions = msgspec.json.Decoder(SessionRecord)
 _subscriptions = msgspec.json.Decoder(_Subscription)
 
 
+OF_ANOTHER_VERSION = (
+    "not sent: another version of the bridge wrote this session down; a bridge of that version takes it"
+)
+
+
 def read_session(encoded: bytes) -> SessionRecord | None:
     """None: another version wrote it."""
     try:

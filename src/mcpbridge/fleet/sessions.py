@@ -26,11 +26,11 @@ from mcpbridge.downstream.http.exchange import DirectExchange, Exchange, Refused
 from mcpbridge.downstream.http.sessions import Session, SessionFront
 from mcpbridge.downstream.sessions import BRIDGE_STOPPED
 from mcpbridge.fleet.counts import FleetCounts
-from mcpbridge.fleet.forwarding import LOST, MOVED, MOVED_STATUS, Continue, Forwarding, PassedOn
-from mcpbridge.fleet.lapses import Lapses
+from mcpbridge.fleet.forwarding import LOST, MOVED, MOVED_STATUS, Continue, Forwarding, PassedOn, not_sent
+from mcpbridge.fleet.lapses import SOON, Lapses
 from mcpbridge.fleet.link.connections import NotSent, OutcomeUnknown
 from mcpbridge.fleet.members import ID_LENGTH, Members
-from mcpbridge.fleet.records import FleetRecords, Kept, Member, SessionRecord, note, read_session
+from mcpbridge.fleet.records import OF_ANOTHER_VERSION, FleetRecords, Kept, Member, SessionRecord, note, read_session
 from mcpbridge.fleet.streams import StreamRecords
 from mcpbridge.protocol.jsonrpc import Frame, decode_frame, encode
 
@@ -50,11 +50,6 @@ _LOOK_AGAIN = 0.05
 """Seconds between two looks at calls under way, while this bridge drains."""
 _LOOK_SELDOM = 1.0
 """The same, while there are no sessions."""
-
-
-_OF_ANOTHER_VERSION = (
-    "not sent: another version of the bridge wrote this session down; a bridge of that version takes it"
-)
 
 
 class FleetSessions:
@@ -83,7 +78,10 @@ class FleetSessions:
         self._writing = WeakValueDictionary[bytes, asyncio.Lock]()
         self._taking = WeakValueDictionary[bytes, asyncio.Lock]()
         self._front: SessionFront | None = None
-        self.is_draining = False
+        self._drains = False
+        self._handing_over: asyncio.Task[None] | None = None
+        self.is_cut_off = False
+        """Others may have this bridge's sessions by now, and it cannot know which: it takes nothing new."""
         self.tasks = OwnedTasks()
         self._streams = StreamRecords(records, self.tasks, idle + _KEEP_EVERY)
         members.on_gone = self._forget_member
@@ -99,6 +97,11 @@ class FleetSessions:
     def me(self) -> str:
         """The id of this bridge."""
         return self._members.me.id
+
+    @property
+    def is_draining(self) -> bool:
+        """This bridge takes nothing new."""
+        return self._drains or self.is_cut_off
 
     def new_id(self) -> bytes:
         """128 random bits, and this bridge's id."""
@@ -140,11 +143,11 @@ class FleetSessions:
             except NotSent as error:
                 if not await self._members.is_still(owner.id, self.tasks):  # it has just left
                     continue
-                raise _not_sent(owner, str(error)) from error
+                raise not_sent(owner, str(error)) from error
             except OutcomeUnknown as error:
                 raise Refused(502, LOST) from error
             self._remember(id_, "")  # its owner gave it up: ask the record
-        raise Refused(503, "not sent: this session is on its way from one bridge to another", headers=_SOON)
+        raise Refused(503, "not sent: this session is on its way from one bridge to another", headers=SOON)
 
     async def is_there(self, bridge: str) -> bool:
         """Whether another bridge has this id."""
@@ -168,7 +171,7 @@ class FleetSessions:
         except NotSent as error:
             if not await self._members.is_still(bridge, self.tasks):  # it has just left
                 return False
-            raise _not_sent(member, str(error)) from error
+            raise not_sent(member, str(error)) from error
         except OutcomeUnknown as error:
             raise Refused(502, LOST) from error
 
@@ -187,7 +190,9 @@ class FleetSessions:
             return False
         try:
             return await self.forwarding.ask(another, exchange, exchange.early_body or b"") is not MOVED
-        except NotSent:
+        except NotSent as error:
+            if self.is_cut_off:  # others would not know what is opened here
+                raise not_sent(another, str(error)) from error
             return False
         except OutcomeUnknown as error:
             raise Refused(502, LOST) from error
@@ -236,7 +241,7 @@ class FleetSessions:
 
     async def drain(self, seconds: float) -> None:
         """Let calls under way end, then hand on all sessions."""
-        self.is_draining = True
+        self._drains = True
         await self._members.drain()
         front = self._front
         end = asyncio.get_running_loop().time() + seconds
@@ -244,7 +249,7 @@ class FleetSessions:
             for session in front.sessions.all():
                 session.streams.channel.finish()
             # A stream of HTTP+SSE is busy until it ends, and nobody can take it over.
-            in_use = any(_is_in_use(session) for session in front.sessions.all() if session.client.front != "sse")
+            in_use = any(session.is_in_use for session in front.sessions.all() if session.client.front != "sse")
             if not in_use and not self.forwarding.under_way:
                 break
             await asyncio.sleep(_LOOK_AGAIN)
@@ -267,18 +272,34 @@ class FleetSessions:
 
     async def start_draining(self) -> None:
         """Take nothing new, and hand on each session once it has no call under way, until `resume`."""
-        if not self.is_draining:
+        if not self._drains:
             log.info("this bridge takes nothing new")
-            self.is_draining = True
-            self.tasks.spawn(self._hand_over())
+            self._drains = True
+            self._begin_handing_over()
         await self._members.drain()
 
     async def resume(self) -> None:
         """Take new sessions again."""
-        if self.is_draining:
+        if self._drains:
             log.info("this bridge takes new sessions again")
-            self.is_draining = False
+            self._drains = False
         await self._members.drain(is_draining=False)
+
+    def step_back(self) -> None:
+        """Others may have its sessions: hand on those without calls, and take nothing new until it is a member again.
+
+        Requests of the others wait a moment, and are refused then.
+        """
+        if self._front is None:
+            return
+        log.warning("this bridge is cut off from its fleet's records, which others may reach: it takes nothing new")
+        self.is_cut_off = True
+        self._lapsed()
+        self._begin_handing_over()
+
+    def _begin_handing_over(self) -> None:
+        if self._handing_over is None or self._handing_over.done():
+            self._handing_over = self.tasks.spawn(self._hand_over())
 
     async def _hand_over(self) -> None:
         while self.is_draining:
@@ -297,14 +318,15 @@ class FleetSessions:
         if not self.is_draining or self._front is None or not id_:
             return False
         session = self._front.sessions.get(id_)
-        return session is None or not _is_in_use(session)
+        return session is None or not session.is_in_use
 
     async def hand_on(self, id_: bytes) -> None:
         """The session is for whoever asks first."""
         self._let_go(id_)  # at once: a call that came meanwhile would end with it
         self._remember(id_, "")
         self._counts.handed_on += 1
-        await self._quietly(self._records.give_up(id_, self._members.me.id))
+        if not self.is_cut_off:  # else the lease has ended, and the records cannot be reached
+            await self._quietly(self._records.give_up(id_, self._members.me.id))
 
     # -- owners
 
@@ -321,7 +343,7 @@ class FleetSessions:
         if self.is_draining and (another := self._another()) is not None:
             return another
         if self._front is None or self.is_draining:
-            raise Refused(503, "not sent: this bridge is about to stop", headers=_SOON)
+            raise Refused(503, "not sent: this bridge is about to stop", headers=SOON)
         return await self._take(id_, exchange, self._front)
 
     async def _take(self, id_: bytes, exchange: Exchange, front: SessionFront) -> Member | None:
@@ -339,25 +361,25 @@ class FleetSessions:
             claim = await self._records.claim(id_, me, _who(exchange.principal, exchange), is_own=is_own)
         except StoreFailed as error:
             text = "not sent: the bridge that had this session is gone, and the fleet's records cannot be reached"
-            raise Refused(503, text, headers=_SOON) from error
+            raise Refused(503, text, headers=SOON) from error
         if claim is None:
             return None
         if not claim.owner:
             text = (
                 "not sent: the fleet's records were away, and the bridge that has this session may be about to return"
             )
-            raise Refused(503, text, headers=_SOON)
+            raise Refused(503, text, headers=SOON)
         if claim.owner != me:
             self._remember(id_, claim.owner)
             member = await self._members.get(claim.owner)
             if member is None:
-                raise Refused(503, "not sent: the bridge that has this session is not known yet", headers=_SOON)
+                raise Refused(503, "not sent: the bridge that has this session is not known yet", headers=SOON)
             return member
         record = read_session(claim.record)
         if record is None:
             await self._quietly(self._records.give_up(id_, me))
             if any(member.version != self._members.me.version for member in self._members.all()):
-                raise Refused(503, _OF_ANOTHER_VERSION, headers=_SOON)
+                raise Refused(503, OF_ANOTHER_VERSION, headers=SOON)
             log.warning("a session that another version of the bridge wrote down cannot be taken over")
             return None
         try:
@@ -369,7 +391,7 @@ class FleetSessions:
             raise
         if not has_room:
             await self._quietly(self._records.give_up(id_, me))
-            raise Refused(503, "not sent: all sessions of this bridge are busy (`http.max_sessions`)", headers=_SOON)
+            raise Refused(503, "not sent: all sessions of this bridge are busy (`http.max_sessions`)", headers=SOON)
         self._messages[id_] = dict(record.messages)
         self._moved.pop(id_, None)
         self._counts.taken_over += 1
@@ -414,16 +436,15 @@ class FleetSessions:
 
     async def keep(self) -> None:
         """Keep the records of sessions until cancelled, as long as these live."""
-
-        async def keep() -> None:
-            await self._keep_once()
-
-        await repeat(_KEEP_EVERY, keep)
+        while True:
+            await repeat(_KEEP_EVERY, self._keep_once)
 
     async def _keep_once(self) -> bool:
         """Keep the records for longer, and write down what they lack. False: not all of it could be."""
         if self._front is None:
             return True
+        if self.is_cut_off and not self._members.has_lease:
+            return False
         lapses, kept = self._lapses.count, Kept([], [])
         try:
             if self._messages:
@@ -434,6 +455,9 @@ class FleetSessions:
             self._let_go(id_)
         if not self._lapses.end(self._front.sessions, lapses):
             return False
+        if self.is_cut_off:
+            log.info("this bridge is a member of its fleet again")
+            self.is_cut_off = False
         missing = set(kept.missing)
         for id_ in missing | self._unwritten:
             session = self._front.sessions.get(id_)
@@ -466,19 +490,6 @@ class FleetSessions:
             await work
         except StoreFailed as error:
             log.warning("the fleet's record of a session was not changed", reason=str(error))
-
-
-_SOON = ((b"retry-after", b"1"),)
-
-
-def _is_in_use(session: Session) -> bool:
-    """Whether something would end with the session: a call continues though its client has lost its connection."""
-    return bool(session.busy or session.outliving)
-
-
-def _not_sent(owner: Member, why: str) -> Refused:
-    text = f"not sent: the bridge {owner.name!r} that has this cannot be reached ({why}); it is safe to repeat"
-    return Refused(503, text, headers=_SOON)
 
 
 def _who(principal: str, by: Exchange | Session) -> bytes:

@@ -67,6 +67,11 @@ class Session:
         self.also_ends: Callable[[], None] | None = None
         """What its end ends besides its streams."""
 
+    @property
+    def is_in_use(self) -> bool:
+        """Whether something would end with it: a call continues though its client has lost its connection."""
+        return bool(self.busy or self.outliving)
+
 
 class Sessions:
     """All sessions, the longest unused first. `on_end` is called with each that ends, however it does."""

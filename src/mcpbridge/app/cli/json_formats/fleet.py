@@ -52,6 +52,8 @@ class FleetReport(FleetMember):
     """Whether it surely is a member."""
     lease_age: NotRequired[float]
     """Seconds since its lease was renewed."""
+    is_settling: NotRequired[bool]
+    """The records were away for all a moment ago: for some seconds no bridge takes a session of another."""
     store: NotRequired[str]
     """Why it cannot reach the shared records; empty: it can."""
     store_failures: NotRequired[int]
