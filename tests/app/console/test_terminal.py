@@ -105,6 +105,15 @@ async def test_a_person_denies_or_approves_for_the_session() -> None:
         assert bridge.decided == [{"id": "abc", "by": "ann", **said}]
 
 
+async def test_what_is_seen_while_it_ends_is_no_failure() -> None:
+    app = Top(Bridge())
+    async with app.run_test() as pilot:
+        while not rows(app, "approvals"):
+            await pilot.pause()
+        await app.screen.remove_children()
+        await app.look().wait()  # raises what went wrong
+
+
 async def test_a_bridge_that_does_not_answer_is_said_so() -> None:
     def silent(do: str, **more: Any) -> Mapping[str, Any]:
         return {"error": "it has ended"}

@@ -80,6 +80,8 @@ class Top(App[None]):
         self.call_from_thread(self._show, *answers)
 
     def _show(self, status: Mapping[str, Any], approvals: Mapping[str, Any], calls: Mapping[str, Any]) -> None:
+        if not self.query("#trouble"):
+            return  # it ends, and the screen is gone already
         trouble = str(status.get("error") or "")
         self.query_one("#trouble", Static).update(
             Text(f"The bridge does not answer ({inert_text(trouble, _LINE)}). Trying again." if trouble else "")
