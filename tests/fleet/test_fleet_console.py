@@ -238,7 +238,7 @@ def test_the_bridge_that_is_asked_keeps_to_what_somebody_may_see(pair: Fleet) ->
         for path in sockets:
             answer = ask(path, {"do": "fleet.log", "query": query, "bridge": "r2"}, patience=60)
             if answer and "rows" in answer:
-                return list(answer["rows"])  # type: ignore[call-overload]
+                return list(answer["rows"])  # type: ignore[call-overload] - JSON
         raise AssertionError(sockets)
 
     def uids(somebody: str, **which: str) -> list[str]:

@@ -36,7 +36,7 @@ async def token_of(name: str, pair: Fleet) -> str:
         return kept.tokens.access_token
 
 
-def made(replica: Replica, token: str, text: str, host: str) -> None:
+def make_call(replica: Replica, token: str, text: str, host: str) -> None:
     """Somebody calls a tool at this bridge."""
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -79,7 +79,7 @@ async def test_with_view_alone_people_see_their_own_calls_of_all_bridges(tmp_pat
                 token = await token_of(name, pair)
                 for replica in pair.replicas:
                     text, host = f"{name} at {replica.name}", f"127.0.0.1:{pair.port}"
-                    await anyio.to_thread.run_sync(made, replica, token, text, host)
+                    await anyio.to_thread.run_sync(make_call, replica, token, text, host)
             async with httpx2.AsyncClient(trust_env=False, timeout=60) as http:
                 origin = f"http://127.0.0.1:{pair.port}"
                 await signed_in(provider, origin, http)

@@ -60,7 +60,7 @@ def held(client: Client, at: Replica) -> int:
     return sum(one.get("params", {}).get("name") == "hold" for one in journal)
 
 
-def made_anew(
+def expect_new_call(
     client: Client, at: Replica, helper: Client, threads: ThreadPoolExecutor, times: int
 ) -> "Future[dict[str, Any]]":
     """A call of `hold` that reaches the server, which is the call of this number there."""
@@ -98,7 +98,7 @@ def test_the_same_call_gets_it_at_the_next_bridge_once(
     leave(first, end)
 
     other, helper = Client(http).begin(second), Client(http).begin(second)
-    of_another = made_anew(other, second, helper, threads, 1)
+    of_another = expect_new_call(other, second, helper, threads, 1)
     call(helper, second, "release")
     assert LATE not in of_another.result(90).get("_meta", {}), "a session of the same user, with the same call"
 
@@ -107,7 +107,7 @@ def test_the_same_call_gets_it_at_the_next_bridge_once(
     assert late["_meta"][LATE]["handle"]
     assert held(helper, second) == 1, "the server had the call once, at the former bridge"
 
-    again = made_anew(client, second, helper, threads, 2)
+    again = expect_new_call(client, second, helper, threads, 2)
     call(helper, second, "release")
     assert LATE not in again.result(90).get("_meta", {})
 
@@ -121,7 +121,7 @@ def test_what_was_given_before_the_session_moved_is_not_given_again(
     assert LATE in call(client, first, "hold")["_meta"]
     first.kill()
     helper = Client(http).begin(second)
-    again = made_anew(client, second, helper, threads, 1)
+    again = expect_new_call(client, second, helper, threads, 1)
     call(helper, second, "release")
     assert LATE not in again.result(90).get("_meta", {})
 
@@ -133,6 +133,6 @@ def test_while_the_store_is_away_the_call_is_made_anew(
     client, helper = Client(http).begin(first), Client(http).begin(first)
     give_up(client, first, helper, threads)
     pair.redis.kill()
-    again = made_anew(client, first, helper, threads, 2)
+    again = expect_new_call(client, first, helper, threads, 2)
     call(helper, first, "release")
     assert LATE not in again.result(90).get("_meta", {})

@@ -118,10 +118,11 @@ def test_a_bridge_that_the_store_does_not_reach_gives_its_sessions_up(parted: Pa
 
     until(is_taken_over, "the other bridge has the session")
     another = owner_of(answers[-1])
-    by_way = call(client, first, "by-way")  # it stepped back, and sends what comes to the other one
+    ready = f"{first.root}/healthz/ready"
+    until(lambda: http.get(ready).json()["status"] == "draining", "the first has stepped back")
+    by_way = call(client, first, "by-way")  # sent to the other one
     assert by_way.status_code == 200, by_way.text
     assert owner_of(by_way) == another
-    assert http.get(f"{first.root}/healthz/ready").json()["status"] == "draining"
     failed = [one.text for one in answers if one.status_code != 200]
     assert all("not sent" in text or "outcome unknown" in text for text in failed), failed
     parted.net.mend(parted.first, parted.redis)

@@ -46,7 +46,7 @@ class Upstream:
             def do_GET(self) -> None:
                 self.send_error(405)
 
-            def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002
+            def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002 - named so by the base class
 
         self._http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._http.daemon_threads = True

@@ -10,8 +10,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from mcpbridge.downstream.http.exchange import NO_HEADERS, DirectExchange, Exchange, Headers, Refused
+from mcpbridge.downstream.http.readiness import SOON
 from mcpbridge.fleet.counts import FleetCounts, Outcome
-from mcpbridge.fleet.lapses import SOON
 from mcpbridge.fleet.link.connections import Links, NotSent, OutcomeUnknown, Stream
 from mcpbridge.fleet.link.frames import Ask, BadFrame, Kind, read_reply
 from mcpbridge.fleet.records import Member

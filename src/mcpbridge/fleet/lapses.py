@@ -15,9 +15,9 @@ from enum import Enum
 from msgspec import Struct
 
 from mcpbridge.downstream.http.exchange import Refused
+from mcpbridge.downstream.http.readiness import SOON
 from mcpbridge.downstream.http.sessions import Sessions
 
-SOON = ((b"retry-after", b"1"),)
 _SURE_SECONDS = 0.75
 """How long a request waits until it is known whether its session is still here."""
 _CERTAIN_SECONDS = 2.75

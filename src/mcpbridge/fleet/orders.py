@@ -184,16 +184,16 @@ class Orders:
             raise UnknownMember(f"{len(found)} bridges are called {which!r}; name one by its id: {_ids(found)}")
         raise UnknownMember(f"no bridge of the fleet is called {which!r}; there are {_names(all_members)}")
 
-    async def _asked(self, member: Member, what: str) -> Report:
+    async def _asked(self, member: Member, what: str, patience: float = _PATIENCE) -> Report:
         try:
-            reply, body = await self._ask(member, what)
+            reply, body = await self._ask(member, what, patience)
             if reply.status != 200:
                 raise OrderFailed(f"{member.name!r} is of another version ({member.version}), and does not know this")
             return _reports.decode(body)
         except (NotSent, OutcomeUnknown, BadFrame, msgspec.MsgspecError) as error:
             raise OrderFailed(f"{member.name!r} at {member.address} cannot be reached: {error or 'it left'}") from error
         except TimeoutError as error:
-            raise OrderFailed(f"{member.name!r} at {member.address} does not answer within {_PATIENCE:g} s") from error
+            raise OrderFailed(f"{member.name!r} at {member.address} does not answer within {patience:g} s") from error
 
     async def _ask(self, member: Member, what: str, patience: float = _PATIENCE) -> tuple[Reply, bytes]:
         async with asyncio.timeout(patience):
@@ -239,14 +239,11 @@ class Orders:
 
     async def _lease_of(self, member: Member) -> OtherLease | Absence:
         try:
-            reply, body = await self._ask(member, _STATUS, _SHORT_PATIENCE)
-            if reply.status != 200:
-                return Absence.SILENT
-            report = _reports.decode(body)
-        except NotSent as error:
-            return Absence.GONE if isinstance(error.__cause__, ConnectionRefusedError) else Absence.SILENT
-        except (OutcomeUnknown, BadFrame, msgspec.MsgspecError, TimeoutError):
-            return Absence.SILENT
+            report = await self._asked(member, _STATUS, _SHORT_PATIENCE)
+        except OrderFailed as failed:
+            why = failed.__cause__
+            is_refused = isinstance(why, NotSent) and isinstance(why.__cause__, ConnectionRefusedError)
+            return Absence.GONE if is_refused else Absence.SILENT
         return OtherLease(report.lease_age, report.is_settling)
 
 

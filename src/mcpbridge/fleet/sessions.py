@@ -23,11 +23,12 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.core.identity import application_of
 from mcpbridge.downstream.http.body_deadline import BODY_SECONDS, Deadline
 from mcpbridge.downstream.http.exchange import DirectExchange, Exchange, Refused
+from mcpbridge.downstream.http.readiness import SOON
 from mcpbridge.downstream.http.sessions import Session, SessionFront
 from mcpbridge.downstream.sessions import BRIDGE_STOPPED
 from mcpbridge.fleet.counts import FleetCounts
 from mcpbridge.fleet.forwarding import LOST, MOVED, MOVED_STATUS, Continue, Forwarding, PassedOn, not_sent
-from mcpbridge.fleet.lapses import SOON, Lapses
+from mcpbridge.fleet.lapses import Lapses
 from mcpbridge.fleet.link.connections import NotSent, OutcomeUnknown
 from mcpbridge.fleet.members import ID_LENGTH, Members
 from mcpbridge.fleet.records import OF_ANOTHER_VERSION, FleetRecords, Kept, Member, SessionRecord, note, read_session
@@ -436,7 +437,7 @@ class FleetSessions:
 
     async def keep(self) -> None:
         """Keep the records of sessions until cancelled, as long as these live."""
-        while True:
+        while True:  # `repeat` ends when all of it is kept
             await repeat(_KEEP_EVERY, self._keep_once)
 
     async def _keep_once(self) -> bool:

@@ -280,7 +280,7 @@ def at_another(principal: str = "alice", conversation: str = "the session") -> C
     return Client(principal, conversation=conversation)
 
 
-async def kept(store: MemoryStore, **arguments: Any) -> AbandonedCalls:
+async def with_a_late_result(store: MemoryStore, **arguments: Any) -> AbandonedCalls:
     """A bridge that has kept a late result of the session."""
     late, call = fleet_book(store), call_of(client=at_another(), **arguments)
     begin(late, call)
@@ -288,7 +288,7 @@ async def kept(store: MemoryStore, **arguments: Any) -> AbandonedCalls:
     return late
 
 
-async def taken_over(store: MemoryStore, client: Client) -> AbandonedCalls:
+async def at_another_bridge(store: MemoryStore, client: Client) -> AbandonedCalls:
     late = fleet_book(store)
     await late.came_over(client.principal, client.session)
     return late
@@ -296,15 +296,15 @@ async def taken_over(store: MemoryStore, client: Client) -> AbandonedCalls:
 
 async def test_the_bridge_that_takes_a_session_over_gives_its_late_results_once() -> None:
     store, client = Counted(), at_another()
-    await kept(store, a=1)
-    late = await taken_over(store, client)
+    await with_a_late_result(store, a=1)
+    late = await at_another_bridge(store, client)
     assert await repeated(late, call_of(client=client, a=2)) == FRESH
     found = await repeated(late, call_of(client=client, a=1))
     assert found["content"] == RESULT["content"]
     assert found["_meta"][LATE_META]["finishedAt"]
     assert await repeated(late, call_of(client=client, a=1)) == FRESH
     client = at_another()
-    assert await repeated(await taken_over(store, client), call_of(client=client, a=1)) == FRESH
+    assert await repeated(await at_another_bridge(store, client), call_of(client=client, a=1)) == FRESH
 
 
 @pytest.mark.parametrize(
@@ -312,8 +312,8 @@ async def test_the_bridge_that_takes_a_session_over_gives_its_late_results_once(
 )
 async def test_who_is_somebody_else_or_has_another_session_finds_nothing(client: Client) -> None:
     store = Counted()
-    await kept(store)
-    late = await taken_over(store, client)
+    await with_a_late_result(store)
+    late = await at_another_bridge(store, client)
     assert not late.known
     assert await repeated(late, call_of(client=client)) == FRESH
 
@@ -321,8 +321,8 @@ async def test_who_is_somebody_else_or_has_another_session_finds_nothing(client:
 async def test_of_two_bridges_that_both_have_the_session_one_gives_it() -> None:
     """One was only taken for dead."""
     store, clients = Counted(), [at_another(), at_another()]
-    await kept(store)
-    books = [await taken_over(store, client) for client in clients]
+    await with_a_late_result(store)
+    books = [await at_another_bridge(store, client) for client in clients]
     found = await asyncio.gather(
         *(repeated(late, call_of(client=client)) for late, client in zip(books, clients, strict=True))
     )
@@ -345,17 +345,17 @@ async def test_what_was_given_to_who_waited_for_it_is_not_found_at_another_bridg
     begin(late, call)
     assert await finish(late, call) is None
     assert LATE_META in (await joined[0])["_meta"]
-    assert not (await taken_over(store, at_another())).known
+    assert not (await at_another_bridge(store, at_another())).known
 
 
 async def test_the_store_is_asked_when_a_session_comes_over_and_never_for_a_call() -> None:
     store, client = Counted(), at_another()
-    late = await taken_over(store, client)
+    late = await at_another_bridge(store, client)
     assert store.asked == ["entries late"]
     await repeated(late, call_of(client=client))
     assert store.asked == ["entries late"]
-    await kept(store)
-    late = await taken_over(store, client)
+    await with_a_late_result(store)
+    late = await at_another_bridge(store, client)
     store.asked.clear()
     await repeated(late, call_of(client=client, a=1))
     assert store.asked == []
@@ -374,7 +374,7 @@ async def test_without_a_fleet_the_store_has_the_result_alone() -> None:
 async def test_an_entry_that_another_version_wrote_is_left_alone() -> None:
     store = Counted()
     await store.put(LATE, b"", principal="alice", expires_in=60, label=b"{}")
-    assert not (await taken_over(store, at_another())).known
+    assert not (await at_another_bridge(store, at_another())).known
 
 
 async def test_what_came_over_expires_with_its_entry() -> None:
@@ -382,7 +382,7 @@ async def test_what_came_over_expires_with_its_entry() -> None:
     late, call = fleet_book(store, lifetime=0.3), call_of(client=client)
     begin(late, call)
     await finish(late, call)
-    late = await taken_over(store, client)
+    late = await at_another_bridge(store, client)
     async with asyncio.timeout(30):
         while late.known:
             await asyncio.sleep(0.01)

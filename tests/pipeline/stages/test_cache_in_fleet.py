@@ -46,7 +46,7 @@ class Tool:
     """A tool that is cached."""
 
     server, name, wire, id, definition, hints = "s", "t", "s__t", "s/t", b"{}", NO_HINTS
-    headers: dict[tuple[str, ...], str] = {}  # noqa: RUF012
+    headers: dict[tuple[str, ...], str] = {}  # noqa: RUF012 - nobody changes it
 
 
 class Bridge:

@@ -12,7 +12,7 @@ from mcpbridge.downstream.services import RunningBridge
 from mcpbridge.protocol.jsonrpc import encode
 
 _GET_ONLY = ((b"allow", b"GET"),)
-_SOON = ((b"retry-after", b"1"),)
+SOON = ((b"retry-after", b"1"),)
 
 
 class Readiness:
@@ -57,7 +57,7 @@ class Readiness:
         status = self.status
         is_ready = status == "ready"
         document = encode({"status": status, **more})
-        await exchange.send_json(document, 200 if is_ready else 503, NO_HEADERS if is_ready else _SOON)
+        await exchange.send_json(document, 200 if is_ready else 503, NO_HEADERS if is_ready else SOON)
 
 
 def _check_method(exchange: Exchange) -> None:
