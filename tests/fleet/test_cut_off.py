@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.fleet.lapses import Absence, OtherLease, is_cut_off
+from mcpbridge.fleet.sessions.lapses import Absence, OtherLease, is_cut_off
 
 FRESH, OLD, SETTLING = OtherLease(0.4, False), OtherLease(3.5, False), OtherLease(0.4, True)
 SILENT, GONE = Absence.SILENT, Absence.GONE

@@ -21,7 +21,7 @@ from mcpbridge.fleet.link.frames import Ask, Reply
 from mcpbridge.fleet.link.serving import Served
 from mcpbridge.fleet.members import Members
 from mcpbridge.fleet.records import FleetRecords, Member
-from mcpbridge.fleet.sessions import FleetSessions
+from mcpbridge.fleet.sessions.sessions import FleetSessions
 from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.storage.settings import StoreSettings, redis_address
 from support.redis_server import Server, needs_redis

@@ -11,7 +11,7 @@ import pytest
 
 from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.fleet.records import FleetRecords
-from mcpbridge.fleet.streams import StreamRecords
+from mcpbridge.fleet.sessions.streams import StreamRecords
 from mcpbridge.storage.settings import redis_address
 from support.fleet_clients import HEADERS, Client, message
 from support.redis_server import Server

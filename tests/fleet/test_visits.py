@@ -13,7 +13,7 @@ from mcpbridge.fleet.link.certificates import link_contexts
 from mcpbridge.fleet.link.connections import Links
 from mcpbridge.fleet.members import Members
 from mcpbridge.fleet.records import FleetRecords, Member
-from mcpbridge.fleet.sessions import FleetSessions
+from mcpbridge.fleet.sessions.sessions import FleetSessions
 from mcpbridge.storage.settings import redis_address
 from support.redis_server import Server, needs_redis
 

@@ -29,7 +29,7 @@ from mcpbridge.fleet.records import FleetRecords, Member
 from mcpbridge.fleet.servers.channels import ATTACH, SEND
 from mcpbridge.fleet.servers.leases import ServerLeases
 from mcpbridge.fleet.servers.shared_servers import SharedServers
-from mcpbridge.fleet.sessions import FleetSessions
+from mcpbridge.fleet.sessions.sessions import FleetSessions
 from mcpbridge.fleet.settings import FleetSettings
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.storage.settings import StoreSettings, redis_address

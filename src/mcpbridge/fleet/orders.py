@@ -14,13 +14,13 @@ from msgspec import Struct, field
 from mcpbridge.base.background_tasks import repeat
 from mcpbridge.fleet.call_logs import CALLS, CallLogs
 from mcpbridge.fleet.counts import FleetCounts
-from mcpbridge.fleet.lapses import Absence, OtherLease, is_cut_off
 from mcpbridge.fleet.link.connections import Links, NotSent, OutcomeUnknown
 from mcpbridge.fleet.link.frames import Ask, BadFrame, Kind, Reply
 from mcpbridge.fleet.link.serving import Served
 from mcpbridge.fleet.members import LEASE_SECONDS, Members
 from mcpbridge.fleet.records import Member
-from mcpbridge.fleet.sessions import FleetSessions
+from mcpbridge.fleet.sessions.lapses import Absence, OtherLease, is_cut_off
+from mcpbridge.fleet.sessions.sessions import FleetSessions
 
 _PATIENCE = 2.0
 """Seconds that another bridge has to answer; what is asked takes it no time."""

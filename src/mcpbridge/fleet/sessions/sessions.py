@@ -11,16 +11,11 @@ import asyncio
 import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable
-from hashlib import sha256
 from weakref import WeakValueDictionary
-
-import msgspec
-from msgspec import Raw
 
 from mcpbridge.base.background_tasks import OwnedTasks, repeat
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.log import get_logger
-from mcpbridge.core.identity import application_of
 from mcpbridge.downstream.http.body_deadline import BODY_SECONDS, Deadline
 from mcpbridge.downstream.http.exchange import DirectExchange, Exchange, Refused
 from mcpbridge.downstream.http.readiness import SOON
@@ -28,12 +23,13 @@ from mcpbridge.downstream.http.sessions import Session, SessionFront
 from mcpbridge.downstream.sessions import BRIDGE_STOPPED
 from mcpbridge.fleet.counts import FleetCounts
 from mcpbridge.fleet.forwarding import LOST, MOVED, MOVED_STATUS, Continue, Forwarding, PassedOn, not_sent
-from mcpbridge.fleet.lapses import Lapses
 from mcpbridge.fleet.link.connections import NotSent, OutcomeUnknown
 from mcpbridge.fleet.members import ID_LENGTH, Members
-from mcpbridge.fleet.records import OF_ANOTHER_VERSION, FleetRecords, Kept, Member, SessionRecord, note, read_session
-from mcpbridge.fleet.streams import StreamRecords
-from mcpbridge.protocol.jsonrpc import Frame, decode_frame, encode
+from mcpbridge.fleet.records import OF_ANOTHER_VERSION, FleetRecords, Member, read_session
+from mcpbridge.fleet.sessions.lapses import Lapses
+from mcpbridge.fleet.sessions.streams import StreamRecords
+from mcpbridge.fleet.sessions.written import WrittenSessions, who_uses
+from mcpbridge.protocol.jsonrpc import Frame, decode_frame
 
 log = get_logger("mcpbridge.fleet")
 
@@ -45,8 +41,6 @@ _TRIES = 3
 """Times that a session is looked for while it moves."""
 _KNOWN_MOVES = 10_000
 """Sessions whose new owner is remembered."""
-_BEGINNING = ("initialize", "notifications/initialized")
-"""What a session begins with."""
 _LOOK_AGAIN = 0.05
 """Seconds between two looks at calls under way, while this bridge drains."""
 _LOOK_SELDOM = 1.0
@@ -68,15 +62,12 @@ class FleetSessions:
     ) -> None:
         """`idle`: seconds after which an unused session ends. `max_body`: bytes of a request."""
         self._records, self._members, self.forwarding, self._counts = records, members, forwarding, counts
-        self._idle, self._max_body = idle, max_body
+        self._max_body = max_body
         self._deadline = Deadline(BODY_SECONDS)
-        self._messages: dict[bytes, dict[str, Raw]] = {}
-        self._unwritten = set[bytes]()
-        """Sessions whose records lack something, since the server was away."""
+        self._written = WrittenSessions(records, members.me.id, idle + _KEEP_EVERY, self._keep_soon)
         self._writing_again: asyncio.Task[None] | None = None
         self._lapses = Lapses()
         self._moved = OrderedDict[bytes, str]()
-        self._writing = WeakValueDictionary[bytes, asyncio.Lock]()
         self._taking = WeakValueDictionary[bytes, asyncio.Lock]()
         self._front: SessionFront | None = None
         self._drains = False
@@ -163,8 +154,7 @@ class FleetSessions:
             return False
         guest = list[bytes]()
         if session is not None:
-            known = self._messages.get(session.id, {})
-            guest = [bytes(known[method]) for method in _BEGINNING if method in known]
+            guest = self._written.beginning(session.id)
             if not guest:
                 return False
         try:
@@ -206,15 +196,11 @@ class FleetSessions:
 
     async def opened(self, session: Session, frame: Frame) -> None:
         """Write it down, before its client knows it."""
-        self._messages[session.id] = {}
-        note(self._messages[session.id], frame)
-        await self._write(session, is_new=True)
+        await self._written.open(session, frame)
 
     async def heard(self, session: Session, frame: Frame) -> None:
         """Write down what changed."""
-        messages = self._messages.get(session.id)
-        if messages is not None and note(messages, frame):
-            await self._write(session, is_new=False)
+        await self._written.change(session, frame)
 
     def stream_opened(self, session: Session, stream: bytes, request: bytes) -> None:
         """Write down for which request it is."""
@@ -230,8 +216,7 @@ class FleetSessions:
 
     def ended(self, session: Session) -> None:
         """Forget it, or leave it to the others where this bridge stops."""
-        self._unwritten.discard(session.id)
-        is_ours = self._messages.pop(session.id, None) is not None
+        is_ours = self._written.forget(session.id)
         self._streams.session_ended(session.id, is_over=is_ours and session.why != BRIDGE_STOPPED)
         if not is_ours:
             return
@@ -257,8 +242,7 @@ class FleetSessions:
         for session in self.own():
             await self._quietly(self._records.give_up(session.id, self._members.me.id))
             session.client.is_handed_on = True
-            self._messages.pop(session.id, None)
-            self._unwritten.discard(session.id)
+            self._written.forget(session.id)
 
     # -- a bridge that stays, and takes nothing new
 
@@ -308,7 +292,7 @@ class FleetSessions:
                 # A stream of its own for what nobody asked for does not keep it: the client opens it again elsewhere.
                 # HTTP+SSE (which is not in the records) is nothing but such a stream, and stays.
                 is_idle = session.busy <= session.streams.channel.readers and not session.outliving
-                if session.id in self._messages and is_idle:
+                if session.id in self._written and is_idle:
                     await self.hand_on(session.id)
             await asyncio.sleep(_LOOK_AGAIN if self.own() else _LOOK_SELDOM)
 
@@ -359,7 +343,7 @@ class FleetSessions:
         me = self._members.me.id
         try:
             is_own = id_.endswith(f"-{me}".encode()) and id_ not in self._moved
-            claim = await self._records.claim(id_, me, _who(exchange.principal, exchange), is_own=is_own)
+            claim = await self._records.claim(id_, me, who_uses(exchange.principal, exchange), is_own=is_own)
         except StoreFailed as error:
             text = "not sent: the bridge that had this session is gone, and the fleet's records cannot be reached"
             raise Refused(503, text, headers=SOON) from error
@@ -393,7 +377,7 @@ class FleetSessions:
         if not has_room:
             await self._quietly(self._records.give_up(id_, me))
             raise Refused(503, "not sent: all sessions of this bridge are busy (`http.max_sessions`)", headers=SOON)
-        self._messages[id_] = dict(record.messages)
+        self._written.take(id_, record)
         self._moved.pop(id_, None)
         self._counts.taken_over += 1
         log.info("a session was taken over from a bridge that is gone")
@@ -412,29 +396,6 @@ class FleetSessions:
 
     # -- records
 
-    async def _write(self, session: Session, *, is_new: bool) -> None:
-        async with self._writing.setdefault(session.id, asyncio.Lock()):  # else an older one might arrive last
-            if session.id in self._messages:
-                await self._write_now(session, is_new=is_new)
-
-    async def _write_now(self, session: Session, *, is_new: bool) -> None:
-        record = msgspec.json.encode(SessionRecord(self._messages[session.id]))
-        who = _who(session.client.principal, session)
-        me = self._members.me.id
-        try:
-            is_ours = await self._records.write(session.id, me, who, record, self._idle + _KEEP_EVERY, is_new=is_new)
-        except StoreFailed as error:
-            if session.id not in self._unwritten:
-                log.warning("a session is not written down yet: until then it ends with this bridge", reason=str(error))
-            if session.id in self._messages:  # else it has ended meanwhile
-                self._unwritten.add(session.id)
-                self._keep_soon()
-            return
-        self._unwritten.discard(session.id)
-        if not is_ours:
-            log.warning("a session of this bridge is another's by now")
-            self._keep_soon()  # lets go of those that others have
-
     async def keep(self) -> None:
         """Keep the records of sessions until cancelled, as long as these live."""
         while True:  # `repeat` ends when all of it is kept
@@ -446,10 +407,9 @@ class FleetSessions:
             return True
         if self.is_cut_off and not self._members.has_lease:
             return False
-        lapses, kept = self._lapses.count, Kept([], [])
+        lapses = self._lapses.count
         try:
-            if self._messages:
-                kept = await self._records.keep(list(self._messages), self._members.me.id, self._idle + _KEEP_EVERY)
+            kept = await self._written.keep()
         except StoreFailed:
             return False
         for id_ in kept.lost:
@@ -460,11 +420,11 @@ class FleetSessions:
             log.info("this bridge is a member of its fleet again")
             self.is_cut_off = False
         missing = set(kept.missing)
-        for id_ in missing | self._unwritten:
+        for id_ in missing | self._written.unwritten:
             session = self._front.sessions.get(id_)
-            if session is not None and id_ in self._messages:
-                await self._write(session, is_new=id_ in missing)
-        return not self._unwritten
+            if session is not None and id_ in self._written:
+                await self._written.write(session, is_new=id_ in missing)
+        return not self._written.unwritten
 
     def _keep_soon(self) -> None:
         if self._writing_again is None or self._writing_again.done():
@@ -475,15 +435,14 @@ class FleetSessions:
 
     def _let_go(self, id_: bytes) -> None:
         """End a session here, and leave its record to whoever has it."""
-        self._messages.pop(id_, None)
-        self._unwritten.discard(id_)
+        self._written.forget(id_)
         if self._front is not None and (session := self._front.sessions.get(id_)) is not None:
             session.client.is_handed_on = True
             self._front.sessions.end(session, "another bridge has it now")
 
     def _lapsed(self) -> None:
         if self._front is not None:
-            self._lapses.begin(self._front.sessions, self._messages)
+            self._lapses.begin(self._front.sessions, self._written.ids)
         self._keep_soon()
 
     async def _quietly(self, work: Awaitable[None]) -> None:
@@ -491,9 +450,3 @@ class FleetSessions:
             await work
         except StoreFailed as error:
             log.warning("the fleet's record of a session was not changed", reason=str(error))
-
-
-def _who(principal: str, by: Exchange | Session) -> bytes:
-    """What only requests of the same user, by way of the same client, to the same endpoint have."""
-    application = by.application if isinstance(by, Session) else application_of(by.identity)
-    return sha256(encode([principal, application, *by.endpoint])).digest()

@@ -1,0 +1,116 @@
+"""What a bridge has written down of its sessions, so that another one can take them over.
+
+What cannot be written, since the server is away, is written later. Until then the session continues here.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from hashlib import sha256
+from weakref import WeakValueDictionary
+
+import msgspec
+from msgspec import Raw
+
+from mcpbridge.base.errors import StoreFailed
+from mcpbridge.base.log import get_logger
+from mcpbridge.core.identity import application_of
+from mcpbridge.downstream.http.exchange import Exchange
+from mcpbridge.downstream.http.sessions import Session
+from mcpbridge.fleet.records import FleetRecords, Kept, SessionRecord, note
+from mcpbridge.protocol.jsonrpc import Frame, encode
+
+log = get_logger("mcpbridge.fleet")
+
+_BEGINNING = ("initialize", "notifications/initialized")
+"""What a session begins with."""
+
+
+class WrittenSessions:
+    """The records of the sessions that this bridge has."""
+
+    def __init__(self, records: FleetRecords, me: str, seconds: float, is_missing: Callable[[], None]) -> None:
+        """`me`: the id of this bridge. `seconds`: how long a record lasts.
+
+        `is_missing` is called when the records lack something, or others have what is written.
+        """
+        self._records, self._me, self._seconds, self._is_missing = records, me, seconds, is_missing
+        self._messages: dict[bytes, dict[str, Raw]] = {}
+        self._writing = WeakValueDictionary[bytes, asyncio.Lock]()
+        self.unwritten = set[bytes]()
+        """Sessions whose records lack something, since the server was away."""
+
+    def __repr__(self) -> str:
+        return f"<WrittenSessions: {len(self._messages)}, {len(self.unwritten)} not whole>"
+
+    def __contains__(self, id_: bytes) -> bool:
+        return id_ in self._messages
+
+    @property
+    def ids(self) -> Collection[bytes]:
+        """Those of now."""
+        return self._messages.keys()
+
+    def beginning(self, id_: bytes) -> list[bytes]:
+        """The messages that a session begins with; empty: it is not here."""
+        known: Mapping[str, Raw] = self._messages.get(id_, {})
+        return [bytes(known[method]) for method in _BEGINNING if method in known]
+
+    async def open(self, session: Session, frame: Frame) -> None:
+        """Write down a new session, which begins with this message."""
+        self._messages[session.id] = {}
+        note(self._messages[session.id], frame)
+        await self.write(session, is_new=True)
+
+    async def change(self, session: Session, frame: Frame) -> None:
+        """Write down what a message changes."""
+        messages = self._messages.get(session.id)
+        if messages is not None and note(messages, frame):
+            await self.write(session, is_new=False)
+
+    def take(self, id_: bytes, record: SessionRecord) -> None:
+        """It is this bridge's by now, and is written down so."""
+        self._messages[id_] = dict(record.messages)
+
+    def forget(self, id_: bytes) -> bool:
+        """It is not this bridge's any more; False: nor was it."""
+        self.unwritten.discard(id_)
+        return self._messages.pop(id_, None) is not None
+
+    async def write(self, session: Session, *, is_new: bool) -> None:
+        """Write down all of it. A failure is logged, and `is_missing` called."""
+        async with self._writing.setdefault(session.id, asyncio.Lock()):  # else an older one might arrive last
+            if session.id in self._messages:
+                await self._write(session, is_new=is_new)
+
+    async def keep(self) -> Kept:
+        """Keep all records for longer.
+
+        Raises:
+            StoreFailed: they cannot be reached.
+        """
+        if not self._messages:
+            return Kept([], [])
+        return await self._records.keep(list(self._messages), self._me, self._seconds)
+
+    async def _write(self, session: Session, *, is_new: bool) -> None:
+        record = msgspec.json.encode(SessionRecord(self._messages[session.id]))
+        who = who_uses(session.client.principal, session)
+        try:
+            is_ours = await self._records.write(session.id, self._me, who, record, self._seconds, is_new=is_new)
+        except StoreFailed as error:
+            if session.id not in self.unwritten:
+                log.warning("a session is not written down yet: until then it ends with this bridge", reason=str(error))
+            if session.id in self._messages:  # else it has ended meanwhile
+                self.unwritten.add(session.id)
+                self._is_missing()
+            return
+        self.unwritten.discard(session.id)
+        if not is_ours:
+            log.warning("a session of this bridge is another's by now")
+            self._is_missing()  # lets go of those that others have
+
+
+def who_uses(principal: str, by: Exchange | Session) -> bytes:
+    """What only requests of the same user, by way of the same client, to the same endpoint have."""
+    application = by.application if isinstance(by, Session) else application_of(by.identity)
+    return sha256(encode([principal, application, *by.endpoint])).digest()
