@@ -153,6 +153,96 @@ async def test_a_question_goes_to_one_and_only_its_answer_counts(shared: Shared)
     assert wire.sent[-1]["error"]["message"] == "who was asked has left"
 
 
+async def test_a_resource_is_unsubscribed_from_when_no_bridge_wants_it_any_more(shared: Shared) -> None:
+    process, wire, bridges, (first, second) = shared
+
+    def answered() -> list[str]:
+        methods = [one["method"] for one in wire.sent]
+        for one in wire.sent:
+            says(process, id=one["id"], result={})
+        wire.sent.clear()
+        return methods
+
+    for number in (first, second):
+        send(process, number, id=1, method="resources/subscribe", params={"uri": "a"})
+    assert answered() == ["resources/subscribe"] * 2
+    send(process, second, id=2, method="resources/unsubscribe", params={"uri": "a"})
+    assert answered() == [], "the first one wants it still"
+    assert bridges[1].heard[-1] == {"jsonrpc": "2.0", "id": 2, "result": {}}
+    send(process, first, id=2, method="resources/unsubscribe", params={"uri": "a"})
+    assert answered() == ["resources/unsubscribe"]
+    send(process, second, id=3, method="resources/subscribe", params={"uri": "b"})
+    says(process, id=wire.sent[-1]["id"], error={"code": -32002, "message": "no such resource"})
+    wire.sent.clear()
+    for number in (first, second):
+        send(process, number, id=4, method="resources/subscribe", params={"uri": "c"})
+    send(process, second, id=5, method="resources/subscribe", params={"uri": "d"})
+    answered()
+    process.detach(second)
+    assert [(one["method"], one["params"]) for one in wire.sent] == [("resources/unsubscribe", {"uri": "d"})]
+
+
+async def test_the_server_has_the_least_severe_log_level_that_a_bridge_wants(shared: Shared) -> None:
+    process, wire, bridges, (first, second) = shared
+
+    def levels() -> list[object]:
+        return [one["params"]["level"] for one in wire.sent if one["method"] == "logging/setLevel"]
+
+    send(process, first, id=1, method="logging/setLevel", params={"level": "warning"})
+    send(process, second, id=1, method="logging/setLevel", params={"level": "error"})
+    assert levels() == ["warning"]
+    assert bridges[1].heard == [{"jsonrpc": "2.0", "id": 1, "result": {}}]
+    send(process, second, id=2, method="logging/setLevel", params={"level": "debug"})
+    send(process, first, id=2, method="logging/setLevel", params={"level": "emergency"})
+    assert levels() == ["warning", "debug"]
+    process.detach(second)
+    assert levels() == ["warning", "debug", "emergency"]
+    # What the server refused, it is asked for again.
+    says(process, id=wire.sent[0]["id"], error={"code": 1, "message": "not now"})
+    send(process, first, id=3, method="logging/setLevel", params={"level": "emergency"})
+    assert levels() == ["warning", "debug", "emergency", "emergency"]
+    send(process, first, id=4, method="logging/setLevel", params={"level": "odd"})
+    assert levels()[-1] == "odd", "the server says what is wrong with it"
+
+
+async def test_a_listen_stream_does_not_keep_the_process_busy_and_its_end_concerns_one(shared: Shared) -> None:
+    process, wire, bridges, numbers = shared
+    for number in numbers:
+        send(process, number, id="listen-1", method="subscriptions/listen", params={})
+    assert process.is_idle
+    send(process, numbers[0], id=2, method="tools/call", params={})
+    assert not process.is_idle
+    says(process, id=wire.sent[-1]["id"], result={})
+    assert process.is_idle
+    says(process, method="notifications/cancelled", params={"requestId": wire.sent[0]["id"]})
+    assert bridges[0].heard[-1]["params"] == {"requestId": "listen-1"}
+    assert bridges[1].heard == []
+    # What it asked itself, it takes back from whom it asked.
+    says(process, id="q", method="ping")
+    says(process, method="notifications/cancelled", params={"requestId": "q"})
+    assert bridges[0].heard[-1]["params"] == {"requestId": "q"}
+    says(process, method="notifications/cancelled", params={"requestId": 999})
+    assert bridges[1].heard == []
+
+
+async def test_what_a_bridge_has_open_is_cancelled_when_it_leaves(shared: Shared) -> None:
+    process, wire, bridges, (first, second) = shared
+    send(process, second, id=1, method="initialize", params={})
+    send(process, first, id=1, method="initialize", params={})
+    send(process, first, id=2, method="tools/call", params={})
+    send(process, second, id=2, method="tools/call", params={})
+    send(process, second, id="l", method="subscriptions/listen", params={})
+    handshake, kept, *left = (one["id"] for one in wire.sent)
+    wire.sent.clear()
+    process.detach(second)
+    assert [(one["method"], one["params"]["requestId"]) for one in wire.sent] == [
+        ("notifications/cancelled", id_) for id_ in left
+    ]
+    says(process, id=handshake, result={"protocolVersion": "x"})
+    says(process, id=kept, result={})
+    assert [one["id"] for one in bridges[0].heard] == [1, 2], "what others wait for is not"
+
+
 async def test_nothing_passes_once_the_lease_is_over(shared: Shared) -> None:
     """By the clock alone: as after a pause of the whole bridge, nothing has run meanwhile."""
     process, wire, bridges, numbers = shared

@@ -103,10 +103,11 @@ def messages(answer: httpx2.Response) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def team(tmp_path: Path) -> Generator[Team]:
+def team(tmp_path: Path, request: pytest.FixtureRequest) -> Generator[Team]:
+    """With a legacy server, or one of the era that a test names."""
     redis, file = Server(tmp_path / "redis", "--appendonly", "yes").start(), tmp_path / "calls.txt"
     file.touch()
-    arguments = json.dumps(["-ES", str(PROGRAM), str(file)])
+    arguments = json.dumps(["-ES", str(PROGRAM), str(file), getattr(request, "param", "legacy")])
     servers = f'[servers.memory]\ncommand = "{sys.executable}"\nargs = {arguments}\nshare = "fleet"\ntrusted = true\n'
     found: Team | None = None
     try:
@@ -252,9 +253,12 @@ def test_epochs_survive_a_server_that_lost_its_data_and_there_is_still_one_proce
     assert int(team.redis.cli("HGET", key, "epoch")) > epoch
 
 
-def test_a_bridge_that_drains_leaves_its_process_to_another(team: Team) -> None:
-    """It uses the new one itself, though it runs on."""
+@pytest.mark.parametrize("team", ["legacy", "modern"], indirect=True)
+def test_a_bridge_that_drains_leaves_its_process_to_another(team: Team, request: pytest.FixtureRequest) -> None:
+    """It uses the new one itself, though it runs on. The streams that bridges keep open do not hold the process."""
     old, owner = team.starts()[-1], team.owner()
+    if "[modern]" in request.node.name:
+        until(lambda: [what for _, what in team.lines].count("listen") == 3, "all bridges listen")
     command = [sys.executable, "-m", "mcpbridge", "fleet", "drain", owner.name]
     done = subprocess.run(
         command, check=False, env=home_at(owner.directory), capture_output=True, text=True, timeout=90

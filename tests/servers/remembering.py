@@ -1,10 +1,14 @@
-"""A server that keeps what it is given in its memory: `remembering.py FILE`. Its starts and calls are lines there."""
+"""A server that keeps what it is given in its memory: `remembering.py FILE [modern]`.
+
+Its starts and calls are lines of the file. It speaks the legacy revisions, or 2026-07-28 alone.
+"""
 
 import os
 import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
+from modern import Modern
 from plain import Result, Server, text, tool
 
 
@@ -48,5 +52,16 @@ class Remembering(Server):
         return text("reported")
 
 
+class ModernRemembering(Remembering, Modern):
+    """The same of the modern era, with listen streams."""
+
+    def on_subscriptions_listen(self, id_: object, params: dict[str, Any]) -> None:
+        self.note("listen")
+        super().on_subscriptions_listen(id_, params)
+
+    def on_notifications_cancelled(self, _id: object, params: dict[str, Any]) -> None:
+        self.note(f"cancelled {params['requestId']}")
+
+
 if __name__ == "__main__":
-    Remembering(Path(sys.argv[1])).run()
+    (ModernRemembering if "modern" in sys.argv else Remembering)(Path(sys.argv[1])).run()

@@ -2,7 +2,8 @@
 
 Each of them has a session of its own for all it knows. Their requests get ids that no two have in common, so that each
 answer, progress and subscription finds its way back. The handshake is made once, and its answer is given to all. What
-the server says to nobody in particular all get; what it asks goes to one.
+the server says to nobody in particular all get; what it asks goes to one. What a bridge subscribes to, and its log
+level, are its own wishes: the server gets what all of them come to (`wanted.py`).
 
 Nothing passes once the lease is over, in either direction, by a clock that continues while this bridge is stopped.
 """
@@ -14,15 +15,18 @@ from time import monotonic
 from typing import Protocol
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from mcpbridge.base.errors import BridgeError, Overloaded, UpstreamGone
 from mcpbridge.base.log import get_logger
+from mcpbridge.fleet.servers.wanted import Wanted
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.error_codes import INTERNAL_ERROR
 from mcpbridge.protocol.jsonrpc import (
+    EMPTY_OBJECT,
     Frame,
     decode_frame,
+    encode,
     encode_error,
     encode_notification,
     encode_request,
@@ -35,6 +39,7 @@ log = get_logger("mcpbridge.fleet")
 
 _MOST_OPEN = 10_000
 """Requests whose answers are waited for; the oldest is forgotten, such as one that was never answered."""
+_LISTEN, _CANCELLED = "subscriptions/listen", "notifications/cancelled"
 
 _UNUSED_SECONDS = 10.0
 """How long a process waits for the first that uses it: whoever had it started may be gone by the time it runs."""
@@ -56,6 +61,25 @@ class Party(Protocol):
         ...
 
 
+class _Request(Struct, frozen=True):
+    """A request that the server has not answered."""
+
+    number: int
+    """Whose it is."""
+    id: bytes
+    """As they know it."""
+    method: str
+    token: bytes
+    """Of progress, as they know it; empty: they want none."""
+    uri: bytes = b""
+    """Where it subscribes to a resource: its URI."""
+
+    @property
+    def is_standing(self) -> bool:
+        """It has no end of its own."""
+        return self.method == _LISTEN
+
+
 class SharedProcess:
     """The process, as the bridge has it that owns its lease. Implements `Receiver`."""
 
@@ -71,8 +95,9 @@ class SharedProcess:
         self._started, self._over = asyncio.Event(), asyncio.Event()
         self._parties = dict[int, Party]()
         self._numbers, self._ids = count(1), count(1)
-        self._open = dict[bytes, tuple[int, bytes, bytes]]()
-        """By the id that the server knows: whose request it is, the id that they know, and their progress token."""
+        self._open = dict[bytes, _Request]()
+        """By the id that the server knows."""
+        self._wanted = Wanted()
         self._asked = dict[bytes, int]()
         """Whom the server's own requests went to."""
         self._handshake: Frame | None = None
@@ -135,8 +160,8 @@ class SharedProcess:
 
     @property
     def is_idle(self) -> bool:
-        """No request waits for its answer."""
-        return not self._open
+        """No request waits for its answer, but for those that last as long as their bridges use the process."""
+        return all(one.is_standing for one in self._open.values())
 
     def _look_at_lease(self) -> None:
         if not self.reason and monotonic() >= self.valid_until:
@@ -159,17 +184,28 @@ class SharedProcess:
         return number
 
     def detach(self, number: int) -> None:
-        """It uses the process no more. After the last one it ends."""
+        """It uses the process no more: its requests are cancelled. After the last one it ends."""
         if self._parties.pop(number, None) is None:
             return
-        for id_ in [id_ for id_, (whose, _, _) in self._open.items() if whose == number]:
-            del self._open[id_]
-        for id_ in [id_ for id_, whose in self._asked.items() if whose == number]:
-            del self._asked[id_]
-            if self._channel is not None and not self.reason:
-                with suppress(UpstreamGone, Overloaded):
-                    self._channel.send(Outgoing(encode_error(id_, INTERNAL_ERROR, "who was asked has left")))
         self._end_if_unused()
+        left = [(id_, one) for id_, one in self._open.items() if one.number == number]
+        for id_, _ in left:
+            del self._open[id_]
+        asked = [id_ for id_, whose in self._asked.items() if whose == number]
+        for id_ in asked:
+            del self._asked[id_]
+        if self._channel is None or self.reason:
+            return
+        with suppress(UpstreamGone, Overloaded):  # it does not read, and nobody waits for what it would say
+            for id_, one in left:
+                if one.method != "initialize":  # which must not be cancelled, and is of all
+                    params = b'{"requestId":%b,"reason":"the bridge that asked has left"}' % id_
+                    self._channel.send(Outgoing(encode_notification(_CANCELLED, params), _CANCELLED))
+            for id_ in asked:
+                self._channel.send(Outgoing(encode_error(id_, INTERNAL_ERROR, "who was asked has left")))
+            for method, params in self._wanted.left(number):
+                id_ = b"%d" % next(self._ids)  # of nobody's request: the answer concerns nobody
+                self._channel.send(Outgoing(encode_request(id_, method, params), method, id_))
 
     def _end_if_unused(self) -> None:
         if not self._parties:
@@ -197,7 +233,7 @@ class SharedProcess:
                 self._channel.send(Outgoing(data))
         elif frame.id:
             self._request(self._channel, number, frame)
-        elif frame.method == "notifications/cancelled":
+        elif frame.method == _CANCELLED:
             self._cancel(self._channel, number, frame)
         elif frame.method != "notifications/initialized" or not self._is_initialized:
             self._is_initialized = self._is_initialized or frame.method == "notifications/initialized"
@@ -211,20 +247,34 @@ class SharedProcess:
             self._waiting.append((number, bytes(frame.id)))
             if self._handshake_id:
                 return
-        id_, params, token = b"%d" % next(self._ids), frame.params, b""
+        id_, params, token, uri = b"%d" % next(self._ids), frame.params, b"", b""
         if frame.method == "initialize":
             self._handshake_id = id_
+        elif frame.method == "resources/subscribe":
+            self._wanted.subscribed(number, uri := _text(params, "uri"))
+        elif frame.method == "resources/unsubscribe" and self._wanted.unsubscribed(number, _text(params, "uri")):
+            self._deliver(number, Frame(id=frame.id, result=Raw(EMPTY_OBJECT)))
+            return
+        elif frame.method == "logging/setLevel":
+            level = self._wanted.level_of_all(number, _text(params, "level"))
+            if not level:
+                self._deliver(number, Frame(id=frame.id, result=Raw(EMPTY_OBJECT)))
+                return
+            body = Body(params)
+            body.put("level", Raw(level))
+            params = Raw(body.data)
         if b'"progressToken"' in bytes(params):
             params, token = _with_token(params, id_)
-        self._open[id_] = number, bytes(frame.id), token
+        self._open[id_] = _Request(number, bytes(frame.id), frame.method, token, uri)
         if len(self._open) > _MOST_OPEN:
-            del self._open[next(iter(self._open))]
+            oldest = next((one for one, request in self._open.items() if not request.is_standing), id_)
+            del self._open[oldest]
         channel.send(Outgoing(encode_request(id_, frame.method, params), frame.method, id_))
 
     def _cancel(self, channel: Channel, number: int, frame: Frame) -> None:
         body = Body(frame.params)
         wanted = bytes(body.get("requestId") or b"")
-        found = next((id_ for id_, (whose, own, _) in self._open.items() if (whose, own) == (number, wanted)), None)
+        found = next((id_ for id_, one in self._open.items() if (one.number, one.id) == (number, wanted)), None)
         if found is not None:
             del self._open[found]
             body.put("requestId", Raw(found))
@@ -258,12 +308,23 @@ class SharedProcess:
                 self._deliver(number, _answer(own, frame))
             return
         if (found := self._open.pop(id_, None)) is not None:
-            self._deliver(found[0], _answer(found[1], frame))
+            if frame.error:
+                self._refused(found)
+            self._deliver(found.number, _answer(found.id, frame))
+
+    def _refused(self, request: _Request) -> None:
+        if request.method == "logging/setLevel":
+            self._wanted.level_refused()
+        elif request.uri:
+            self._wanted.unsubscribed(request.number, request.uri)
 
     def _notified(self, frame: Frame) -> None:
         if frame.params:
             try:
                 body = Body(frame.params)
+                if frame.method == _CANCELLED:
+                    self._withdrawn(bytes(body.get("requestId") or b""), body)
+                    return
                 id_ = bytes(body.get("progressToken") or b"") if frame.method == "notifications/progress" else b""
                 if id_:
                     self._about(id_, frame, body, is_progress=True)
@@ -277,18 +338,28 @@ class SharedProcess:
         for number in list(self._parties):
             self._deliver(number, frame)
 
+    def _withdrawn(self, id_: bytes, body: Body) -> None:
+        """The server ends a listen stream, or takes back a request of its own."""
+        found = self._open.get(id_)
+        number = self._asked.pop(id_, None)
+        if found is not None and found.is_standing:
+            del self._open[id_]
+            number = found.number
+            body.put("requestId", Raw(found.id))
+        if number is not None:
+            self._deliver(number, Frame(method=_CANCELLED, params=Raw(body.data)))
+
     def _about(self, id_: bytes, frame: Frame, body: Body, *, is_progress: bool) -> None:
         """A notification about one request."""
         found = self._open.get(id_)
         if found is None:
             return
-        number, own, token = found
         if is_progress:
-            body.put("progressToken", Raw(token))
+            body.put("progressToken", Raw(found.token))
         elif (meta := body.inner("_meta")) is not None:
-            meta.put(SUBSCRIPTION_ID, Raw(own))
+            meta.put(SUBSCRIPTION_ID, Raw(found.id))
             body.put("_meta", meta)
-        self._deliver(number, Frame(method=frame.method, params=Raw(body.data), jsonrpc=frame.jsonrpc))
+        self._deliver(found.number, Frame(method=frame.method, params=Raw(body.data), jsonrpc=frame.jsonrpc))
 
     def _deliver(self, number: int, frame: Frame) -> None:
         if (party := self._parties.get(number)) is not None:
@@ -298,8 +369,8 @@ class SharedProcess:
         """See `Receiver`."""
         for id_ in ids:
             found = self._open.pop(id_, None)
-            if found is not None and (party := self._parties.get(found[0])) is not None:
-                party.spoiled(found[1], reason)
+            if found is not None and (party := self._parties.get(found.number)) is not None:
+                party.spoiled(found.id, reason)
                 return
 
     def failed(self, id_: bytes, error: BridgeError, *, sent: bool) -> None:
@@ -327,6 +398,15 @@ def line_of(frame: Frame) -> bytes:
 
 def _answer(id_: bytes, frame: Frame) -> Frame:
     return Frame(id=Raw(id_), result=frame.result, error=frame.error, jsonrpc=frame.jsonrpc)
+
+
+def _text(params: Raw, name: str) -> bytes:
+    """A text of the params, as JSON always in the same form; empty: there is none."""
+    try:
+        found = Body(params).text(name)
+    except (msgspec.DecodeError, KeyError):
+        return b""
+    return encode(found)
 
 
 def _with_token(params: Raw, id_: bytes) -> tuple[Raw, bytes]:
