@@ -1,17 +1,21 @@
 """A store behind Sentinels, and on a cluster: real servers, killed and moved (issue 24)."""
 
 import asyncio
+import socket
 from collections.abc import Generator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
 from mcpbridge.base.errors import ConfigError, StoreFailed
 from mcpbridge.fleet.records import FleetRecords, Member
+from mcpbridge.storage.redis.nodes import SLOTS, NodesOfCluster
+from mcpbridge.storage.redis.nodes import Node as Address
 from mcpbridge.storage.redis.store import RedisStore
 from mcpbridge.storage.settings import StoreSettings, redis_address
 from support.harness import eventually
-from support.redis_groups import Cluster, Group, Sentinels
+from support.redis_groups import Cluster, Group, Node, Sentinels, free_ports
 from support.redis_server import needs_redis
 
 pytestmark = needs_redis
@@ -22,6 +26,33 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Generator[Cluster]:
     found = Cluster(tmp_path_factory.mktemp("cluster"))
     yield found
     found.end()
+
+
+@pytest.fixture(scope="module")
+def sentinels(tmp_path_factory: pytest.TempPathFactory) -> Generator[Sentinels]:
+    found = Sentinels(tmp_path_factory.mktemp("sentinels"))
+    yield found
+    found.end()
+
+
+def silent_places(stack: ExitStack, count: int) -> list[str]:
+    """Addresses where nobody answers, though connections can be made: as of machines that hang.
+
+    As text they come before those of the groups.
+    """
+    found: list[str] = []
+    for port in range(10_000, 11_000):
+        if len(found) < count:
+            with suppress(OSError):
+                stack.enter_context(socket.create_server(("127.0.0.1", port), backlog=64))
+                found.append(f"127.0.0.1:{port}")
+    return found
+
+
+def with_first(url: str, places: list[str]) -> StoreSettings:
+    """The same address, with these places before its own."""
+    scheme, _, rest = url.partition("://")
+    return StoreSettings(kind="redis", url=f"{scheme}://{','.join([*places, rest])}")
 
 
 def idle(store: RedisStore) -> int:
@@ -191,3 +222,70 @@ async def test_a_replica_that_came_later_counts_as_one_that_may_take_over(tmp_pa
     finally:
         await store.close()
         group.end()
+
+
+@pytest.mark.parametrize("kind", ["cluster", "sentinels"])
+async def test_those_that_do_not_answer_keep_nobody_from_those_that_do(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    """However many of the configured ones were replaced: a command asks the next one without waiting for its time."""
+    group: Group = request.getfixturevalue(kind)
+    with ExitStack() as stack:
+        store = RedisStore(redis_address(with_first(group.url, silent_places(stack, 8))))
+        try:
+            # A busy machine may need more than one attempt, but whoever failed is not asked first again.
+            await eventually(lambda: works(store), bool, 30)
+        finally:
+            await store.close()
+
+
+async def test_a_sentinel_that_is_cut_off_from_the_others_is_asked_after_them(
+    sentinels: Sentinels, tmp_path: Path
+) -> None:
+    """It answers, and names a server that nobody else uses any more, and that hangs."""
+    former_port, port = free_ports(2)
+    former = Node(tmp_path, former_port).start()
+    file = tmp_path / "sentinel.conf"
+    file.write_text(
+        f"port {port}\nbind 127.0.0.1\ndir {tmp_path}\nsentinel monitor ours 127.0.0.1 {former_port} 2\n"
+        "sentinel down-after-milliseconds ours 600000\n",
+        "utf-8",
+    )
+    alone = Node(tmp_path, port, "--sentinel").start(str(file))
+    store = RedisStore(redis_address(with_first(sentinels.url, [f"127.0.0.1:{port}"])))
+    try:
+        assert await works(store), "both can be used"
+        assert former.cli("DBSIZE") != "0", "the first one was asked"
+        former.hang()
+        await eventually(lambda: works(store), bool, 60)
+    finally:
+        await store.close()
+        alone.kill()
+        former.kill()
+
+
+async def test_nodes_that_have_left_a_cluster_are_not_asked_any_more() -> None:
+    """As where each start of a container brings another address: the list does not grow."""
+    generation, asked = 0, list[Address]()
+
+    async def ask(node: Address, command: tuple[str | bytes | int, ...]) -> object:
+        asked.append(node)
+        now = [Address("10.0.0.1", 7000 + generation), Address("10.0.0.2", 7000 + generation)]
+        if node not in (now[0], now[1], Address("first", 7000)):
+            raise StoreFailed("is gone")
+        if command == ("CLUSTER", "NODES"):
+            return b""
+        half = SLOTS // 2
+        return [
+            [number * half, (number + 1) * half - 1, [one.host.encode(), one.port, b""]]
+            for number, one in enumerate(now)
+        ]
+
+    nodes = NodesOfCluster(redis_address(StoreSettings(kind="redis", url="redis+cluster://first:7000")), ask)
+    for generation in range(5):
+        assert (await nodes.of("")).port == 7000 + generation
+        nodes.forget()
+    asked.clear()
+    nodes.forget()
+    await nodes.of("")
+    assert {node.port for node in asked} <= {7000, 7003, 7004}

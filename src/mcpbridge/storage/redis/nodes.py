@@ -1,19 +1,25 @@
 """Which node of the servers a command goes to: the only one, the one that Sentinels name, or the one of a slot.
 
 All keys of a command have one hash tag (`scripts.py`), so they lie in one slot of a cluster. What is known of nodes is
-forgotten when one of them fails, or says that it is not the one, and asked for again with the next command.
+forgotten when one of them fails, or says that it is not the one, and asked for again with the next command: of
+whoever answered before, but last of whoever said what was just forgotten, since it may be cut off from the others.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
 
+import anyio
 from msgspec import Struct
 
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.storage.settings import RedisAddress
 
 SLOTS = 16384
+_NEXT_AFTER = 0.05
+"""Seconds that one has for its answer until the next one is asked as well."""
+
+_T = TypeVar("_T")
 
 
 class Node(Struct, frozen=True):
@@ -30,6 +36,85 @@ class Node(Struct, frozen=True):
 
 Ask = Callable[[Node, tuple[str | bytes | int, ...]], Awaitable[Any]]
 """Sends one command to a node, on a connection of its own; see `Connections`."""
+
+
+class Advisers:
+    """Those that can be asked which node is the one. Whoever answers is asked first the next time, others last."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self._order = list(nodes)
+        self._trusted: Node | None = None
+        """Who gave the last answer."""
+        self._asking = anyio.Lock()
+        self._looks, self._problem = 0, ""
+
+    def all(self) -> Sequence[Node]:
+        """In the order in which they are asked."""
+        return tuple(self._order)
+
+    def doubt(self) -> None:
+        """The last answer was of no use: another one is to be asked before whoever gave it."""
+        if self._trusted is not None:
+            self._order.remove(self._trusted)
+            self._order.append(self._trusted)
+            self._trusted = None
+
+    def become(self, nodes: Iterable[Node]) -> None:
+        """There are these from now on. New ones are asked after those that were there before."""
+        wanted = dict.fromkeys(nodes)
+        kept = [one for one in self._order if one in wanted]
+        self._order = list(dict.fromkeys([*kept, *wanted]))
+        if self._trusted not in wanted:
+            self._trusted = None
+
+    async def answer(self, known: Callable[[], _T | None], question: Callable[[Node], Awaitable[_T]]) -> _T:
+        """What is known, or what the first of them says who has an answer. Whoever comes meanwhile waits for the same.
+
+        Raises:
+            StoreFailed: none of them has one; says what was wrong with the last.
+        """
+        looks = self._looks
+        async with self._asking:
+            if (found := known()) is not None:
+                return found
+            if self._looks != looks:  # others have just asked in vain
+                raise StoreFailed(self._problem)
+            try:
+                return await self._ask(question)
+            finally:
+                self._looks += 1
+
+    async def _ask(self, question: Callable[[Node], Awaitable[_T]]) -> _T:
+        self._problem = "nobody answered in time"
+        answers: list[tuple[Node, _T]] = []
+        asked: list[Node] = []
+
+        async def ask(node: Node, failed: anyio.Event) -> None:
+            try:
+                answers.append((node, await question(node)))
+                tasks.cancel_scope.cancel()
+            except StoreFailed as error:
+                self._problem = error.what
+                failed.set()
+
+        try:
+            async with anyio.create_task_group() as tasks:
+                for node in self.all():
+                    asked.append(node)
+                    failed = anyio.Event()
+                    tasks.start_soon(ask, node, failed)
+                    with anyio.move_on_after(_NEXT_AFTER):
+                        await failed.wait()
+        finally:  # also for whoever had no time to hear of one that answers
+            for node in asked:
+                self._order.remove(node)
+            self._order += asked
+        if not answers:
+            raise StoreFailed(self._problem)
+        self._trusted, found = answers[0]
+        self._order.remove(self._trusted)
+        self._order.insert(0, self._trusted)
+        return found
 
 
 class Nodes(Protocol):
@@ -92,19 +177,23 @@ class NodeOfSentinels:
     fails_over = True
 
     def __init__(self, address: RedisAddress, ask: Ask) -> None:
-        self._sentinels = [Node(host, port) for host, port in address.nodes]
+        self._sentinels = Advisers(Node(host, port) for host, port in address.nodes)
         self._service, self._ask = address.service, ask
         self._master: Node | None = None
 
     async def of(self, key: str) -> Node:
         """The one that takes writes. See `Nodes`."""
         if self._master is None:
-            self._master = await self._look()
+            try:
+                self._master = await self._sentinels.answer(lambda: self._master, self._named_by)
+            except StoreFailed as error:
+                what = f"no Sentinel names a server of {self._service!r} that can be used: {error.what}"
+                raise StoreFailed(what) from error
         return self._master
 
     async def is_alone(self, key: str) -> bool:
         """More than half of all Sentinels say so: the others cannot appoint a successor without them. See `Nodes`."""
-        said = await asyncio.gather(*(self._are_replicas_down(sentinel) for sentinel in self._sentinels))
+        said = await asyncio.gather(*(self._are_replicas_down(sentinel) for sentinel in self._sentinels.all()))
         return 2 * sum(are_down for are_down, _ in said) > max((count for _, count in said), default=0)
 
     async def _are_replicas_down(self, sentinel: Node) -> tuple[bool, int]:
@@ -120,27 +209,18 @@ class NodeOfSentinels:
 
     def forget(self) -> None:
         """See `Nodes`."""
-        self._master = None
+        if self._master is not None:
+            self._master = None
+            self._sentinels.doubt()
 
     def moved(self, slot: int, host: str, port: int) -> None:
         """It is no cluster. See `Nodes`."""
 
-    async def _look(self) -> Node:
-        reason = ""
-        for number, sentinel in enumerate(self._sentinels):
-            try:
-                facts = await self._ask(sentinel, ("SENTINEL", "MASTER", self._service))
-            except StoreFailed as error:
-                reason = error.what
-                continue
-            about = _facts(facts)
-            if b"down" in about[b"flags"]:
-                reason = f"its server {about[b'ip'].decode()} is down"
-                continue
-            if number:  # it answers: begin with it the next time
-                self._sentinels.insert(0, self._sentinels.pop(number))
-            return Node(about[b"ip"].decode(), int(about[b"port"]), int(about[b"num-slaves"]))
-        raise StoreFailed(f"no Sentinel names a server of {self._service!r} that can be used: {reason}")
+    async def _named_by(self, sentinel: Node) -> Node:
+        about = _facts(await self._ask(sentinel, ("SENTINEL", "MASTER", self._service)))
+        if b"down" in about[b"flags"]:
+            raise StoreFailed(f"its server {about[b'ip'].decode()} is down")
+        return Node(about[b"ip"].decode(), int(about[b"port"]), int(about[b"num-slaves"]))
 
 
 class NodesOfCluster:
@@ -150,6 +230,7 @@ class NodesOfCluster:
 
     def __init__(self, address: RedisAddress, ask: Ask) -> None:
         self._first = [Node(host, port) for host, port in address.nodes]
+        self._advisers = Advisers(self._first)
         self._ask = ask
         self._slots: list[Node | None] = []
         self._alone = frozenset[Node]()
@@ -157,13 +238,12 @@ class NodesOfCluster:
 
     async def of(self, key: str) -> Node:
         """The node that has the slot of the key. See `Nodes`."""
-        if not self._slots:
-            self._slots = await self._look()
+        slots = self._slots or await self._look()
         if not key:
-            return next(node for node in self._slots if node is not None)
+            return next(node for node in slots if node is not None)
         from redis.crc import key_slot
 
-        node = self._slots[key_slot(key.encode())]
+        node = slots[key_slot(key.encode())]
         if node is None:
             self.forget()
             raise StoreFailed("no node of the cluster has the slot of a key")
@@ -171,15 +251,15 @@ class NodesOfCluster:
 
     async def is_alone(self, key: str) -> bool:
         """Most of the cluster's nodes find them to be down. See `Nodes`."""
-        self.forget()
+        self._slots = []
         node = await self.of(key)
         return node in self._alone or not node.replicas
 
     def forget(self) -> None:
         """See `Nodes`."""
-        known = {node for node in self._slots if node is not None}
-        self._first = sorted({*self._first, *(Node(node.host, node.port) for node in known)}, key=str)
-        self._slots = []
+        if self._slots:
+            self._slots = []
+            self._advisers.doubt()
 
     def moved(self, slot: int, host: str, port: int) -> None:
         """See `Nodes`."""
@@ -188,32 +268,33 @@ class NodesOfCluster:
             self._slots[slot] = Node(host or (known.host if known else ""), port, known.replicas if known else 0)
 
     async def _look(self) -> list[Node | None]:
-        reason = ""
-        for node in self._first:
-            try:
-                ranges = await self._ask(node, ("CLUSTER", "SLOTS"))
-                replicas = _replicas(await self._ask(node, ("CLUSTER", "NODES")))
-            except StoreFailed as error:
-                reason = error.what
-                continue
-            slots: list[Node | None] = [None] * SLOTS
-            alone = set[Node]()
-            for (
-                begin,
-                end,
-                master,
-                *_,
-            ) in ranges:  # it names no replica of which nothing was heard yet, or which is down
-                flags = replicas.get(_text(master[2]), [])
-                taker = Node(_text(master[0]) or node.host, master[1], len(flags))
-                slots[begin : end + 1] = [taker] * (end + 1 - begin)
-                if all("fail" in one for one in flags):
-                    alone.add(taker)
-            if any(slot is not None for slot in slots):
-                self._alone = frozenset(alone)
-                return slots
-            reason = "it has no slots"
-        raise StoreFailed(f"no node of the cluster says which has what: {reason}")
+        try:
+            slots, self._alone = await self._advisers.answer(self._known, self._seen_by)
+        except StoreFailed as error:
+            raise StoreFailed(f"no node of the cluster says which has what: {error.what}") from error
+        self._slots = slots
+        current = dict.fromkeys(Node(node.host, node.port) for node in slots if node is not None)
+        self._advisers.become([*self._first, *current])  # those of before may be gone for good
+        return slots
+
+    def _known(self) -> tuple[list[Node | None], frozenset[Node]] | None:
+        return (self._slots, self._alone) if self._slots else None
+
+    async def _seen_by(self, node: Node) -> tuple[list[Node | None], frozenset[Node]]:
+        """Which node has what, and which have no replica that is up."""
+        ranges = await self._ask(node, ("CLUSTER", "SLOTS"))
+        replicas = _replicas(await self._ask(node, ("CLUSTER", "NODES")))
+        slots: list[Node | None] = [None] * SLOTS
+        alone = set[Node]()
+        for begin, end, master, *_ in ranges:  # it names no replica of which nothing was heard yet, or which is down
+            flags = replicas.get(_text(master[2]), [])
+            taker = Node(_text(master[0]) or node.host, master[1], len(flags))
+            slots[begin : end + 1] = [taker] * (end + 1 - begin)
+            if all("fail" in one for one in flags):
+                alone.add(taker)
+        if all(slot is None for slot in slots):
+            raise StoreFailed("it has no slots")
+        return slots, frozenset(alone)
 
 
 def _replicas(nodes: bytes) -> dict[str, list[list[str]]]:
