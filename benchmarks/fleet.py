@@ -42,6 +42,7 @@ _PREFIX = "io.modelcontextprotocol/"
 _TRIES = 600
 _KINDS: Mapping[str, tuple[str, int]] = {
     "plain": ("", 10),
+    "on a stream": ("", 10),
     "kept result": ("", 40_000),
     "rate limit": ("[servers.up]\nrate_limit = '100000/1m'\n", 10),
     "budget": ("[calls]\nmax_calls = 1000000\n", 10),
@@ -167,8 +168,8 @@ class _Fleet:
         self._count = 0
         self._waits = "require_approval" in more
 
-    def calls(self, count: int, *, letters: int = 10, has_session: bool = True) -> None:
-        """So many calls, each at the next bridge."""
+    def calls(self, count: int, *, letters: int = 10, has_session: bool = True, has_progress: bool = False) -> None:
+        """So many calls, each at the next bridge. `has_progress`: so that the answers come on streams of events."""
         params: dict[str, Any] = {"name": "up__echo"}
         headers = {**self._headers, "mcp-session-id": self._session}
         if not has_session:
@@ -177,7 +178,11 @@ class _Fleet:
             headers = {**self._headers, **more}
         for _ in range(count):
             self._count += 1
-            params["arguments"] = {"text": secrets.token_hex(letters // 2)}  # kept anew: none is like another
+            arguments: dict[str, Any] = {"text": secrets.token_hex(letters // 2)}  # kept anew: none is like another
+            params["arguments"] = arguments
+            if has_progress:
+                arguments["progress"] = True
+                params["_meta"] = {"progressToken": self._count}
             body = {"jsonrpc": "2.0", "id": self._count, "method": "tools/call", "params": params}
             self._call(self.bridges[self._count % len(self.bridges)], body, headers)
 
@@ -296,9 +301,10 @@ def _operations(directory: Path, redis: _Redis, calls: int) -> None:
     for number, (kind, (more, letters)) in enumerate(_KINDS.items()):
         with ExitStack() as stack:
             fleet = _Fleet(stack, directory / f"kind{number}", redis, 2, more)
-            fleet.calls(10, letters=letters)
+            has_progress = kind == "on a stream"
+            fleet.calls(10, letters=letters, has_progress=has_progress)
             began, before = time.monotonic(), redis.info()
-            fleet.calls(calls, letters=letters)
+            fleet.calls(calls, letters=letters, has_progress=has_progress)
             after, seconds = redis.info(), time.monotonic() - began
             time.sleep(seconds)
             idle = redis.info()

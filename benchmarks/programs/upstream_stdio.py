@@ -1,7 +1,8 @@
 """The cheapest MCP server that Python can be, over stdio: the measured work is the bridge's.
 
 upstream_stdio.py [TOOLS]      serves TOOLS tools (at least two): `echo` returns `text`; `rows` returns n records as a
-                               JSON array; the rest are dummies of an ordinary size.
+                               JSON array; the rest are dummies of an ordinary size. A call with the argument
+                               `progress` says how far it is before its result, if it has a token for that.
 
 Answers are encoded once and kept, so that a 1 MB result costs this server next to nothing from its second call on.
 """
@@ -87,12 +88,25 @@ def answer(message: dict[str, Any]) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (orjson.dumps(message["id"]), result)
 
 
+def _progress(message: dict[str, Any]) -> bytes:
+    params = message.get("params") or {}
+    token = (params.get("_meta") or {}).get("progressToken")
+    if token is None or not (params.get("arguments") or {}).get("progress"):
+        return b""
+    said = {"progressToken": token, "progress": 1}
+    return orjson.dumps({"jsonrpc": "2.0", "method": "notifications/progress", "params": said}) + b"\n"
+
+
 def main() -> None:
     rest = b""
     while chunk := os.read(0, 1 << 20):
         *lines, rest = (rest + chunk).split(b"\n")
         messages = [orjson.loads(line) for line in lines if line.strip()]
-        data = b"".join(answer(message) + b"\n" for message in messages if "id" in message and "method" in message)
+        data = b"".join(
+            _progress(message) + answer(message) + b"\n"
+            for message in messages
+            if "id" in message and "method" in message
+        )
         while data:
             data = data[os.write(1, data) :]
 

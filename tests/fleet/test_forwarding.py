@@ -210,7 +210,7 @@ async def test_a_bridge_that_stops_waits_for_what_it_passes_on(tmp_path: Path) -
     try:
         async with passing_on(answer) as (front, http):
             members = Members(records, Member(ME, "127.0.0.1:1", "me", "1", "", 0.0))
-            sessions = FleetSessions(records, members, front.forwarding, FleetCounts(), idle=60, max_body=1000)
+            sessions = FleetSessions(records, members, front.forwarding, FleetCounts(), idle=60, max_body=1000, keep=30)
             sessions.serve_by(NoSessions())
             stream = asyncio.create_task(http.get("/mcp"))
             assert await asked.get() == "GET"

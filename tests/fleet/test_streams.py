@@ -12,6 +12,7 @@ import pytest
 from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.fleet.records import FleetRecords
 from mcpbridge.fleet.sessions.streams import StreamRecords
+from mcpbridge.protocol.jsonrpc import decode_frame
 from mcpbridge.storage.settings import redis_address
 from support.fleet_clients import HEADERS, Client, message
 from support.redis_server import Server
@@ -59,6 +60,14 @@ def begin_and_leave(http: httpx2.Client, url: str, session: str, call: dict[str,
         return next(events_of(answer.iter_lines()))[0]
 
 
+def read_all(http: httpx2.Client, url: str, session: str) -> list[tuple[str, Any]]:
+    """A call, and all events of its stream."""
+    call = message("tools/call", 7, name="rich__work", arguments={"steps": 2}, _meta={"progressToken": "p"})
+    with http.stream("POST", url, json=call, headers={**EVENTS, "mcp-session-id": session}) as answer:
+        assert answer.status_code == 200
+        return list(events_of(answer.iter_lines()))
+
+
 def resume(http: httpx2.Client, pair: Fleet, session: str, last: str) -> list[Any]:
     """What the second bridge has of the stream, once it has the session."""
     url = pair.replicas[1].url
@@ -70,10 +79,10 @@ def resume(http: httpx2.Client, pair: Fleet, session: str, last: str) -> list[An
         return [one for _, one in events_of(answer.iter_lines()) if one is not None]
 
 
-def records(pair: Fleet) -> list[str]:
-    """What is written down of streams."""
-    keys = pair.redis.cli("KEYS", "*{v1/#fleet}:e:*").split()
-    return [value for key in keys for value in pair.redis.cli("HVALS", key).splitlines()]
+def records(redis: Server) -> list[str]:
+    """What is written down of streams: an answer stays for 30 s, and the record of a call under way for longer."""
+    left = [int(redis.cli("PTTL", key)) for key in redis.cli("KEYS", "*{v1/#fleet}:e:*").split()]
+    return sorted("answer" if one <= 30_000 else "call" for one in left)
 
 
 def test_an_answer_that_came_while_its_client_was_away_is_there_when_its_bridge_died(
@@ -83,11 +92,11 @@ def test_an_answer_that_came_while_its_client_was_away_is_there_when_its_bridge_
     client = Client(http).begin(first)
     call = message("tools/call", 7, name="rich__hold", arguments={"text": "to the end"})
     last = begin_and_leave(http, first.url, client.session, call)
-    until(lambda: records(pair) == ["?7"], "the stream has a record")
+    until(lambda: records(pair.redis) == ["call"], "the stream has a record")
     until(
         lambda: client.post(first, message("tools/call", 8, name="rich__release", arguments={})).is_success, "it ends"
     )
-    until(lambda: any(one.startswith("=") for one in records(pair)), "the answer is kept")
+    until(lambda: records(pair.redis) == ["answer"], "the answer is kept")
     first.kill()
     [answer] = resume(http, pair, client.session, last)
     assert answer["id"] == 7
@@ -99,21 +108,63 @@ def test_of_a_call_that_had_no_answer_yet_the_outcome_is_unknown(pair: Fleet, ht
     client = Client(http).begin(first)
     call = message("tools/call", 7, name="rich__hold", arguments={"text": "for ever"})
     last = begin_and_leave(http, first.url, client.session, call)
-    until(lambda: records(pair) == ["?7"], "the stream has a record")
+    until(lambda: records(pair.redis) == ["call"], "the stream has a record")
     first.kill()
     [answer] = resume(http, pair, client.session, last)
     assert answer["id"] == 7
     assert answer["error"]["message"].startswith("outcome unknown")
 
 
-def test_a_stream_that_was_read_to_its_end_leaves_no_record(pair: Fleet, http: httpx2.Client) -> None:
+def test_an_answer_is_there_when_its_bridge_died_though_all_of_it_was_written_to_its_client(
+    pair: Fleet, http: httpx2.Client
+) -> None:
+    """Nobody knows what a client has read of a connection that broke."""
+    first, second = pair.replicas
+    client = Client(http).begin(first)
+    found = read_all(http, first.url, client.session)
+    assert found[-1][1]["id"] == 7
+    assert records(pair.redis) == ["answer"], "it was written down before it was sent"
+    first.kill()
+    [answer] = resume(http, pair, client.session, found[0][0])
+    assert answer == found[-1][1]
+    headers = {**EVENTS, "mcp-session-id": client.session, "last-event-id": found[-1][0]}
+    assert http.get(second.url, headers=headers).status_code == 204, "whoever has it is to stop asking"
+
+
+def test_a_client_that_resumes_a_stream_that_nobody_knows_learns_it_at_once(pair: Fleet, http: httpx2.Client) -> None:
+    first, second = pair.replicas
+    client = Client(http).begin(first)
+    last, _ = read_all(http, first.url, client.session)[0]
+    assert records(pair.redis) == ["answer"]
+    for key in pair.redis.cli("KEYS", "*{v1/#fleet}:e:*").split():
+        pair.redis.cli("DEL", key)  # as time does
+    first.kill()
+    headers = {**EVENTS, "mcp-session-id": client.session}
+    ask = message("ping", 99)
+    until(lambda: http.post(second.url, json=ask, headers=headers).status_code == 200, "the session was taken over")
+    answer = http.get(second.url, headers={**headers, "last-event-id": last})
+    assert answer.status_code == 400
+    assert "Outcome unknown" in answer.text
+    channel = last.partition(".")[0] + ".0-3"
+    with http.stream("GET", second.url, headers={**headers, "last-event-id": channel}) as answer:
+        assert answer.status_code == 200, "it continues with what nobody asked for"
+
+
+def test_answers_are_sent_while_the_records_are_away_and_written_down_when_they_are_back(
+    pair: Fleet, http: httpx2.Client
+) -> None:
     first = pair.replicas[0]
     client = Client(http).begin(first)
-    call = message("tools/call", 7, name="rich__work", arguments={"steps": 2}, _meta={"progressToken": "p"})
-    with http.stream("POST", first.url, json=call, headers={**EVENTS, "mcp-session-id": client.session}) as answer:
-        found = [one for _, one in events_of(answer.iter_lines()) if one is not None]
-    assert found[-1]["id"] == 7
-    until(lambda: records(pair) == [], "nothing is kept of it")
+    listed = message("tools/list", 2)
+    until(lambda: "rich__work" in client.post(first, listed).text, "the server is up")
+    pair.redis.kill()
+    found = read_all(http, first.url, client.session)
+    assert found[-1][1]["id"] == 7
+    pair.redis.start()
+    until(lambda: records(pair.redis) == ["answer"], "it is written down")
+    first.kill()
+    [answer] = resume(http, pair, client.session, found[0][0])
+    assert answer == found[-1][1]
 
 
 def test_events_of_two_bridges_are_never_taken_for_one_another(pair: Fleet, http: httpx2.Client) -> None:
@@ -133,29 +184,64 @@ def test_nothing_is_kept_of_the_streams_of_a_session_that_has_ended(pair: Fleet,
     for one, number in ((client, 7), (other, 8)):
         call = message("tools/call", number, name="rich__hold", arguments={"text": f"for ever {number}"})
         begin_and_leave(http, first.url, one.session, call)
-    until(lambda: sorted(records(pair)) == ["?7", "?8"], "the streams have records")
+    until(lambda: records(pair.redis) == ["call", "call"], "the streams have records")
     ended = http.delete(first.url, headers={**HEADERS, "mcp-session-id": client.session})
     assert ended.status_code == 204
-    until(lambda: records(pair) == ["?8"], "nothing is kept of them")
+    until(lambda: records(pair.redis) == ["call"], "nothing is kept of them")
 
 
-async def test_the_answers_that_are_kept_of_one_session_take_no_more_room_than_they_may(tmp_path: Path) -> None:
+async def test_the_answers_that_are_kept_take_no_more_room_than_they_may(tmp_path: Path) -> None:
     redis, tasks = Server(tmp_path / "redis").start(), OwnedTasks()
     kept = FleetRecords(redis_address(redis.settings()), "streams")
+    request = decode_frame(b'{"jsonrpc":"2.0","id":1,"method":"tools/call"}')
     try:
         async with asyncio.timeout(120), tasks.running():
-            streams = StreamRecords(kept, tasks, 60)
-            names = [b"%d" % number for number in range(30)]
-            for name in names:
-                streams.opened(b"session", name, name)
-                streams.ended(b"session", name, name, b"x" * 900_000)
-            await asyncio.wait(tasks.under_way())
-            found = [name for name in names if await streams.answer(b"session", name)]
-            assert found == names[-9:], "the newest"
-            streams.session_ended(b"session", is_over=True)
-            streams.ended(b"session", b"30", b"30", b"late")
-            await asyncio.wait(tasks.under_way())
+            streams = StreamRecords(kept, tasks, open_for=60, kept_for=30)
+
+            async def answered(session: bytes, number: int) -> bytes:
+                name = b"a.%d" % number
+                streams.opened(session, name, request)
+                await streams.answered(session, name, request, b"x" * 900_000, 2)
+                return name
+
+            async def found(session: bytes, names: list[bytes]) -> list[bytes]:
+                while under_way := tasks.under_way():
+                    await asyncio.wait(under_way)
+                return [name for name in names if await streams.answer(session, name)]
+
+            names = [await answered(b"first", number) for number in range(30)]
+            assert await found(b"first", names) == names[-9:], "the newest of one session"
+            for session in range(10):
+                for number in range(9):
+                    await answered(b"%d" % session, number)
+            assert await found(b"first", names) == [], "those of others are newer"
+            assert len(records(redis)) == 74, "64 MiB"
+            await streams.answered(b"9", b"a.9", request, b"x" * 2_000_000, 2)
+            assert b"too large" in (await streams.answer(b"9", b"a.9") or (0, b""))[1]
+            for session in range(10):
+                streams.session_ended(b"%d" % session, is_over=True)
+            await streams.answered(b"0", b"a.30", request, b"late", 2)
+            assert await found(b"0", [b"a.30"]) == []
             assert redis.cli("KEYS", "*").split() == []
+    finally:
+        await kept.close()
+        redis.kill()
+
+
+async def test_what_the_server_has_of_an_answer_says_nothing(tmp_path: Path) -> None:
+    redis, tasks = Server(tmp_path / "redis").start(), OwnedTasks()
+    kept = FleetRecords(redis_address(redis.settings()), "streams")
+    request = decode_frame(b'{"jsonrpc":"2.0","id":1,"method":"tools/call"}')
+    try:
+        async with asyncio.timeout(120), tasks.running():
+            streams = StreamRecords(kept, tasks, open_for=60, kept_for=30)
+            streams.opened(b"session", b"a.1", request)
+            await streams.answered(b"session", b"a.1", request, b'"of a person"', 2)
+            assert await streams.answer(b"session", b"a.1") == (2, b'"of a person"')
+            [key] = redis.cli("KEYS", "*:e:*").split()
+            assert "of a person" not in redis.cli("--no-raw", "GET", key)
+            redis.cli("APPEND", key, "x")
+            assert await streams.answer(b"session", b"a.1") is None, "it was changed there"
     finally:
         await kept.close()
         redis.kill()

@@ -60,7 +60,7 @@ class Bridge:
         forwarding = Forwarding(Links(link_contexts("a key of these tests", letter * 10)), counts)
         self.core = SlowCore()
         self.front = LegacyFront(cast("Core", self.core), HttpSettings(), OpenReplies(), monotonic)
-        self.sessions = FleetSessions(self.records, self.members, forwarding, counts, idle=60, max_body=1000)
+        self.sessions = FleetSessions(self.records, self.members, forwarding, counts, idle=60, max_body=1000, keep=30)
         self.sessions.serve_by(self.front)
         self.front.elsewhere, self.front.sessions.new_id = self.sessions, self.sessions.new_id
 

@@ -26,7 +26,7 @@ async def test_no_body_is_read_for_a_bridge_that_does_not_exist(tmp_path: Path) 
     members = Members(records, Member("a" * 10, "127.0.0.1:1", "a", "1", "s", 0.0))
     counts = FleetCounts()
     forwarding = Forwarding(Links(link_contexts("a key of these tests", "a" * 10)), counts)
-    elsewhere = FleetSessions(records, members, forwarding, counts, idle=60, max_body=1000)
+    elsewhere = FleetSessions(records, members, forwarding, counts, idle=60, max_body=1000, keep=30)
     answers: list[MutableMapping[str, Any]] = []
 
     async def app(_: Scope, _receive: Receive, send: Send) -> None:

@@ -18,7 +18,6 @@ import httpx2
 import pytest
 from joserfc.jwk import RSAKey
 
-from support.ports import free_port
 from support.real_sign_in import (
     CALLBACK,
     CHROMIUM,
@@ -27,6 +26,7 @@ from support.real_sign_in import (
     Bridge,
     Kept,
     Provider,
+    free_port,
     needs_provider,
     session,
     sign_in,

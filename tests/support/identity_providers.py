@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -13,8 +14,6 @@ from typing import Any
 from urllib.parse import parse_qs, urljoin, urlsplit
 
 import httpx2
-
-from support.ports import free_port
 
 PATIENCE = 60.0
 """Seconds."""
@@ -53,7 +52,9 @@ class MockProvider:
 @contextmanager
 def mock_provider(**options: str) -> Generator[MockProvider]:
     """Start one; `options` are of its command line."""
-    port = free_port()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
     words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-m", "oidc_provider_mock", "-p", str(port), "-H", "localhost", *words],

@@ -14,8 +14,7 @@ import httpx2
 import pytest
 import trustme
 
-from support.ports import free_port
-from support.real_sign_in import until
+from support.real_sign_in import free_port, until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 Command = Callable[[Path, int, int], list[str]]

@@ -323,7 +323,6 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
         context = PipelineContext(
             self.pool,
             self.store,
-            self.store.shared,
             self.audit,
             self.recorder,
             self._mode,

@@ -126,8 +126,9 @@ async def running_fleet(
         )
         members = Members(records, me)
         counts = FleetCounts()
-        forwarding, idle, largest = Forwarding(links, counts), http.session_idle, http.max_body
-        sessions = FleetSessions(records, members, forwarding, counts, idle=idle, max_body=largest)
+        forwarding, largest = Forwarding(links, counts), http.max_body
+        idle, keep = http.session_idle, http.resume_grace
+        sessions = FleetSessions(records, members, forwarding, counts, idle=idle, max_body=largest, keep=keep)
         orders = Orders(links, members, sessions, counts)
         servers = SharedServers(ServerLeases(redis_address(store), store.prefix), members, links)
         fleet = Fleet(members, sessions, orders, servers, Announcements(members, links, background), settings.key)

@@ -24,7 +24,8 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.downstream.errors import to_answer
 from mcpbridge.downstream.http.exchange import Exchange
 from mcpbridge.protocol.batches import encode_batch
-from mcpbridge.protocol.jsonrpc import Frame, decode_array, decode_frame, one_line
+from mcpbridge.protocol.error_codes import INTERNAL_ERROR
+from mcpbridge.protocol.jsonrpc import Frame, decode_array, decode_frame, encode_error, one_line
 
 Request = Frame | list[bytes]
 """A request, or the members of a batch as their bytes."""
@@ -75,6 +76,13 @@ def decoded(members: list[bytes]) -> list[Frame]:
     return frames
 
 
+def failed(request: Request, text: str, code: int = INTERNAL_ERROR) -> bytes:
+    """The error as the answer to a request, or to all of a batch."""
+    frames = [request] if isinstance(request, Frame) else [one for one in decoded(request) if one.method and one.id]
+    errors = [encode_error(bytes(frame.id), code, text) for frame in frames]
+    return errors[0] if isinstance(request, Frame) else encode_batch(errors)
+
+
 log = get_logger("mcpbridge.http")
 
 KEEP_ALIVE = b": keep-alive\n\n"
@@ -95,7 +103,7 @@ _CHANNEL = b"0"
 
 
 class Stream:
-    """Numbered events, the first number is 1. Without a name they carry no ids and go once they are sent."""
+    """Numbered events. Without a name they carry no ids and go once they are sent."""
 
     def __init__(
         self,
@@ -104,8 +112,9 @@ class Stream:
         max_waiting: int = _MAX_WAITING,
         max_waiting_bytes: int = _MAX_WAITING_BYTES,
         max_event: int = 0,
+        first: int = 1,
     ) -> None:
-        """`max_event`: bytes of the largest event that `notify` puts in; 0: any."""
+        """`max_event`: bytes of the largest event that `notify` puts in; 0: any. `first`: the first number."""
         self.name = name
         self.is_finished = False
         self.lost = 0
@@ -118,7 +127,7 @@ class Stream:
         self._max_waiting_bytes = max_waiting_bytes
         self._max_event = max_event
         self._events: deque[bytes] = deque()
-        self._first = 1
+        self._first = first
         self.joined = 0
         """Readers so far."""
         self._readers: list[asyncio.Event] = []
@@ -229,6 +238,19 @@ class Stream:
         self._first += 1
 
 
+def named_event(event_id: str) -> tuple[bytes, int]:
+    """The name of the stream and the number that an event id names; no name: it is none of ours."""
+    name, _, number = event_id.rpartition("-")
+    if not (number.isascii() and number.isdigit()) or len(number) > 18:
+        return b"", 0
+    return name.encode(), int(number)
+
+
+def is_channel(name: bytes) -> bool:
+    """Whether this is the name of a session's own channel, at any bridge of a fleet."""
+    return name.endswith(b"." + _CHANNEL)
+
+
 class Streams:
     """The streams of one session: its channel for unsolicited messages, and one for each streamed response."""
 
@@ -266,11 +288,9 @@ class Streams:
 
     def find(self, event_id: str) -> tuple[Stream, int] | None:
         """The stream and the number that an event id names; None when it is unknown or forgotten."""
-        name, _, number = event_id.rpartition("-")
-        stream = self._by_name.get(name.encode())
-        if stream is None or not (number.isascii() and number.isdigit()) or len(number) > 18:
-            return None
-        return stream, int(number)
+        name, number = named_event(event_id)
+        stream = self._by_name.get(name)
+        return None if stream is None else (stream, number)
 
     def finish_all(self) -> None:
         """The session ends."""

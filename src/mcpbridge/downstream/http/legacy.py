@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from mcpbridge.base.background_tasks import TaskGroup
 from mcpbridge.downstream.client import Answer, Client, Notify
 from mcpbridge.downstream.express_lane import ExpressCall, ExpressLane
-from mcpbridge.downstream.http.event_streams import Request, Stream, carry, decoded
+from mcpbridge.downstream.http.event_streams import Request, Stream, carry, decoded, is_channel, named_event
 from mcpbridge.downstream.http.exchange import (
     MERGED,
     NO_HEADERS,
@@ -48,6 +48,10 @@ _CANCELLED = -32800
 """The code of SDK servers (and of LSP) for a request that was cancelled; MCP itself names none."""
 _RETRY_AFTER = (b"retry-after", b"10")
 
+_NO_STREAM = (
+    "This Last-Event-ID names no stream, or one that ended too long ago. Outcome unknown: if a call waits for its "
+    "answer there, check whether the action took effect before you repeat it"
+)
 _BY_CLIENT = "its client ended it"
 _LEFT_EARLY = "its client left before it had begun"
 
@@ -155,10 +159,10 @@ class LegacyFront:
         last_event_id = exchange.header(b"last-event-id")
         if last_event_id:
             found = session.streams.find(last_event_id)
-            if found is None and session.came_over:  # what came before was the former bridge's
-                found = await self._lost(session, last_event_id) or (stream, position)
+            if found is None and session.came_over:
+                found = await self._lost(session, last_event_id)
             if found is None:
-                raise Refused(400, "This Last-Event-ID is unknown or too old")
+                raise Refused(400, _NO_STREAM)
             stream, position = found
             if stream.is_finished and position >= stream.last:
                 await exchange.send_empty(204)  # the code that tells an EventSource to stop asking
@@ -171,14 +175,17 @@ class LegacyFront:
 
     async def _lost(self, session: Session, last_event_id: str) -> tuple[Stream, int] | None:
         """The end of a stream that another bridge had; None: nothing is known of it."""
-        name = last_event_id.rpartition("-")[0].encode()
-        answer = await self.elsewhere.lost_answer(session, name) if self.elsewhere is not None else b""
-        if not answer:
+        name, position = named_event(last_event_id)
+        if is_channel(name):  # what was said there is lost
+            return session.streams.channel, session.streams.channel.sent
+        kept = await self.elsewhere.lost_answer(session, name) if self.elsewhere is not None else None
+        if kept is None:
             return None
-        stream = Stream(name)
+        number, answer = kept
+        stream = Stream(name, first=number or position + 1)
         stream.put(answer)
         stream.finish()
-        return stream, 0
+        return stream, position
 
     async def delete(self, exchange: Exchange) -> None:
         """End the session.
@@ -233,7 +240,7 @@ class LegacyFront:
         try:
             await self._begin_again(client, exchange.guest)
             client.requests = None
-            options = replace(self._options(session), outlived=None)
+            options = replace(self._options(session), outlived=None, opened=None, answered=None)
             await Reply(exchange, frame, options, session).run(partial(self._answer, session, frame))
         finally:
             self.sessions.leave(session)
@@ -324,12 +331,12 @@ class LegacyFront:
         self._core.close(session.client, session.why)
 
     def _stream_opened(self, session: Session, stream: Stream, request: Request) -> None:
-        if self.elsewhere is not None and isinstance(request, Frame):
-            self.elsewhere.stream_opened(session, stream.name, bytes(request.id))
+        if self.elsewhere is not None:
+            self.elsewhere.stream_opened(session, stream.name, request)
 
-    def _stream_ended(self, session: Session, stream: Stream, request: Request, answer: bytes | None) -> None:
-        if self.elsewhere is not None and isinstance(request, Frame):
-            self.elsewhere.stream_ended(session, stream.name, bytes(request.id), answer)
+    async def _stream_answered(self, session: Session, stream: Stream, request: Request, answer: bytes) -> None:
+        if self.elsewhere is not None:
+            await self.elsewhere.stream_answered(session, stream.name, request, answer, stream.last + 1)
 
     def _unheard(self, session: Session, request: Request) -> None:
         if isinstance(request, Frame):
@@ -361,7 +368,7 @@ class LegacyFront:
             outlived=partial(self.sessions.outlive, session),
             unheard=partial(self._unheard, session),
             opened=partial(self._stream_opened, session) if self.elsewhere is not None else None,
-            ended=partial(self._stream_ended, session) if self.elsewhere is not None else None,
+            answered=partial(self._stream_answered, session) if self.elsewhere is not None else None,
             primes=session.client.version in _PRIMED,
             max_event=self._settings.max_event,
         )

@@ -17,12 +17,12 @@ from msgspec import Struct
 
 from mcpbridge.downstream.client import Answer, Notify
 from mcpbridge.downstream.elicitation.request_state import bridge_of
-from mcpbridge.downstream.http.event_streams import Request, Stream, decoded, deliver, fitting
+from mcpbridge.downstream.http.event_streams import Request, Stream, deliver, failed, fitting
 from mcpbridge.downstream.http.exchange import NO_HEADERS, Exchange, Headers, Refused
 from mcpbridge.downstream.http.token_lifetime import is_open_by
-from mcpbridge.protocol.batches import Batch, encode_batch
+from mcpbridge.protocol.batches import Batch
 from mcpbridge.protocol.error_codes import INTERNAL_ERROR, PARSE_ERROR
-from mcpbridge.protocol.jsonrpc import Frame, decode_array, encode_error, one_line
+from mcpbridge.protocol.jsonrpc import Frame, decode_array, one_line
 from mcpbridge.protocol.meta import PROTOCOL_VERSION
 from mcpbridge.protocol.reading.client_messages import read_client_message
 from mcpbridge.protocol.reading.escaped_names import with_plain_names
@@ -113,9 +113,9 @@ class ReplyOptions(Struct, frozen=True):
     unheard: Callable[[Request], None] | None = None
     """Called with the request after that, if its answer cannot be fetched later either."""
     opened: Callable[[Stream, Request], None] | None = None
-    """Called with each opened stream that can be resumed, and the request."""
-    ended: Callable[[Stream, Request, bytes | None], None] | None = None
-    """Called when the answer is in it: with the answer, if the client was away by then; None: it was sent."""
+    """Called with each stream whose first event is in it, so that it can be resumed, and the request."""
+    answered: Callable[[Stream, Request, bytes], Awaitable[None]] | None = None
+    """Called with the answer after that, which is put into the stream when this returns."""
     primes: bool = False
     """A stream begins with an event that holds an id and no data."""
     max_event: int = 0
@@ -129,10 +129,12 @@ class Reply:
     """One request under way. `run` it once; `withdraw` ends it early."""
 
     __slots__ = (
+        "_answer",
         "_exchange",
         "_has_begun",
         "_is_closed",
         "_is_ending",
+        "_is_resumable",
         "_left",
         "_lived",
         "_options",
@@ -166,6 +168,9 @@ class Reply:
         self._working = False
         self._left = False
         self._is_closed = False
+        self._is_resumable = False
+        self._answer: bytes | None = None
+        """The answer, before it is in the stream."""
         self._has_begun = False
         self._is_ending = False
         self._own_cancels = 0
@@ -231,6 +236,7 @@ class Reply:
             return False
         stream = self._open_stream()
         is_on_its_way = stream.notify(message)
+        self._note_first_event(stream)
         if stream.lost and self._options.is_subscription:
             self.withdraw(Refused(503, "The client reads too slowly"))
         return is_on_its_way
@@ -245,8 +251,10 @@ class Reply:
             is_cut = is_repeated and self._working and not self.is_subscription
             self._withdrawal = _unknown(reason) if is_cut and not _is_repeatable(self._request) else reason
             if self._stream is not None:
-                if is_cut:
-                    self._stream.put(_errors(self._request, self._withdrawal))
+                if self._answer is not None:
+                    self._stream.put(self._answer)
+                elif is_cut:
+                    self._stream.put(failed(self._request, str(self._withdrawal), self._withdrawal.code))
                 self._stream.finish()
             self._own_cancels += 1
             self._task.cancel()
@@ -276,10 +284,12 @@ class Reply:
                 return
             stream = self._open_stream()
         data = fitting(bytes(answer.data), self._request, limit=options.max_event, modern=options.modern)
+        if self._is_resumable and options.answered is not None:
+            self._answer = data
+            await options.answered(stream, self._request, data)
+            self._answer = None
         stream.put(data)
         await self._end_stream(stream)
-        if options.ended is not None:
-            options.ended(stream, self._request, None if self._was_written else data)
 
     async def _respond_withdrawn(self) -> None:
         if self._stream is not None:
@@ -287,24 +297,22 @@ class Reply:
         elif self._withdrawal is not None and not self._left and not self._has_begun:
             await self._exchange.refuse(self._withdrawal, _id_of(self._request))
 
-    @property
-    def _was_written(self) -> bool:
-        """All of the stream went to a connection, which was there to the end."""
-        pump = self._pump
-        return pump is not None and pump.done() and not pump.cancelled() and pump.exception() is None
-
     def _open_stream(self) -> Stream:
         stream = self._stream
         if stream is None:
             stream = self._stream = self._options.open_stream()
             if self._options.primes and self._working:
                 stream.prime()
-            if self._options.opened is not None:
-                self._options.opened(stream, self._request)
+            self._note_first_event(stream)
             self._pump = asyncio.get_running_loop().create_task(self._write_stream(stream))
             if self._watch is None:
                 self.watch_client()
         return stream
+
+    def _note_first_event(self, stream: Stream) -> None:
+        if stream.last and not self._is_resumable and self._options.opened is not None:
+            self._is_resumable = True
+            self._options.opened(stream, self._request)
 
     async def _end_stream(self, stream: Stream) -> None:
         if not self._is_closed:
@@ -373,13 +381,6 @@ def _unknown(reason: Refused) -> Refused:
     """What work is answered with that may have had effects; nothing says when to repeat it."""
     headers = tuple(header for header in reason.headers if header[0] != b"retry-after")
     return Refused(502, _UNKNOWN.format(reason=reason), code=INTERNAL_ERROR, headers=headers)
-
-
-def _errors(request: Request, refused: Refused) -> bytes:
-    """The error as the answer to a request, or to all of a batch."""
-    frames = [request] if isinstance(request, Frame) else [one for one in decoded(request) if one.method and one.id]
-    errors = [encode_error(bytes(frame.id), refused.code, str(refused)) for frame in frames]
-    return errors[0] if isinstance(request, Frame) else encode_batch(errors)
 
 
 def _id_of(request: Request) -> bytes:

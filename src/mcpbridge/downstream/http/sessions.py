@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from mcpbridge.core.identity import Identity, application_of
 from mcpbridge.downstream.client import Client
-from mcpbridge.downstream.http.event_streams import Streams
+from mcpbridge.downstream.http.event_streams import Request, Streams
 from mcpbridge.downstream.http.exchange import MERGED, DirectExchange, Endpoint, Exchange
 from mcpbridge.downstream.http.reply import ReplyOptions
 from mcpbridge.downstream.http.token_lifetime import is_open_by
@@ -99,6 +99,8 @@ class Sessions:
         self._projects = projects
         self._clock = clock
         self._by_id: OrderedDict[bytes, Session] = OrderedDict()
+        self._came_over = 0
+        """Sessions of other bridges that have begun anew here."""
         self._coming = set[Session]()
         """Those of other bridges that begin anew here; no request finds them yet."""
         self.unsure = set[bytes]()
@@ -134,8 +136,11 @@ class Sessions:
             if oldest is None:
                 return None
             self.end(oldest, "others needed its place")
-        streams = Streams(self._keep, max_event=self._max_event, tag=self.tag)
-        came_over, id_ = bool(id_), id_ or self.new_id()
+        tag, came_over, id_ = self.tag, bool(id_), id_ or self.new_id()
+        if came_over:  # perhaps it was here before: its streams of then are others
+            self._came_over += 1
+            tag = b"%b%d." % (tag, self._came_over)
+        streams = Streams(self._keep, max_event=self._max_event, tag=tag)
         client = Client(
             principal,
             endpoint.view,
@@ -351,16 +356,24 @@ class Elsewhere(Protocol):
         """A message that changes what the session is, such as a subscription, was taken."""
         ...
 
-    def stream_opened(self, session: Session, stream: bytes, request: bytes) -> None:
-        """A response of a session became a stream of this name: that to the request of this id."""
+    def stream_opened(self, session: Session, stream: bytes, request: Request) -> None:
+        """The response to this request of a session became a stream of this name, which its client can resume."""
         ...
 
-    def stream_ended(self, session: Session, stream: bytes, request: bytes, answer: bytes | None) -> None:
-        """The answer is in it. `answer`: it, if the client was away by then; None: it was sent."""
+    async def stream_answered(
+        self, session: Session, stream: bytes, request: Request, answer: bytes, number: int
+    ) -> None:
+        """The answer is about to be put into such a stream, as the event of this number. Returns when it may be."""
         ...
 
-    async def lost_answer(self, session: Session, stream: bytes) -> bytes:
-        """What a client is answered that resumes a stream of a bridge that is gone; empty: nothing is known."""
+    async def lost_answer(self, session: Session, stream: bytes) -> tuple[int, bytes] | None:
+        """What a client is answered that resumes a stream of another bridge, and as the event of which number.
+
+        0: that is not known, since the answer was not there yet. None: nothing is known of the stream.
+
+        Raises:
+            Refused: the records cannot be reached.
+        """
         ...
 
     def ended(self, session: Session) -> None:

@@ -17,6 +17,7 @@ from mcpbridge.base.background_tasks import OwnedTasks, repeat
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.log import get_logger
 from mcpbridge.downstream.http.body_deadline import BODY_SECONDS, Deadline
+from mcpbridge.downstream.http.event_streams import Request
 from mcpbridge.downstream.http.exchange import DirectExchange, Exchange, Refused
 from mcpbridge.downstream.http.readiness import SOON
 from mcpbridge.downstream.http.sessions import Session, SessionFront
@@ -59,8 +60,12 @@ class FleetSessions:
         *,
         idle: float,
         max_body: int,
+        keep: float,
     ) -> None:
-        """`idle`: seconds after which an unused session ends. `max_body`: bytes of a request."""
+        """`idle`: seconds after which an unused session ends. `max_body`: bytes of a request.
+
+        `keep`: seconds that the answer on a stream stays for a client that resumes it.
+        """
         self._records, self._members, self.forwarding, self._counts = records, members, forwarding, counts
         self._max_body = max_body
         self._deadline = Deadline(BODY_SECONDS)
@@ -75,7 +80,7 @@ class FleetSessions:
         self.is_cut_off = False
         """Others may have this bridge's sessions by now, and it cannot know which: it takes nothing new."""
         self.tasks = OwnedTasks()
-        self._streams = StreamRecords(records, self.tasks, idle + _KEEP_EVERY)
+        self._streams = StreamRecords(records, self.tasks, open_for=idle + _KEEP_EVERY, kept_for=keep)
         members.on_gone = self._forget_member
         members.on_lapsed = self._lapsed
 
@@ -168,7 +173,11 @@ class FleetSessions:
 
     async def is_first_use(self, seal: bytes, seconds: float) -> bool:
         """Whether no bridge has used it."""
-        return await self._records.is_first_use(seal, seconds)
+        try:
+            return await self._records.is_first_use(seal, seconds)
+        except StoreFailed as error:
+            what = "not sent: the fleet's records cannot be reached, so nobody knows whether this was answered before"
+            raise StoreFailed(what) from error
 
     async def open_elsewhere(self, exchange: Exchange) -> bool:
         """Have a session opened by another bridge, while this one takes nothing new. False: there is none that does."""
@@ -198,17 +207,23 @@ class FleetSessions:
         """Write down what changed."""
         await self._written.change(session, frame)
 
-    def stream_opened(self, session: Session, stream: bytes, request: bytes) -> None:
-        """Write down for which request it is."""
+    def stream_opened(self, session: Session, stream: bytes, request: Request) -> None:
+        """Write down that nobody knows what becomes of the request."""
         self._streams.opened(session.id, stream, request)
 
-    def stream_ended(self, session: Session, stream: bytes, request: bytes, answer: bytes | None) -> None:
-        """Write down the answer, if its client may come back for it."""
-        self._streams.ended(session.id, stream, request, answer)
+    async def stream_answered(
+        self, session: Session, stream: bytes, request: Request, answer: bytes, number: int
+    ) -> None:
+        """Write down the answer."""
+        await self._streams.answered(session.id, stream, request, answer, number)
 
-    async def lost_answer(self, session: Session, stream: bytes) -> bytes:
+    async def lost_answer(self, session: Session, stream: bytes) -> tuple[int, bytes] | None:
         """What was written down."""
-        return await self._streams.answer(session.id, stream)
+        try:
+            return await self._streams.answer(session.id, stream)
+        except StoreFailed as error:
+            text = "not sent: the answer is in the fleet's records, which cannot be reached; it is safe to ask again"
+            raise Refused(503, text, headers=SOON) from error
 
     def ended(self, session: Session) -> None:
         """Forget it, or leave it to the others where this bridge stops."""

@@ -1,104 +1,240 @@
-"""Answers on streams that broke: what another bridge needs of them when it takes a session over.
+"""Answers on streams: what another bridge needs of them when it takes a session over.
 
-A response that became a stream has a record from its first event on: which request it is for, and, if its client was
-away when the answer came, the answer. A client that resumes it elsewhere gets the answer, or an error that says that
-nobody knows the outcome. Progress is lost. The record is written beside the call, which does not wait for it.
+A response that became a stream which its client can resume has a record from then on: that nobody knows the outcome.
+The answer replaces it before it is sent, since nobody can know what a client has read of a connection, and stays for
+as long as a stream can be resumed. So a client that resumes it elsewhere gets one of both. Progress is lost.
+
+While the server of the records is away, answers are sent all the same, and written down as soon as it is back. Records
+are sealed with the id of the session, which the server does not have.
 """
 
 import asyncio
+import hmac
+import secrets
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from typing import Any
 
 from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.log import get_logger
+from mcpbridge.downstream.http.event_streams import Request, failed
 from mcpbridge.fleet.forwarding import LOST
 from mcpbridge.fleet.records import FleetRecords
-from mcpbridge.protocol.error_codes import INTERNAL_ERROR
-from mcpbridge.protocol.jsonrpc import encode_error
 
 log = get_logger("mcpbridge.fleet")
 
 _LARGEST_ANSWER = 1024 * 1024
-"""Bytes of an answer that is kept for a client that is away."""
+"""Bytes of an answer that is kept."""
 _MOST, _MOST_BYTES = 1000, 8 << 20
-"""Records of one session, and their bytes: the oldest make room."""
+"""Records of one session, and bytes of its answers: the oldest make room."""
+_MOST_BYTES_OF_ALL = 64 << 20
+"""The same of all sessions of this bridge."""
+_SENT_AFTER = 0.5
+"""Seconds that an answer waits for its record at most."""
+_AGAIN_AFTER = 1.0
+"""Seconds between two attempts to write one down."""
 _TOO_LARGE = "outcome unknown: the answer was too large to be kept by the bridge that was lost; the call has ended"
+_NUMBER_BYTES, _NONCE_BYTES = 8, 12
+_SEALS = b"mcpbridge fleet, answers on streams, 1"
 
 
 class StreamRecords:
     """The records of streams, as one bridge writes and reads them."""
 
-    def __init__(self, records: FleetRecords, tasks: OwnedTasks, seconds: float) -> None:
-        """`seconds`: how long a record lasts. `tasks` run what is written."""
-        self._records, self._tasks, self._seconds = records, tasks, seconds
-        self._writing: dict[tuple[bytes, bytes], asyncio.Event] = {}
-        """Streams whose beginning is being written down: what follows of them waits for that."""
-        self._sizes: dict[bytes, OrderedDict[bytes, int]] = {}
-        """By session, the streams that have records, the oldest first, and how many bytes of their answers."""
+    def __init__(self, records: FleetRecords, tasks: OwnedTasks, *, open_for: float, kept_for: float) -> None:
+        """`open_for`: seconds that the record of a call under way lasts; `kept_for`: that of its answer.
 
-    def opened(self, session: bytes, name: bytes, request: bytes) -> None:
-        """A stream for the request of this id begins."""
-        self._sizes.setdefault(session, OrderedDict())[name] = 0
-        written = self._writing[session, name] = asyncio.Event()
+        `tasks` write them.
+        """
+        self._records, self._tasks, self._open_for, self._kept_for = records, tasks, open_for, kept_for
+        self._loop = asyncio.get_running_loop()
+        self._sessions: dict[bytes, _Records] = {}
+        self._answers = OrderedDict[_Record, _Records]()
+        """The oldest first."""
+        self._bytes = 0
 
-        async def begin() -> None:
-            try:
-                await self._records.keep_stream(session, name, b"?" + request, self._seconds)
-            finally:
-                del self._writing[session, name]
-                written.set()
+    def __repr__(self) -> str:
+        return f"<StreamRecords: {len(self._sessions)} sessions, {self._bytes} bytes>"
 
-        self._write(begin)
+    def opened(self, session: bytes, name: bytes, request: Request) -> None:
+        """A stream for this request begins, and its client may know its name from now on."""
+        records = self._sessions.get(session)
+        if records is None:
+            records = self._sessions[session] = _Records(session)
+        record = records.by_name[name] = _Record(name)
+        self._bound(records)
+        self._write(records, record, 0, failed(request, LOST), self._open_for)
 
-    def ended(self, session: bytes, name: bytes, request: bytes, answer: bytes | None) -> None:
-        """The last event is in it. `answer`: it, if its client was away; None: it was sent."""
-        kept = self._sizes.get(session)
-        if kept is None:
+    async def answered(self, session: bytes, name: bytes, request: Request, answer: bytes, number: int) -> None:
+        """This answer is about to be sent, as the event of this number. Returns when it may be. Cancelling is safe."""
+        records = self._sessions.get(session)
+        if records is None:
             return  # the session has ended
-        kept.pop(name, None)
-        if answer is not None and len(answer) > _LARGEST_ANSWER:
-            answer = encode_error(request, INTERNAL_ERROR, _TOO_LARGE)
-        if answer is not None:
-            kept[name] = len(answer)
-        too_old = list[bytes]()
-        while len(kept) > _MOST or sum(kept.values()) > _MOST_BYTES:
-            too_old.append(kept.popitem(last=False)[0])
-        written = self._writing.get((session, name))
-
-        async def end() -> None:
-            for former in too_old:
-                await self._records.drop_stream(session, former)
-            if written is not None:
-                await written.wait()
-            if answer is not None and name in kept:
-                await self._records.keep_stream(session, name, b"=" + answer, self._seconds)
-            if name not in kept:  # perhaps it made room while it was written
-                await self._records.drop_stream(session, name)
-
-        self._write(end)
-
-    async def answer(self, session: bytes, name: bytes) -> bytes:
-        """What the client of a lost stream is answered; empty: nothing is known of it."""
+        record = records.by_name.pop(name, None) or _Record(name)  # it may have made room
+        records.by_name[name] = record  # the newest
+        if len(answer) > _LARGEST_ANSWER:
+            answer = failed(request, _TOO_LARGE)
+        record.until, record.size = self._loop.time() + self._kept_for, len(answer)
+        records.size += record.size
+        self._bytes += record.size
+        self._answers[record] = records
+        self._bound(records)
+        self._write(records, record, number, answer, self._kept_for)
         try:
-            found = await self._records.stream(session, name)
-        except StoreFailed:
-            return b""
-        if found.startswith(b"="):
-            return found[1:]
-        return encode_error(found[1:], INTERNAL_ERROR, LOST) if found else b""
+            async with asyncio.timeout(_SENT_AFTER):
+                await record.tried.wait()
+        except TimeoutError:
+            pass
+
+    async def answer(self, session: bytes, name: bytes) -> tuple[int, bytes] | None:
+        """What the client of a lost stream is answered, and as the event of which number; 0: of none yet.
+
+        None: nothing is known of it.
+
+        Raises:
+            StoreFailed: the records cannot be reached.
+        """
+        sealed = await self._records.stream(session, name)
+        return None if not sealed else _opened(session, name, sealed)
 
     def session_ended(self, session: bytes, *, is_over: bool) -> None:
         """It is here no more. `is_over`: nor anywhere else, so nobody asks for its answers."""
-        if (kept := self._sizes.pop(session, None)) and is_over:
-            kept.clear()
-            self._write(lambda: self._records.drop_streams(session))
+        records = self._sessions.pop(session, None)
+        if records is None:
+            return
+        kept = list(records.by_name.values())
+        for record in kept:
+            self._forget(records, record)
+        if is_over:
+            self._drop(records, kept)
 
-    def _write(self, work: Callable[[], Awaitable[None]]) -> None:
-        async def quietly() -> None:
-            try:
-                await work()
-            except StoreFailed as error:
-                log.debug("a stream has no record: it ends with this bridge", reason=str(error))
+    # -- bounds
 
-        self._tasks.spawn(quietly())
+    def _bound(self, records: "_Records") -> None:
+        now, too_old = self._loop.time(), list[_Record]()
+        while self._answers:
+            oldest, of = next(iter(self._answers.items()))
+            if oldest.until <= now:  # the server has dropped it
+                self._forget(of, oldest)
+            elif self._bytes > _MOST_BYTES_OF_ALL:
+                self._forget(of, oldest)
+                self._drop(of, [oldest])
+            else:
+                break
+        while len(records.by_name) > _MOST or records.size > _MOST_BYTES:
+            too_old.append(next(iter(records.by_name.values())))
+            self._forget(records, too_old[-1])
+        self._drop(records, too_old)
+
+    def _forget(self, records: "_Records", record: "_Record") -> None:
+        del records.by_name[record.name]
+        if self._answers.pop(record, None) is not None:
+            records.size -= record.size
+            self._bytes -= record.size
+
+    def _drop(self, records: "_Records", dropped: "list[_Record]") -> None:
+        """Nobody needs these any more. One that is being written is dropped after that."""
+        for record in dropped:
+            record.is_dropped = True
+        names = [record.name for record in dropped if not record.is_being_written]
+        if names:
+            self._tasks.spawn(self._drop_written(records.session, names))
+
+    async def _drop_written(self, session: bytes, names: list[bytes]) -> None:
+        try:
+            await self._records.drop_streams(session, names)
+        except StoreFailed as error:
+            log.debug("records of streams are not dropped: they end by themselves", reason=str(error))
+
+    # -- writing
+
+    def _write(self, records: "_Records", record: "_Record", number: int, answer: bytes, seconds: float) -> None:
+        record.due, record.seconds = number.to_bytes(_NUMBER_BYTES, "big") + answer, seconds
+        record.tried.clear()
+        record.is_due.set()
+        if not record.is_being_written:
+            record.is_being_written = self._tasks.spawn(self._write_until_done(records, record)) is not None
+        if not record.is_being_written:
+            record.tried.set()  # this bridge is about to end
+
+    async def _write_until_done(self, records: "_Records", record: "_Record") -> None:
+        session, name = records.session, record.name
+        try:
+            while (due := record.due) and not record.is_dropped and record.until > self._loop.time():
+                try:
+                    await self._records.keep_stream(session, name, _sealed(session, name, due), record.seconds)
+                except StoreFailed as error:
+                    log.debug("a stream has no record yet: until then it ends with this bridge", reason=str(error))
+                    if record.due is due:  # else the answer came meanwhile
+                        record.tried.set()
+                        await record.until_due(_AGAIN_AFTER)
+                else:
+                    if record.due is due:
+                        record.due = b""
+            if record.is_dropped:
+                await self._drop_written(session, [name])
+        finally:
+            record.is_being_written = False
+            record.tried.set()
+
+
+class _Record:
+    """Of one stream."""
+
+    __slots__ = ("due", "is_being_written", "is_dropped", "is_due", "name", "seconds", "size", "tried", "until")
+
+    def __init__(self, name: bytes) -> None:
+        self.name = name
+        self.due, self.seconds = b"", 0.0
+        """What is to be written, and for how long; empty: it was."""
+        self.is_due = asyncio.Event()
+        """Something else is to be written."""
+        self.tried = asyncio.Event()
+        """It was written, or that failed once."""
+        self.until = float("inf")
+        """When its answer is of no use any more."""
+        self.size = 0
+        self.is_being_written = self.is_dropped = False
+
+    async def until_due(self, seconds: float) -> None:
+        """Wait so long, or until something else is to be written."""
+        self.is_due.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self.is_due.wait()
+        except TimeoutError:
+            pass
+
+
+class _Records:
+    """Of one session."""
+
+    __slots__ = ("by_name", "session", "size")
+
+    def __init__(self, session: bytes) -> None:
+        self.session = session
+        self.by_name = OrderedDict[bytes, _Record]()
+        """The oldest first."""
+        self.size = 0
+
+
+def _sealed(session: bytes, name: bytes, data: bytes) -> bytes:
+    nonce = secrets.token_bytes(_NONCE_BYTES)
+    return nonce + _cipher(session).encrypt(nonce, data, name)
+
+
+def _opened(session: bytes, name: bytes, sealed: bytes) -> tuple[int, bytes] | None:
+    from cryptography.exceptions import InvalidTag
+
+    try:
+        data = _cipher(session).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], name)
+    except (InvalidTag, ValueError):
+        log.warning("the record of a stream was changed on its server: nothing is known of the answer")
+        return None
+    return int.from_bytes(data[:_NUMBER_BYTES], "big"), data[_NUMBER_BYTES:]
+
+
+def _cipher(session: bytes) -> Any:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    return AESGCM(hmac.digest(session, _SEALS, "sha256"))

@@ -242,8 +242,7 @@ def vocabulary_of(folder: Path) -> tuple[_Rows, int]:
             raise ValueError("tokenizer.json holds no vocabulary of word pieces") from error
     else:
         return _shipped()
-    rows = {entry: row for row, entry in enumerate(entries)}
-    return WordPieces(rows.get, max(map(len, rows), default=0)).rows, len(entries)
+    return WordPieces(entries).rows, len(entries)
 
 
 _SHIPPED_ROWS = 30_522
