@@ -223,6 +223,37 @@ def test_two_processes_never_answer_though_the_owner_stands_still_past_its_lease
     assert team.starts() == [old, new]
 
 
+def test_calls_behind_one_that_a_bridge_does_not_answer_are_not_sent(team: Team) -> None:
+    """Its lease lives still, and it has taken one of them for all that is known: of that one the outcome is."""
+    owner = team.owner()
+    user = next(user for user in team.users if user.replica is not owner)
+    answers: list[tuple[str, str]] = []
+
+    def remember(number: int) -> None:
+        arguments, headers = {"value": f"blue{number}"}, {**HEADERS, "mcp-session-id": user.session}
+        params = {"name": "memory__remember", "arguments": arguments}
+        call = {"jsonrpc": "2.0", "id": 100 + number, "method": "tools/call", "params": params}
+        answer = httpx2.post(user.replica.url, json=call, headers=headers, trust_env=False, timeout=120)
+        answers.append((arguments["value"], answer.text))
+
+    owner.signal(signal.SIGSTOP)
+    try:
+        threads = [threading.Thread(target=remember, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        until(lambda: len(answers) >= 3, "they fail")
+        assert ["that runs it does not answer" in answer for _, answer in answers[:3]] == [True] * 3, answers
+    finally:
+        owner.signal(signal.SIGCONT)
+    for thread in threads:
+        thread.join(120)
+    assert len(answers) == 4
+    until(lambda: bool(user.text("recall")), "it is used again")
+    made = [what for _, what in team.lines if what.startswith("remember")]
+    assert not {f"remember {value}" for value, _ in answers[:3]}.intersection(made)
+    assert len(made) <= 1
+
+
 def test_without_the_shared_records_the_process_ends_and_comes_back(team: Team) -> None:
     """Nobody could know whether another bridge has it: calls fail, and nothing has to be done once it is back."""
     old = team.starts()[-1]

@@ -249,6 +249,7 @@ class UpstreamUnavailable(UpstreamError):
     """The upstream is not connected. The call was not sent."""
 
     advice = "Nothing was sent; other servers still work. Try again later, or see `mcpbridge status`."
+    is_tried_again = True  # where calls have several tries; set on the error itself
 
     def __init__(self, upstream: str, what: str, *, start_in: float | None = None) -> None:
         """`start_in`: seconds after which a call starts it again; None if that is not known."""

@@ -31,6 +31,12 @@ from support.upstreams.scripted_upstream import call_of
 LOOK = ToolRef("up", "look", "up__look", "up/look", b"{}", b"{}", b"{}", {})
 QUICK = RetrySettings(tries=3, backoff=0.001, max_backoff=0.001)
 
+
+def _not_again(error: UpstreamUnavailable) -> UpstreamUnavailable:
+    error.is_tried_again = False
+    return error
+
+
 SAFE = [
     UpstreamUnavailable("up", "retrying in 1 s"),
     UpstreamHttpError("up", 429, "HTTP 429", retry_after=0),
@@ -49,6 +55,7 @@ NEVER = [
     UpstreamHttpError("up", 404, "HTTP 404"),
     UpstreamHttpError("up", 501, "HTTP 501"),
     UpstreamResting("up", 5, is_probed=False),
+    _not_again(UpstreamUnavailable("up", "not sent: its bridge does not answer")),
     SignInNeeded("up"),
 ]
 

@@ -31,9 +31,10 @@ CONNECT_SECONDS = 0.75
 """How long it may take to reach another bridge, with TLS: whoever asks it learns within a second that it cannot be."""
 _PULSE_SECONDS = 0.5
 """Between two signs of life, and between two looks for one of the other side. Earlier versions send one a second."""
-_SILENT_LOOKS, _GONE_LOOKS = 4, 10
+_SILENT_LOOKS, _GONE_LOOKS = 4, 6
 """Looks in a row that find no sign of life: nothing new is sent, and the other side counts as gone. Not seconds, since
-what has come waits unread where this process could not run."""
+what has come waits unread where this process could not run. Three seconds: the lease of a bridge that hangs ends then
+as well, and a shorter stop, or a lost packet, costs no call."""
 _NUMBERS = (1 << 32) - 1
 """Requests on one connection, whose numbers begin anew then."""
 _TOGETHER = 1 << 16

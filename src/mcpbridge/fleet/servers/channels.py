@@ -6,8 +6,8 @@ from collections import deque
 import msgspec
 
 from mcpbridge.base.errors import Overloaded, UpstreamGarbled, UpstreamGone, UpstreamUnavailable
-from mcpbridge.fleet.link.connections import Links, NotSent, OutcomeUnknown, Stream
-from mcpbridge.fleet.link.frames import Ask, Kind
+from mcpbridge.fleet.link.connections import CONNECT_SECONDS, Links, NotSent, OutcomeUnknown, Stream
+from mcpbridge.fleet.link.frames import Ask, Kind, Reply
 from mcpbridge.fleet.records import Member
 from mcpbridge.fleet.servers.process import SharedProcess, line_of
 from mcpbridge.protocol.jsonrpc import Frame, decode_frame
@@ -113,8 +113,9 @@ class LinkChannel:
         self._came = asyncio.Event()
         self.reason = ""
         """Why it ended by itself."""
-        self._is_closed = False
+        self._is_closed = self._is_stuck = False
         self._pumping: asyncio.Task[None] | None = None
+        self._timer: asyncio.Handle
 
     def __repr__(self) -> str:
         return f"<LinkChannel {self._name!r} at {self._member.name!r}: {self.reason or 'open'}>"
@@ -128,6 +129,8 @@ class LinkChannel:
         self._size += len(message.data)
         self._messages.append(message)
         self._came.set()
+        if self._is_stuck:
+            asyncio.get_running_loop().call_soon(self._fail_waiting)  # not before its caller waits for the answer
 
     def withdraw(self, id_: bytes) -> bool:
         """See `Channel`."""
@@ -165,7 +168,7 @@ class LinkChannel:
             self._end("the bridge that runs it cannot be reached")
             return
         try:
-            reply, _, _ = await stream.head()
+            reply = await self._answer(stream)
         except OutcomeUnknown:
             self._end("the bridge that runs it was lost")
             return
@@ -178,9 +181,40 @@ class LinkChannel:
             error = Overloaded(f"Server '{self._name}' does not read its input")
             self._receiver.failed(message.id, error, sent=False)
 
-    def _not_sent(self, message: Outgoing, why: str) -> None:
+    async def _answer(self, stream: Stream) -> Reply:
+        """What the bridge says that a message was sent to. It says it at once, so requests behind are not kept back."""
+        loop = asyncio.get_running_loop()
+
+        def look() -> None:
+            self._timer = loop.call_soon(fail)  # after what came while this process could not run
+
+        def fail() -> None:
+            self._is_stuck = True
+            self._fail_waiting()
+
+        self._timer = loop.call_later(CONNECT_SECONDS, look)
+        try:
+            return (await stream.head())[0]
+        finally:
+            self._timer.cancel()
+            self._is_stuck = False
+
+    def _fail_waiting(self) -> None:
+        """While the other bridge does not answer, requests that it was not sent fail. Other messages are no calls."""
+        if not self._is_stuck:
+            return
+        requests = [one for one in self._messages if one.id and one.method]
+        self._messages = deque(one for one in self._messages if not (one.id and one.method))
+        self._size = sum(len(one.data) for one in self._messages)
+        for one in requests:
+            why = f"the bridge {self._member.name!r} that runs it does not answer"
+            self._not_sent(one, why, is_tried_again=False)
+
+    def _not_sent(self, message: Outgoing, why: str, *, is_tried_again: bool = True) -> None:
         if message.id and message.method:
-            self._receiver.failed(message.id, UpstreamUnavailable(self._name, f"not sent: {why}"), sent=False)
+            error = UpstreamUnavailable(self._name, f"not sent: {why}")
+            error.is_tried_again = is_tried_again
+            self._receiver.failed(message.id, error, sent=False)
 
     async def read(self, stream: Stream) -> None:
         """Hand on what the server says, until the end."""

@@ -178,7 +178,9 @@ def why_again(call: Call, error: BridgeError, *, is_idempotent: bool) -> str:
     """Why a failed call may be sent once more: `unsent`, or `harmless`; empty when it may not. Pure."""
     if call.begun or isinstance(error, SignInNeeded | UpstreamResting):
         return ""  # a person is needed first, or the server is to be left alone
-    if isinstance(error, UpstreamUnavailable) or _is_turned_away(error):
+    if isinstance(error, UpstreamUnavailable):
+        return "unsent" if error.is_tried_again else ""
+    if _is_turned_away(error):
         return "unsent"
     is_unknown = isinstance(error, UpstreamGone) or (isinstance(error, UpstreamHttpError) and _is_passing(error.status))
     may_make_task = call.needs_task or call.takes_task
