@@ -73,5 +73,54 @@ async def test_people_who_were_put_out_are_known_to_a_bridge_that_missed_very_mu
         redis.kill()
 
 
+async def test_a_bridge_that_could_not_renew_its_lease_hears_what_was_announced_meanwhile(tmp_path: Path) -> None:
+    """Before it was missed, and while it was none: who was put out, and what has changed."""
+    redis, port = Server(tmp_path / "redis").start(), free_port()
+    records, tasks = FleetRecords(redis_address(redis.settings()), "p"), OwnedTasks()
+    links = Links(link_contexts(KEY, ME))
+    members, other = Members(records, member(ME, 1)), Members(records, member(OTHER, port))
+    announcements, hearing = Announcements(members, links, tasks), Announcements(other, links, tasks)
+    heard, all_heard, back = list[str](), asyncio.Event(), list[bool]()
+    other.on_back = lambda: back.append(True)
+
+    def hears(topic: str) -> None:
+        heard.append(topic)
+        if len(heard) == 4:
+            all_heard.set()
+
+    hearing.on_heard = hears
+
+    async def answer(served: Served) -> None:
+        hearing.serve(served)
+
+    try:
+        with anyio.fail_after(120):
+            async with tasks.running():
+                await members.look()
+                (key,) = redis.cli("KEYS", "*:settling").split()
+                redis.cli("DEL", key)  # what time does
+                tasks.spawn(members.keep_lease())
+                await other.look()
+                announcements.announce("put-out/ann", is_vital=True)
+                announcements.announce("lists/one")
+                while members.find(OTHER) is None:
+                    await anyio.sleep(0.01)
+                await records.leave(OTHER)  # as when its lease ends
+                while members.find(OTHER) is not None:
+                    await anyio.sleep(0.01)
+                announcements.announce("put-out/bob", is_vital=True)
+                announcements.announce("lists/two")
+                await anyio.wait_all_tasks_blocked()
+                async with LinkServer(link_contexts(KEY, OTHER), answer).running("127.0.0.1", port):
+                    await other.look()
+                    await all_heard.wait()
+                    links.close()
+        assert sorted(heard) == ["lists/one", "lists/two", "put-out/ann", "put-out/bob"]
+        assert back == [True], "it knows that it was none"
+    finally:
+        await records.close()
+        redis.kill()
+
+
 def member(id_: str, port: int) -> Member:
     return Member(id_, f"127.0.0.1:{port}", id_, "1", "", 0.0)

@@ -1,6 +1,7 @@
 """A change at one bridge of a fleet is known at all (issue 24)."""
 
 import json
+import signal
 import sys
 import time
 from collections.abc import Generator
@@ -92,6 +93,57 @@ def test_servers_that_come_and_go_at_one_bridge_do_so_at_all(pair: Fleet, http: 
     assert http.delete(f"{second.root}/api/servers/far", headers=chief).is_success
     for replica in (first, third):
         until(lambda replica=replica: "far" not in servers_at(replica, http), "it is gone everywhere")
+
+
+def added(replica: Replica, http: httpx2.Client, name: str) -> httpx2.Response:
+    """What a bridge says to one more server."""
+    chief = {"authorization": f"Bearer {CHIEF}"}
+    return http.post(f"{replica.root}/api/servers", json={"name": name, **FAR}, headers=chief)
+
+
+@pytest.mark.parametrize("keeps", [True, False], ids=["kept", "data lost"])
+def test_servers_added_at_run_time_outlast_an_outage_of_the_store(
+    tmp_path: Path, http: httpx2.Client, keeps: bool
+) -> None:
+    """What cannot be kept for the fleet is refused. A bridge that starts meanwhile knows the rest as soon as it can."""
+    options = ("--appendonly", "yes", "--appendfsync", "always") if keeps else ()
+    redis = Server(tmp_path / "redis", *options).start()
+    try:
+        with fleet(tmp_path, redis, size=2, more=ADMIN) as found:
+            first, second = found.replicas
+            assert added(first, http, "far").is_success
+            until(lambda: "far" in servers_at(second, http), "the other bridge has it")
+            redis.kill()
+            refused = added(first, http, "other")
+            assert refused.status_code == 503, refused.text
+            assert "could not be kept for the other bridges of the fleet" in refused.text
+            chief = {"authorization": f"Bearer {CHIEF}"}
+            assert http.delete(f"{second.root}/api/servers/far", headers=chief).status_code == 503
+            third = found.add().start()
+            assert "far" not in servers_at(third, http)
+            for replica in (first, second):
+                until(lambda replica=replica: "cannot be reached" in replica.log.read_text("utf-8"), "it is noticed")
+                assert set(servers_at(replica, http)) == {"rich", "far"}
+            redis.start()
+            until(lambda: "far" in servers_at(third, http), "it is known where it could not be read before")
+            assert added(second, http, "late").is_success
+            for replica in found.replicas:
+                until(lambda replica=replica: "late" in servers_at(replica, http), "all hear of one another again")
+                assert set(servers_at(replica, http)) == {"rich", "far", "late"}
+    finally:
+        redis.kill()
+
+
+def test_a_bridge_that_was_no_member_for_a_while_knows_what_changed_meanwhile(pair: Fleet, http: httpx2.Client) -> None:
+    """Though the bridge that announced it is gone by then."""
+    first, second = pair.replicas
+    until(lambda: first.name in second.command("fleet", "members").stdout, "they know one another")
+    second.signal(signal.SIGSTOP)
+    until(lambda: second.name not in first.command("fleet", "members").stdout, "its lease has ended")
+    assert added(first, http, "far").is_success
+    first.kill()
+    second.signal(signal.SIGCONT)
+    until(lambda: "far" in servers_at(second, http), "it has looked for itself")
 
 
 def test_bridges_with_different_configurations_are_flagged(pair: Fleet) -> None:

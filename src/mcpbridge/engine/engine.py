@@ -200,9 +200,8 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
         """What runs as long as the bridge does."""
         self._reloads = asyncio.Lock()
         self._wanted = self._base = settings
-        self.registry = Registry(
-            self.store, lambda: self._base, self._apply_registry, redact, self._background.spawn, is_whole=is_whole
-        )
+        kept, spawn = self.store.shared, self._background.spawn
+        self.registry = Registry(kept, lambda: self._base, self._apply_registry, redact, spawn, is_whole=is_whole)
         self._needs_restart = ()
 
     @property

@@ -1,7 +1,7 @@
 """What has changed at one bridge, said to all others over the link: each looks for itself what there is now.
 
 An announcement has a topic and nothing else, so that one that comes twice does no harm. A bridge that cannot be reached
-hears of it as soon as it can, unless it is no member any more.
+hears of it as soon as it can. So does one that could not renew its lease, and is a member again within an hour.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from mcpbridge.fleet.link.connections import Links, NotSent, OutcomeUnknown
 from mcpbridge.fleet.link.frames import Ask, Reply
 from mcpbridge.fleet.link.serving import Served
 from mcpbridge.fleet.members import Members
+from mcpbridge.fleet.records import Member
 
 log = get_logger("mcpbridge.fleet")
 
@@ -53,29 +54,39 @@ class Announcements:
 
     async def _announce(self, topic: str, *, is_vital: bool) -> None:
         await self._members.look()  # whoever has just joined may have looked before the change
-        for member in self._members.all():
-            if member.id == self._members.me.id:
+        me = self._members.me.id
+        for id_ in [*(member.id for member in self._members.all()), *self._members.absent()]:
+            if id_ == me:
                 continue
-            due = self._due.get(member.id)
+            due = self._due.get(id_)
             if due is None:
-                self._due[member.id] = {topic: None}
-                self._tasks.spawn(self._send_all(member.id))
+                self._due[id_] = {topic: None}
+                self._tasks.spawn(self._send_all(id_))
             elif is_vital or len(due) < _MOST_TOPICS:
                 due[topic] = None
 
     async def _send_all(self, id_: str) -> None:
         due = self._due[id_]
         try:
-            while due and (member := self._members.find(id_)) is not None:
-                topic = next(iter(due))
-                del due[topic]
-                try:
-                    await self._send(id_, member.address, topic)
-                except (NotSent, OutcomeUnknown, TimeoutError):
-                    due[topic] = None
+            while due:
+                member = self._members.find(id_)
+                if member is None and not self._members.may_return(id_):
+                    return
+                if member is None or not await self._send_next(member, due):
                     await asyncio.sleep(_AGAIN_AFTER)
         finally:
             del self._due[id_]
+
+    async def _send_next(self, member: Member, due: dict[str, None]) -> bool:
+        """Send the first of these. False: it is still due, since the member could not be reached."""
+        topic = next(iter(due))
+        del due[topic]  # announced once more meanwhile, it is due again
+        try:
+            await self._send(member.id, member.address, topic)
+        except (NotSent, OutcomeUnknown, TimeoutError):
+            due[topic] = None
+            return False
+        return True
 
     async def _send(self, id_: str, address: str, topic: str) -> None:
         stream = await self._links.ask(id_, address, Ask(ANNOUNCE, topic, b"", [], "", 0), b"")

@@ -26,7 +26,9 @@ _SEARCH_SECONDS = 0.1
 _SHORT_LOOK_SECONDS = 0.2
 """How long whoever could not reach a member waits for a look: with the attempt before, less than a second."""
 _REMEMBERED, _REMEMBERED_SECONDS = 20, 3600.0
-"""Bridges that have left which are remembered, and for how long."""
+"""Bridges that have left which are remembered by their names, and for how long."""
+_MOST_ABSENT = 200
+"""Bridges that are remembered by their ids, for as long: nearly all of them never come back."""
 ID_LENGTH = 10
 """Letters of a member's id; ids of sessions end with them."""
 
@@ -49,6 +51,8 @@ class Members:
         """Called with each member that is none any more."""
         self.on_lapsed: Callable[[], None] = lambda: None
         """Called when this bridge was none for a while, or may have been: others may have its sessions."""
+        self.on_back: Callable[[], None] = lambda: None
+        """Called then, too: the others may have announced what did not reach this bridge."""
         self.differing: dict[str, tuple[str, str]] = {}
         """By member: the digests of its configuration and of this bridge's, where they differ."""
         self.is_settling = False
@@ -57,6 +61,8 @@ class Members:
         self._known: Mapping[str, Member] = {me.id: me}
         self._departed: dict[str, tuple[Member, float]] = {}
         """By name, who has left, and when: in seconds since 1970."""
+        self._absent: dict[str, float] = {}
+        """By id, when it was seen to be no member any more: in seconds of `monotonic`."""
         self._awaited: dict[str, Member] = {}
         """Members of before the server was away, which are not back yet."""
         self._has_joined = self._has_left = False
@@ -103,6 +109,14 @@ class Members:
         names, now = {one.name for one in self._known.values()}, time()
         found = [(one, at) for one, at in self._departed.values() if one.name not in names]
         return [(one, at) for one, at in found if now - at < _REMEMBERED_SECONDS]
+
+    def absent(self) -> list[str]:
+        """The ids of bridges that left in the last hour: those that only could not renew their leases may come back."""
+        return [id_ for id_ in self._absent if self.may_return(id_)]
+
+    def may_return(self, id_: str) -> bool:
+        """Whether this is one of them."""
+        return monotonic() - self._absent.get(id_, -_REMEMBERED_SECONDS) < _REMEMBERED_SECONDS
 
     @property
     def has_lease(self) -> bool:
@@ -153,13 +167,18 @@ class Members:
             self._departed[former[id_].name] = former[id_], time()
             while len(self._departed) > _REMEMBERED:
                 del self._departed[next(iter(self._departed))]
+            self._absent[id_] = monotonic()
+            while len(self._absent) > _MOST_ABSENT:
+                del self._absent[next(iter(self._absent))]
             self.on_gone(id_)
         for id_ in known.keys() - former.keys():
             other = known[id_]
+            self._absent.pop(id_, None)
             log.info("a bridge has joined the fleet", member=id_, name=other.name, address=other.address)
         self._compare()
         if lapsed:
             self.on_lapsed()
+            self.on_back()
 
     def _with_awaited(self, beat: Beat, *, has_lapsed: bool) -> Mapping[str, Member]:
         """The members, with those that may be about to come back: the server may have lost what it knew of them."""

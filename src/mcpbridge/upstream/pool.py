@@ -33,6 +33,8 @@ if TYPE_CHECKING:  # loaded with the first server over HTTP
 
 log = get_logger("mcpbridge.upstream")
 
+_LISTS = ("tools", "prompts", "resources", "templates")
+
 
 async def no_account_needed(upstream: Upstream, principal: str) -> None:
     """There are no accounts of users."""
@@ -151,9 +153,15 @@ class Pool:
         if upstream is None:
             return
         if upstream.status.state == "ready":
-            upstream.listings.relisting.announced("tools", "prompts", "resources", "templates")
+            upstream.listings.relisting.announced(*_LISTS)
         else:
             upstream.connection.poke()  # it lists when it starts
+
+    def lists_may_have_changed(self) -> None:
+        """Of any server, which another bridge may have heard: those that run are asked again."""
+        for upstream in self.upstreams.values():
+            if upstream.status.state == "ready":
+                upstream.listings.relisting.mark_stale(*_LISTS)
 
     async def lists_in_force(self, name: str = "") -> None:
         """Return when what this server announced of its lists is in force; empty: what all of them did.

@@ -49,13 +49,10 @@ def registry_routes(bridge: Bridge, guarded: Callable[[Endpoint], Endpoint], rea
         ("/api/health", routes.health, ["GET"]),
         ("/api/health/{name:path}", routes.check, ["POST"]),
     ]
-    return [
-        Route(path, guarded(_with_problems(endpoint, bridge.redact)), methods=methods)
-        for path, endpoint, methods in made
-    ]
+    return [Route(path, guarded(_with_problems(endpoint, bridge)), methods=methods) for path, endpoint, methods in made]
 
 
-def _with_problems(endpoint: Callable[[Request], Any], redact: Callable[[str], str]) -> Endpoint:
+def _with_problems(endpoint: Callable[[Request], Any], bridge: Bridge) -> Endpoint:
     """Problems of the bridge, as problems of the API."""
 
     async def answer(request: Request) -> Response:
@@ -68,10 +65,13 @@ def _with_problems(endpoint: Callable[[Request], Any], redact: Callable[[str], s
         except UnknownName as error:
             code, told = "unknown", error.full_message()
         except StoreFailed as error:
-            code, told = "failed", f"{error}; nothing was changed (`keep=false` does without the store)"
+            way_out = "`keep=false` does without the store"
+            if bridge.settings.fleet.listen is not None:
+                way_out = "it could not be kept for the other bridges of the fleet: repeat it when the store answers"
+            code, told = "failed", f"{error}; nothing was changed ({way_out})"
         except BridgeError as error:
             code, told = "failed", error.full_message()
-        raise Problem(code, redact(told))
+        raise Problem(code, bridge.redact(told))
 
     return answer
 

@@ -1,6 +1,7 @@
 """What one bridge of a fleet lets the others know: lists of servers that changed, servers added, and people put out.
 
-Each then looks for itself: it asks its own connection to the server, or the shared store. The configuration of a bridge
+Each then looks for itself: it asks its own connection to the server, or the shared store. A bridge that was no member
+for a while looks for all of it, since it may not have heard what the others announced. The configuration of a bridge
 is never sent; its digest is known to the others, who warn where it differs from theirs.
 """
 
@@ -40,7 +41,7 @@ async def sharing_changes(bridge: Bridge, fleet: Fleet, doors: "ResourceServer |
 
     def heard(topic: str) -> None:
         if topic == _REGISTRY:
-            tasks.spawn(bridge.registry.load_again())
+            bridge.registry.read_again()
         elif topic.startswith(_LISTS):
             bridge.pool.lists_changed(topic.removeprefix(_LISTS))
         elif topic.startswith(_ENDED):
@@ -54,6 +55,10 @@ async def sharing_changes(bridge: Bridge, fleet: Fleet, doors: "ResourceServer |
             accounts.end_visits(principal)
             bridge.server.parking.end_of_user(principal)
 
+    def read_all_again() -> None:
+        bridge.registry.read_again()
+        bridge.pool.lists_may_have_changed()
+
     def ended(principal: str, client_id: str) -> None:
         announcements.announce(_ENDED + encode([principal, client_id]).decode(), is_vital=True)
 
@@ -61,6 +66,7 @@ async def sharing_changes(bridge: Bridge, fleet: Fleet, doors: "ResourceServer |
         doors.on_ended_here = ended
     accounts.on_put_out = lambda principal: announcements.announce(_PUT_OUT + principal, is_vital=True)
     announcements.on_heard = heard
+    fleet.members.on_back = read_all_again
     bridge.registry.on_kept = lambda: announcements.announce(_REGISTRY)
     bridge.pool.when_lists_change(lambda name: announcements.announce(_LISTS + name))
     tasks = OwnedTasks()

@@ -4,14 +4,14 @@ Entries are written in the order of the fields of `Entry`, without those that ha
 `SECTION/NAME` and the principal of their configuration. What an entry may hold is decided in `rules.py`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
 from msgspec import Struct, field
 
 from mcpbridge.engine.registry.http_rules import Section
-from mcpbridge.storage.store import Store
+from mcpbridge.storage.store import Store, new_handle
 
 Key = tuple[Section, str]
 """Section and name."""
@@ -51,6 +51,9 @@ class Entry(Struct, frozen=True, omit_defaults=True):
 _KIND = "registry"
 """The kind of these entries in the store."""
 
+_MARK = "registry-mark"
+"""The kind, and the name, of a random value that is there as long as the store keeps its data."""
+
 _SECONDS = 3650 * 86400.0
 """How long they are kept."""
 
@@ -60,7 +63,7 @@ class StoredEntries:
 
     def __init__(self, store: Store, owner: Callable[[], str]) -> None:
         """`owner`: names the configuration."""
-        self._store, self._owner = store, owner
+        self._store, self._owner, self._mark = store, owner, b""
 
     async def all(self) -> list[bytes]:
         """What is kept, oldest first, as it was written.
@@ -72,6 +75,27 @@ class StoredEntries:
         known = await self._store.entries(_KIND, principal=owner)
         bodies = [await self._store.get(_KIND, one.handle, principal=owner) for one in known]
         return [body for body in bodies if body is not None]
+
+    async def restore(self, known: Iterable[Entry]) -> bool:
+        """Whether the store has lost its data since this was last called: then what is known is written down again.
+
+        For bridges that share one store. What others have written there since stays as it is.
+
+        Raises:
+            StoreFailed: it cannot be read, or written.
+        """
+        owner, former = self._owner(), self._mark
+        found = await self._store.get(_MARK, _MARK, principal=owner)
+        if found is not None and found == former:
+            return False
+        if former:  # before the mark: who finds the new one finds these, too
+            for entry in known:
+                body, handle = msgspec.json.encode(entry), "/".join(entry.key)
+                await self._store.put_if_absent(_KIND, body, principal=owner, expires_in=_SECONDS, handle=handle)
+        self._mark = await self._store.put_if_absent(
+            _MARK, new_handle().encode(), principal=owner, expires_in=_SECONDS, handle=_MARK
+        )
+        return bool(former)
 
     async def change(self, before: Entry | None, after: Entry | None) -> None:
         """Keep what is said now in the place of what was said before; what is not to be kept is forgotten.

@@ -21,7 +21,8 @@ import anyio.to_thread
 import msgspec
 from msgspec.structs import replace
 
-from mcpbridge.base.errors import BridgeError, StoreFailed
+from mcpbridge.base.background_tasks import repeat
+from mcpbridge.base.errors import BridgeError, StoreFailed, ValueTooLarge
 from mcpbridge.base.log import get_logger
 from mcpbridge.base.masking.known_values import Redactor
 from mcpbridge.config.check import Checked
@@ -38,6 +39,9 @@ from mcpbridge.engine.registry.rules import private_texts
 from mcpbridge.storage.store import Store
 
 log = get_logger("mcpbridge.registry")
+
+_READ_AGAIN = 1.0
+"""Seconds until a store is read again that could not be."""
 
 Keep = bool | Literal["file"]
 """How long something lasts: as long as the bridge, in its store (True), or in the configuration file."""
@@ -63,12 +67,14 @@ class Registry:
         base: Callable[[], Settings],
         apply: Apply,
         redact: Callable[[str], str],
-        spawn: Callable[[Coroutine[Any, Any, None]], object],
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None] | None],
         *,
         is_whole: bool = True,
         environ: Mapping[str, str] | None = None,
     ) -> None:
         """`base`: the settings that lie below; `spawn` starts a task that somebody owns.
+
+        `store` (`LazyStore.shared`): its methods fail while it is away, and what is said then is refused, not lost.
 
         `is_whole`: these settings have all servers; else nothing is added to them that was kept of earlier runs.
         """
@@ -84,7 +90,14 @@ class Registry:
         self.on_kept: Callable[[], object] = lambda: None
         """Called when what is kept in the store has changed."""
         self.loaded = asyncio.Event()
-        """Set once it is known what was kept of earlier runs."""
+        """Set once it is known what was kept of earlier runs, or that it cannot be read now."""
+        self._reading: asyncio.Task[None] | None = None
+        self._is_stale = self._is_unread = False
+        """What is kept may be different by now; it could not be read the last time."""
+        self._undeleted: dict[Key, Entry] = {}
+        """What is in the file by now, and still in the store."""
+        self._is_unsure = False
+        """A change may have been kept though that was not answered: others have not heard of it."""
 
     @property
     def entries(self) -> Mapping[Key, Entry]:
@@ -108,24 +121,58 @@ class Registry:
     # -- what was kept
 
     async def load(self) -> None:
-        """Take what was kept by earlier runs, and put it into effect; what cannot be is left out, and logged."""
+        """Take what was kept by earlier runs, and put it into effect; what cannot be is left out, and logged.
+
+        Where the store cannot be read, that is done as soon as it can be.
+        """
         try:
-            async with self._lock:
-                entries = [entry for data in await self._stored.all() if (entry := self._parsed(data)) is not None]
-                await self._begin_with(entries)
-        except StoreFailed as error:
-            log.error("servers and tools added at run time cannot be read", reason=str(error))
+            is_read = await self._read_stored()
         finally:
             self.loaded.set()
+        if not is_read:
+            self.read_again()
 
-    async def load_again(self) -> None:
-        """Take what another bridge of the fleet has kept, changed or taken out since."""
+    def read_again(self) -> None:
+        """Take what another bridge of the fleet has kept, changed or taken out since: as soon as it can be read.
+
+        Until then all stays as it is known here. Returns at once.
+        """
+        self._is_stale = True
+        if self._reading is None or self._reading.done():
+            self._reading = self._spawn(repeat(_READ_AGAIN, self._read_while_stale, at_once=True))
+
+    async def _read_while_stale(self) -> bool:
+        """False: the store could not be read."""
+        while self._is_stale:
+            self._is_stale = False
+            if not await self._read_stored():
+                self._is_stale = True
+                return False
+        return True
+
+    async def _read_stored(self) -> bool:
         try:
             async with self._lock:
+                for key, former in list(self._undeleted.items()):
+                    await self._stored.change(former, None)
+                    del self._undeleted[key]
+                was_lost = self._base().fleet.listen is not None and await self._stored.restore(
+                    [entry for entry in self._now.entries.values() if entry.is_stored]
+                )
                 entries = [entry for data in await self._stored.all() if (entry := self._parsed(data)) is not None]
                 await self._begin_with(entries)
         except StoreFailed as error:
-            log.error("what another bridge changed at run time cannot be read", reason=str(error))
+            if not self._is_unread:
+                log.error("servers and tools added at run time cannot be read; they are as before", reason=str(error))
+            self._is_unread = True
+            return False
+        self._is_unread = False
+        if was_lost:
+            log.warning("the store has lost what was added at run time; what this bridge knows of it is there again")
+        if was_lost or self._is_unsure:
+            self._is_unsure = False
+            self.on_kept()
+        return True
 
     def _parsed(self, data: bytes) -> tuple[Entry, OfferSettings | None] | None:
         try:
@@ -286,7 +333,15 @@ class Registry:
         if entry.is_stored:
             rules.refuse_keeping(self._base(), entry)
         before, after = self._now, self._now.having(entry, parsed)
-        await self._stored.change(before.entries.get(entry.key), after.entries.get(entry.key))
+        try:
+            await self._stored.change(before.entries.get(entry.key), after.entries.get(entry.key))
+        except ValueTooLarge:
+            raise
+        except StoreFailed:
+            self._is_unsure = True  # it may have been kept all the same: then it takes effect once it can be read
+            self.read_again()
+            raise
+        self._undeleted.pop(entry.key, None)
         try:
             done = await self._effect(after)
         except Exception:
@@ -346,8 +401,10 @@ class Registry:
             await self._stored.change(before.entries.get(entry.key), None)
         except StoreFailed as error:
             log.error(
-                "run-time changes that the file now contains cannot be deleted", name=entry.name, reason=str(error)
+                "run-time changes that the file now contains cannot be deleted yet", name=entry.name, reason=str(error)
             )
+            self._undeleted[entry.key] = before.entries[entry.key]
+            self.read_again()
         log.info("configuration file changed", section=entry.section, name=entry.name, by=entry.by)
         self._announce(before.entries.get(entry.key), None)
         return done
