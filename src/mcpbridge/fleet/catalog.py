@@ -11,16 +11,18 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from mcpbridge.base.errors import StoreFailed
+from mcpbridge.base.errors import StoreFailed, ValueTooLarge
 from mcpbridge.base.log import get_logger
 from mcpbridge.fleet.settings import FleetSettings
-from mcpbridge.storage.redis.store import RedisStore
+from mcpbridge.storage.redis.store import MAX_BYTES, RedisStore
 from mcpbridge.storage.settings import StoreSettings, redis_address
 from mcpbridge.upstream.manifest import KEPT_SECONDS, MOST_FILES, Manifest
 
 log = get_logger("mcpbridge.fleet")
 
 _KIND = "fleet-catalog"
+_ROOM = 64 << 20
+"""Bytes of all of it, compressed: what was not renewed for longest goes first."""
 _USE = b"mcpbridge fleet, catalog, 1:"
 
 
@@ -28,7 +30,9 @@ _USE = b"mcpbridge fleet, catalog, 1:"
 async def shared_catalog(fleet: FleetSettings, store: StoreSettings, manifest: Manifest) -> AsyncGenerator[None]:
     """The manifest is that of the whole fleet meanwhile. Without the server of the store it is this bridge's alone."""
     assert fleet.key is not None, "only a fleet that is configured has a catalog"
-    catalog = FleetCatalog(RedisStore(redis_address(store), prefix=store.prefix, key=store.key), fleet.key)
+    most = MAX_BYTES if store.max_bytes is None else store.max_bytes  # it sweeps what all have there
+    shared = RedisStore(redis_address(store), prefix=store.prefix, key=store.key, max_bytes=most)
+    catalog = FleetCatalog(shared, fleet.key)
     try:
         await catalog.read()
         manifest.shared = catalog
@@ -42,11 +46,12 @@ async def shared_catalog(fleet: FleetSettings, store: StoreSettings, manifest: M
 class FleetCatalog:
     """What is written down there. Implements `SharedManifest`."""
 
-    def __init__(self, store: RedisStore, key: str) -> None:
-        """`key`: the fleet's."""
+    def __init__(self, store: RedisStore, key: str, *, room: int = _ROOM) -> None:
+        """`key`: the fleet's. `room`: bytes of all that any bridge wrote down."""
         self._store, self._key = store, key.encode()
         self._known = dict[str, bytes]()
         self._has_complained = False
+        store.bound(_KIND, room)
 
     async def read(self) -> None:
         """Read all of it; nothing, if that fails."""
@@ -62,18 +67,32 @@ class FleetCatalog:
         """What the server that is started so offered; see `SharedManifest`."""
         return self._known.get(self._handle(identity))
 
-    async def keep(self, entries: Mapping[bytes, bytes | None]) -> None:
+    async def keep(self, entries: Mapping[bytes, bytes | None]) -> list[bytes]:
         """Write down what is new, or that a server is as it was. See `SharedManifest`."""
+        lacking = list[bytes]()
         try:
             for identity, data in entries.items():
-                handle, kept = self._handle(identity), KEPT_SECONDS
-                if data is None or self._known.get(handle) == data:
-                    await self._store.renew(_KIND, handle, principal="", expires_in=kept)
-                else:
-                    await self._store.put(_KIND, data, principal="", expires_in=kept, handle=handle)
-                    self._known[handle] = data
+                if not await self._keep_one(self._handle(identity), data):
+                    lacking.append(identity)
         except StoreFailed as error:
             self._complain(error)
+        return lacking
+
+    async def _keep_one(self, handle: str, data: bytes | None) -> bool:
+        """False: it is not there any more, and not known here."""
+        known = self._known.get(handle)
+        if data is None or data == known:
+            if await self._store.renew(_KIND, handle, principal="", expires_in=KEPT_SECONDS):
+                return True
+            data = data or known  # it made room for others, or the server has lost its data
+            if data is None:
+                return False
+        try:
+            await self._store.put(_KIND, data, principal="", expires_in=KEPT_SECONDS, handle=handle)
+            self._known[handle] = data
+        except ValueTooLarge as error:
+            self._complain(error)
+        return True
 
     async def close(self) -> None:
         """End the connections."""

@@ -11,7 +11,7 @@ import hashlib
 import os
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -123,8 +123,11 @@ class SharedManifest(Protocol):
         """What the server that is started so offered, as it is kept; None: nobody knows."""
         ...
 
-    async def keep(self, entries: Mapping[bytes, bytes | None], /) -> None:
-        """Others are to know this. None: the server is as it was."""
+    async def keep(self, entries: Mapping[bytes, bytes | None], /) -> Sequence[bytes]:
+        """Others are to know this. None: the server is as it was.
+
+        Returns the identities of such servers that nobody knows any more.
+        """
         ...
 
 
@@ -211,7 +214,9 @@ class Manifest:
                 with anyio.CancelScope(shield=True):  # else an end before the thread begins loses what was taken
                     await anyio.to_thread.run_sync(self._write, pending, not is_tidy)
                 if self.shared is not None:
-                    await self.shared.keep(_for_others(pending))
+                    lacking = await self.shared.keep(_for_others(pending))
+                    if lacking:
+                        await self.shared.keep(await anyio.to_thread.run_sync(self._kept, lacking))
                 is_tidy = True
         finally:
             self._write(self._take_pending())
@@ -252,6 +257,14 @@ class Manifest:
             if status.st_size > LARGEST or not _is_ours(status):
                 raise ValueError("too large, or another user's")
             return file.read(), status.st_mtime
+
+    def _kept(self, identities: Iterable[bytes]) -> dict[bytes, bytes | None]:
+        """What the files of these have."""
+        found: dict[bytes, bytes | None] = {}
+        for identity in identities:
+            with suppress(OSError, ValueError):
+                found[identity] = self._bytes_of(identity)[0]
+        return found
 
     def _fingerprint(self, identity: bytes) -> str:
         key = self._key = self._key or self._read_key()

@@ -34,7 +34,8 @@ from mcpbridge.storage.store import BytesLike, DailyCounts, Entry, add, new_hand
 
 log = get_logger("mcpbridge.storage")
 
-_MAX_BYTES = 1024**3
+MAX_BYTES = 1024**3
+"""Of all values, where nothing else is set."""
 _PART = 512 * 1024
 """Bytes of a value in one command."""
 _PAGE = 500
@@ -60,7 +61,7 @@ class RedisStore:
         address: RedisAddress,
         *,
         prefix: str = "mcpbridge",
-        max_bytes: int = _MAX_BYTES,
+        max_bytes: int = MAX_BYTES,
         key: str | None = None,
         clock: Callable[[], float] | None = None,
         seconds: float = COMMAND_SECONDS,
