@@ -12,6 +12,7 @@ All keys of a kind have the same hash tag, `{v1/KIND}`, so that they lie in one 
     PREFIX:{v1/KIND}:seq                  the last number; numbers order what happens at the same time
     PREFIX:{v1/#counts}:days              `DAY:LEDGER` of all counts
     PREFIX:{v1/#counts}:n:DAY:LEDGER      a hash: numbers by what they count
+    PREFIX:{v1/#counts}:a:RANDOM          the number of the last addition of one bridge, for a day
     PREFIX:{v1/#store}:kinds, :salt       which kinds there are; what the key of encrypted values is made with
 
 Kinds, principals and handles are percent-encoded. The server removes what has expired by its own clock. Names of such
@@ -55,6 +56,10 @@ class Keys:
         """The key of a day's counts, and its name in the list of days."""
         name = f"{_quoted(day)}:{_quoted(ledger)}"
         return f"{self._prefix}:{{v1/#counts}}:n:{name}", name
+
+    def additions(self, name: str) -> str:
+        """The key of what is known of a bridge's additions."""
+        return f"{self._prefix}:{{v1/#counts}}:a:{name}"
 
     def _of_kind(self, kind: str) -> str:
         return f"{self._prefix}:{{v1/{_quoted(kind)}}}:"
@@ -304,16 +309,20 @@ return found
 SET_COUNTS = script(
     _ADDS
     + """
--- KEYS: the list of days, then the day of each count. ARGV of each: its name in the list, field, old ('': none), new
-for at = 2, #KEYS do
-  local first = (at - 2) * 4
+-- KEYS: the list of days, whose addition it is, then the day of each count.
+-- ARGV: the number of the addition, how many seconds that is known, then of each count: the name of its day in the
+-- list, field, old ('': none), new
+if tonumber(redis.call('GET', KEYS[2]) or 0) >= tonumber(ARGV[1]) then return 1 end -- its answer got lost
+for at = 3, #KEYS do
+  local first = (at - 3) * 4 + 2
   if (redis.call('HGET', KEYS[at], ARGV[first + 2]) or '') ~= ARGV[first + 3] then return 0 end
 end
-for at = 2, #KEYS do
-  local first = (at - 2) * 4
+for at = 3, #KEYS do
+  local first = (at - 3) * 4 + 2
   redis.call('HSET', KEYS[at], ARGV[first + 2], ARGV[first + 4])
   redis.call('ZADD', KEYS[1], 0, ARGV[first + 1])
 end
+redis.call('SET', KEYS[2], ARGV[1], 'EX', ARGV[2])
 return 1
 """
 )

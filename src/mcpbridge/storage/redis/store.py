@@ -8,14 +8,12 @@ Where the server does not answer, every method raises `StoreFailed` within secon
 Whoever is cancelled, or loses the connection, does not know whether the change took effect.
 """
 
-import json
-import random
 import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 from urllib.parse import unquote
 
 import anyio
@@ -27,10 +25,11 @@ from mcpbridge.storage.compression import Unreadable, Workers, is_worth_packing
 from mcpbridge.storage.encryption import OtherKey, Seal, Seals, number_of
 from mcpbridge.storage.redis import scripts
 from mcpbridge.storage.redis.connections import COMMAND_SECONDS, Connections
+from mcpbridge.storage.redis.counts import RedisCounts
 from mcpbridge.storage.redis.scripts import Keys, Name, member, member_start
 from mcpbridge.storage.settings import RedisAddress
 from mcpbridge.storage.sqlite.schema import SLACK, Row, is_plain, open_label, unwrap, wrap, wrap_label
-from mcpbridge.storage.store import BytesLike, DailyCounts, Entry, add, new_handle, next_to_shrink, oldest_day
+from mcpbridge.storage.store import BytesLike, DailyCounts, Entry, new_handle, next_to_shrink, oldest_day
 
 log = get_logger("mcpbridge.storage")
 
@@ -47,7 +46,6 @@ _USED_AGAIN = 60.0
 _DRAFT_SECONDS = 600
 """How long a large value may take from one part to the next, or to be read once it was taken."""
 _TRIES = 5
-_TRIES_TO_COUNT = 60
 
 _Stored = tuple[Row, str, int, bytes]
 """What is known of a value, its number, how many parts it has, and the first."""
@@ -74,6 +72,7 @@ class RedisStore:
         self._place = address.without_password
         self._keys = Keys(prefix)
         self._max_bytes = max_bytes
+        self._counts = RedisCounts(self._server, self._keys, self._place)
         self._clock = clock
         self._workers = Workers()
         self._seals = Seals(key) if key else None
@@ -203,43 +202,17 @@ class RedisStore:
         self._bounds[kind] = max_bytes
 
     async def count(self, ledger: str, rows: Mapping[tuple[str, ...], Sequence[int]]) -> None:
-        """Add numbers. After a lost connection it is not known whether they were added."""
+        """Add numbers. Where the answer gets lost, they count all the same, and once: see `RedisCounts`."""
         await self._sweep_if_due()
-        where = [(*self._keys.counts(day, ledger), json.dumps(rest)) for day, *rest in rows]
-        if not where:
-            return
-        days, fields = [key for key, _, _ in where], [field for _, _, field in where]
-        for attempt in range(_TRIES_TO_COUNT):
-            old = await self._server.run(scripts.FIND_COUNTS, days, *fields)
-            sums: DailyCounts = {key: _numbers(text) for key, text in zip(rows, old, strict=True) if text is not None}
-            add(sums, rows)
-            changes: list[str | bytes] = []
-            for (_, name, field), text, key in zip(where, old, rows, strict=True):
-                changes += (name, field, text or b"", json.dumps(sums[key]))
-            if await self._server.run(scripts.SET_COUNTS, [self._keys.days, *days], *changes):
-                return
-            await anyio.sleep(random.random() * 0.002 * min(attempt + 1, 20))
-        raise StoreFailed("the same numbers are counted by too many at once", file=self._place)
+        await self._counts.count(ledger, rows)
 
     async def read_counts(self, ledger: str, *, since: str = "") -> DailyCounts:
         """What was counted."""
-        first = max(since, oldest_day(self._local_time()))
-        found: DailyCounts = {}
-        for name in await self._server.call("ZRANGE", self._keys.days, f"[{first}", "+", "BYLEX"):
-            day, _, of = name.decode().partition(":")
-            if unquote(of, errors="surrogatepass") != ledger:
-                continue
-            key, cursor = self._keys.counts(unquote(day), ledger)[0], b"0"
-            while True:
-                cursor, pairs = await self._server.call("HSCAN", key, cursor, "COUNT", _PAGE)
-                for field, text in zip(pairs[::2], pairs[1::2], strict=True):
-                    found[(unquote(day), *map(str, _list(field)))] = _numbers(text)
-                if cursor == b"0":
-                    break
-        return found
+        return await self._counts.read(ledger, max(since, oldest_day(self._local_time())))
 
     async def close(self) -> None:
         """Close the connections."""
+        await self._counts.close()
         await self._server.close()
 
     # -- values
@@ -439,16 +412,3 @@ def _readable(rows: list[Row], seal: Seal | None) -> list[Row]:
 
 def _entry(row: Row) -> Entry:
     return Entry(row.handle, row.principal, row.size, row.created, row.expires, row.room, row.used, row.label)
-
-
-def _numbers(text: bytes) -> list[int]:
-    return [number for number in _list(text) if isinstance(number, int)]
-
-
-def _list(text: bytes) -> list[Any]:
-    """Of a damaged count nothing, as for the file."""
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return []
-    return cast("list[Any]", found) if isinstance(found, list) else []
