@@ -16,7 +16,7 @@ import yaml
 from mcpbridge.app.cli.daemon.fleet import fleet_command
 from mcpbridge.config.load import read
 from support.fleet_clients import HEADERS, INITIALIZE, message
-from support.real_sign_in import free_port
+from support.ports import free_port
 from support.redis_server import Server
 from support.replicas import fleet, needs_fleet, until
 

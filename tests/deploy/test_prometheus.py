@@ -14,7 +14,8 @@ import httpx2
 import pytest
 
 from support.fleet_clients import Client, message
-from support.real_sign_in import free_port, local_server
+from support.ports import free_port
+from support.real_sign_in import local_server
 from support.redis_server import Server
 from support.replicas import Fleet, fleet, needs_fleet, until
 

@@ -14,7 +14,7 @@ from mcpbridge.fleet.link.serving import LinkServer, Served
 from mcpbridge.fleet.members import Members
 from mcpbridge.fleet.records import FleetRecords, Member
 from mcpbridge.storage.settings import redis_address
-from support.real_sign_in import free_port
+from support.ports import free_port
 from support.redis_server import Server, needs_redis
 
 pytestmark = needs_redis

@@ -13,7 +13,7 @@ from mcpbridge.fleet.link.certificates import link_contexts
 from mcpbridge.fleet.link.connections import Links, NotSent, OutcomeUnknown, Stream
 from mcpbridge.fleet.link.frames import WINDOW, Ask, Kind, Reply, frame
 from mcpbridge.fleet.link.serving import LinkServer, Served
-from support.real_sign_in import free_port
+from support.ports import free_port
 
 KEY = "the key of the fleet of these tests"
 ME, OTHER = "aaaaaaaaaa", "bbbbbbbbbb"

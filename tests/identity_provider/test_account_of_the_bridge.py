@@ -17,7 +17,8 @@ from msgspec import Struct
 
 from mcpbridge.storage.call_log.reader import Filter, read_calls
 from support.identity_providers import claims_in
-from support.real_sign_in import Bridge, Provider, free_port, local_server, needs_provider, until
+from support.ports import free_port
+from support.real_sign_in import Bridge, Provider, local_server, needs_provider, until
 
 pytestmark = needs_provider
 

@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
+from support.ports import free_port
 from support.real_sign_in import (
     EVERYBODY,
     Bridge,
     Kept,
     Provider,
-    free_port,
     home_at,
     local_server,
     needs_provider,

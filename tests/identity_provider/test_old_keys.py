@@ -13,7 +13,8 @@ import pytest
 from msgspec import Struct
 
 import support
-from support.real_sign_in import EVERYBODY, Bridge, Provider, free_port, needs_provider, until
+from support.ports import free_port
+from support.real_sign_in import EVERYBODY, Bridge, Provider, needs_provider, until
 
 pytestmark = needs_provider
 

@@ -18,6 +18,7 @@ import httpx2
 import pytest
 from joserfc.jwk import RSAKey
 
+from support.ports import free_port
 from support.real_sign_in import (
     CALLBACK,
     CHROMIUM,
@@ -26,7 +27,6 @@ from support.real_sign_in import (
     Bridge,
     Kept,
     Provider,
-    free_port,
     needs_provider,
     session,
     sign_in,

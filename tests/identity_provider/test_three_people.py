@@ -21,6 +21,7 @@ from mcp import ClientSession
 from msgspec import Struct
 
 from support.console import ARGUMENTS, PATIENCE
+from support.ports import free_port
 from support.real_sign_in import (
     CALLBACK,
     CHROMIUM,
@@ -28,7 +29,6 @@ from support.real_sign_in import (
     Bridge,
     Kept,
     Provider,
-    free_port,
     needs_provider,
     session,
     sign_in,

@@ -12,17 +12,8 @@ from contextlib import ExitStack
 import pytest
 from msgspec import Struct
 
-from support.real_sign_in import (
-    EVERYBODY,
-    Bridge,
-    Kept,
-    Provider,
-    free_port,
-    local_server,
-    needs_provider,
-    session,
-    until,
-)
+from support.ports import free_port
+from support.real_sign_in import EVERYBODY, Bridge, Kept, Provider, local_server, needs_provider, session, until
 
 pytestmark = needs_provider
 

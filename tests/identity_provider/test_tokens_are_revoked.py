@@ -18,7 +18,8 @@ from msgspec import Struct
 
 from mcpbridge.app.sign_in.identity_provider import ProviderTokens
 from mcpbridge.storage.token_store import SealedFiles
-from support.real_sign_in import EVERYBODY, Bridge, Kept, Provider, free_port, home_at, needs_provider, session
+from support.ports import free_port
+from support.real_sign_in import EVERYBODY, Bridge, Kept, Provider, home_at, needs_provider, session
 
 pytestmark = needs_provider
 

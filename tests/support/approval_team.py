@@ -4,7 +4,6 @@ import asyncio
 import concurrent.futures
 import json
 import re
-import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -22,6 +21,7 @@ from mcpbridge.config.schema import Settings
 from mcpbridge.downstream.http.server import bind_port
 from mcpbridge.library.bridge import Bridge
 from support.harness import eventually, python_server
+from support.ports import free_port
 from support.team import Member
 from support.token_issuer import Issuer, issuing
 
@@ -150,6 +150,7 @@ async def office(
     server: Document | None = None,
     rule: Document | None = None,
     call_log: Document | None = None,
+    store: Document | None = None,
 ) -> AsyncIterator[Office]:
     """A bridge of people: ann and dave are staff, carol leads, and bob is both. Every call needs a lead's approval.
 
@@ -159,9 +160,7 @@ async def office(
     async with AsyncExitStack() as stack:
         issuer = await stack.enter_async_context(issuing())
         receiver = await stack.enter_async_context(receiving())
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         issuer.resource = f"http://127.0.0.1:{port}/mcp"
         rule = {"permission": "require_approval", "reason": "it spends money", "tools": "up/*", **(rule or {})}
         hook = {"url": receiver.url, "secret": WEBHOOK_SECRET, **(webhook or {})}
@@ -172,7 +171,7 @@ async def office(
                 "roles": [{**role, **(roles or {}).get(str(role["name"]), {})} for role in ROLES],
                 "permissions": [{**rule, "approve_by": approve_by or {"roles": "leads"}}],
                 "approval": {"webhook": hook, **(approval or {})},
-                "store": {"kind": "memory"},
+                "store": store or {"kind": "memory"},
                 "call_log": call_log or {},
             }
         )

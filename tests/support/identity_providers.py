@@ -3,7 +3,6 @@
 import base64
 import json
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,8 @@ from typing import Any
 from urllib.parse import parse_qs, urljoin, urlsplit
 
 import httpx2
+
+from support.ports import free_port
 
 PATIENCE = 60.0
 """Seconds."""
@@ -52,9 +53,7 @@ class MockProvider:
 @contextmanager
 def mock_provider(**options: str) -> Generator[MockProvider]:
     """Start one; `options` are of its command line."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-m", "oidc_provider_mock", "-p", str(port), "-H", "localhost", *words],

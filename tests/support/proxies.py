@@ -14,7 +14,8 @@ import httpx2
 import pytest
 import trustme
 
-from support.real_sign_in import free_port, until
+from support.ports import free_port
+from support.real_sign_in import until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 Command = Callable[[Path, int, int], list[str]]

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import AnyUrl
 
+from support.ports import free_port
 from support.programs import preloaded_bridge
 
 NODE = Path(__file__).parents[1] / "identity_provider" / "node"
@@ -39,12 +39,6 @@ needs_provider = pytest.mark.skipif(
 
 EVERYBODY = '[[roles]]\nname = "everybody"\nprincipals = "*"\nservers = "*"\n'
 """The roles of tests that are about something else: people sign in only where there are some."""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def until(check: Any, what: str, seconds: float = 60) -> None:

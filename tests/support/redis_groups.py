@@ -48,6 +48,15 @@ class Node:
         self.until(lambda: self.cli("PING") == "PONG", "it answers")
         return self
 
+    def follow(self, master: "Node") -> None:
+        """Be a replica of this one, from now on if it does not run, and have all that it has."""
+        self._options = ("--replicaof", "127.0.0.1", str(master.port))
+        if self._process is None:
+            self.start()
+        self.until(lambda: "master_link_status:up" in self.cli("INFO", "replication"), "it follows")
+        ours = f"port={self.port},state=online"  # before that, nothing that it has counts
+        master.until(lambda: ours in master.cli("INFO", "replication"), "its master counts it")
+
     def kill(self) -> None:
         """End it at once, as a crash does."""
         if self._process is not None:
@@ -115,6 +124,27 @@ class Sentinels(Group):
         knows = "num-slaves\n1", "num-other-sentinels\n2"
         first.until(lambda: all(fact in first.cli("SENTINEL", "MASTER", "ours") for fact in knows), "they know all")
         self.url = f"redis+sentinel://{','.join(f'127.0.0.1:{port}' for port in ports[2:])}/ours"
+
+    def fail_over(self) -> None:
+        """The master dies, and the Sentinels make the replica the master. Returns when they say so."""
+        first, port = self.nodes[2], str(self.replica.port)
+        self.master.kill()
+        command = "SENTINEL", "GET-MASTER-ADDR-BY-NAME", "ours"
+        first.until(lambda: port in first.cli(*command).split(), "the replica is the master")
+        self.replica.until(lambda: "role:master" in self.replica.cli("INFO", "replication"), "it is the master")
+        self.master, self.replica = self.replica, self.master
+
+    def heal(self) -> None:
+        """Whoever was killed is back as the replica, and the Sentinels know so."""
+        self.replica.follow(self.master)
+        first = self.nodes[2]
+
+        def is_up() -> bool:
+            facts = first.cli("SENTINEL", "REPLICAS", "ours").splitlines()
+            flags = facts[facts.index("flags") + 1] if "flags" in facts else ""
+            return flags == "slave" and facts[facts.index("master-port") + 1] == str(self.master.port)
+
+        first.until(is_up, "they know the replica")
 
 
 class Cluster(Group):

@@ -17,7 +17,8 @@ import httpx2
 import pytest
 
 from support.partitions import Network
-from support.real_sign_in import free_port, home_at, local_server
+from support.ports import free_port
+from support.real_sign_in import home_at, local_server
 from support.redis_server import Server, needs_redis
 
 HAPROXY = shutil.which("haproxy")

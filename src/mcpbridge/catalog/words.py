@@ -11,7 +11,9 @@ never shown. On the sets it was measured with it does as well as Snowball's, whi
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -120,6 +122,11 @@ def stems_of(text: str) -> list[str]:
     return [found for run in runs_of(text) for found in run.stems]
 
 
+def forget_runs() -> None:
+    """Let go of the words that were read. They are kept while there is much to read, such as a whole catalog."""
+    _run.cache_clear()
+
+
 def name_key(name: str) -> str:
     """What is the same for all spellings of a name: letters and digits in lower case."""
     return "".join(_RUN.findall(folded(name))).lower()
@@ -165,14 +172,18 @@ _CACHED_PIECES = 8192
 class WordPieces:
     """Finds the rows of a word. Entries that continue a word begin with `##`."""
 
-    def __init__(self, entries: Sequence[str]) -> None:
-        self._rows: Mapping[str, int] = {entry: row for row, entry in enumerate(entries)}
-        self._longest = max(map(len, entries), default=0)
+    def __init__(self, row_of: Callable[[str], int | None], longest: int) -> None:
+        """`row_of`: the row of an entry; None: there is no such entry. `longest`: characters of the longest one."""
+        self._row_of, self._longest = row_of, longest
         self.rows = lru_cache(_CACHED_PIECES)(self._look_up)
+
+    def forget(self) -> None:
+        """Let go of the words that were looked up."""
+        self.rows.cache_clear()
 
     def _look_up(self, word: str) -> tuple[int, ...]:
         """The rows of a word in lower case; none if a part of it is in no entry."""
-        whole = self._rows.get(word)
+        whole = self._row_of(word)
         if whole is not None:
             return (whole,)
         word = word[:_LONGEST_PIECE]
@@ -180,7 +191,7 @@ class WordPieces:
         at = 0
         while at < len(word):
             for end in range(min(len(word), at + self._longest), at, -1):
-                row = self._rows.get(("##" if at else "") + word[at:end])
+                row = self._row_of(("##" if at else "") + word[at:end])
                 if row is not None:
                     found.append(row)
                     at = end
@@ -204,23 +215,34 @@ class NameIndex:
 
     def __init__(self, tools: Iterable[tuple[str, str, str]], servers: Iterable[tuple[str, str, range]]) -> None:
         """Of each tool its id, name and server; of each server its name, title and the numbers of its tools."""
-        self._tools: dict[str, list[int]] = {}
-        for number, (one, name, server) in enumerate(tools):
-            for key in {name_key(one), name_key(name), name_key(server + name)}:
-                self._tools.setdefault(key, []).append(number)
+        pairs = [
+            (hash(key), number)
+            for number, (one, name, server) in enumerate(tools)
+            for key in {name_key(one), name_key(name), name_key(server + name)}
+            if key
+        ]
+        pairs.sort()
+        # A dictionary of lists would take twenty times as much. With 64 bits no two names have the same.
+        self._hashes = array("q", [one for one, _ in pairs])
+        self._numbers = array("I", [number for _, number in pairs])
         self._servers: dict[str, list[int]] = {}
         for name, title, numbers in servers:
             for key in {name_key(name), name_key(title)}:
                 self._servers.setdefault(key, []).extend(numbers)
-        self._tools.pop("", None)
         self._servers.pop("", None)
+
+    def _of(self, key: str) -> Sequence[int]:
+        """The tools of a name, in order."""
+        one = hash(key)
+        first = bisect_left(self._hashes, one)
+        return self._numbers[first : bisect_right(self._hashes, one, first)] if key else ()
 
     def named(self, query: str) -> Sequence[int]:
         """Numbers of the tools that the query names, or whose server it is the name of; in the order of mention."""
         key = name_key(query)
-        found: dict[int, None] = dict.fromkeys(self._tools.get(key, ()))
+        found: dict[int, None] = dict.fromkeys(self._of(key))
         for groups in _NAME.findall(query)[:_MOST]:
-            found.update(dict.fromkeys(self._tools.get(name_key("".join(groups)), ())))
+            found.update(dict.fromkeys(self._of(name_key("".join(groups)))))
         found.update(dict.fromkeys(self._servers.get(key, ())))
         return list(found)
 

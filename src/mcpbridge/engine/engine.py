@@ -322,6 +322,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus, RunningCalls):
         context = PipelineContext(
             self.pool,
             self.store,
+            self.store.shared,
             self.audit,
             self.recorder,
             self._mode,

@@ -8,7 +8,7 @@ a script can look at a session and at its owner's lease at once:
     PREFIX:{v1/#fleet}:members      a hash: what is known of each member
     PREFIX:{v1/#fleet}:s:DIGEST     a hash: one session: `owner`, `who` may use it, what it was opened with (`record`)
     PREFIX:{v1/#fleet}:e:DIGEST     what the client is answered that resumes a stream of a session, sealed
-    PREFIX:{v1/#fleet}:u:DIGEST     there while a seal that was used would still open
+    PREFIX:{v1/#fleet}:u:DIGEST     which use of a seal was the first; there while the seal would still open
     PREFIX:{v1/#fleet}:settling     there while members may be about to come back
 
 When no lease was renewed for a while, the server was away, or lost its data, and the first member that is back must not
@@ -19,11 +19,15 @@ Ids of sessions are kept as digests: whoever can read the server does not learn 
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from hashlib import sha256
+from secrets import token_hex
 
 import msgspec
+from anyio import CancelScope
 from msgspec import Raw, Struct
 
+from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.log import get_logger
 from mcpbridge.protocol.jsonrpc import Frame, encode
 from mcpbridge.storage.redis.connections import Connections, script
@@ -253,6 +257,9 @@ end
 return {lost, missing}
 """
 )
+_UNUSE = script("if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0")
+_NOT_USED = "not sent: the fleet's records cannot be reached, so nobody knows whether this was answered before"
+_PERHAPS_USED = f"{_NOT_USED}; if it is refused once they can be reached, make the call anew"
 _members = msgspec.json.Decoder(Member)
 
 
@@ -318,12 +325,31 @@ class FleetRecords:
         return Kept([kept[number - 1] for number in lost], [kept[number - 1] for number in missing])
 
     async def is_first_use(self, seal: bytes, seconds: float) -> bool:
-        """Whether nobody has used this seal, which is good for so many seconds; from now on it is used."""
-        key = self._used + sha256(seal).hexdigest()
-        return (
-            await self._server.call("SET", key, "1", "NX", "PX", max(1, int(seconds * 1000)), until="on a replica")
-            is not None
-        )
+        """Whether nobody has used this seal, which is good for so many seconds; from now on it is used.
+
+        Cancelling gives the use back, as an error does.
+
+        Raises:
+            StoreFailed: that is not known, or a failover could undo it; says whether the seal still opens.
+        """
+        key, use = self._used + sha256(seal).hexdigest(), token_hex(8)
+        try:
+            return (
+                await self._server.call("SET", key, use, "NX", "PX", max(1, int(seconds * 1000)), until="on a replica")
+                is not None
+            )
+        except BaseException as error:
+            was_given_back = await self._gave_back(key, use)
+            if not isinstance(error, StoreFailed):
+                raise
+            raise StoreFailed(_NOT_USED if was_given_back else _PERHAPS_USED) from error
+
+    async def _gave_back(self, key: str, use: str) -> bool:
+        """Whether this use of a seal is none, so that another one is the first."""
+        with CancelScope(shield=True), suppress(StoreFailed):
+            await self._server.run(_UNUSE, [key], use)
+            return True
+        return False
 
     async def keep_stream(self, session: bytes, name: bytes, record: bytes, seconds: float) -> None:
         """Keep what is known of a stream of a session, for so long."""

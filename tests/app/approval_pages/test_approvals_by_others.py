@@ -5,6 +5,7 @@ import json
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -14,6 +15,8 @@ from mcpbridge.core.identity import Identity
 from mcpbridge.pipeline.approvals.decider import Decider
 from mcpbridge.pipeline.approvals.pending import MayNotDecide
 from support.approval_team import Office, office
+from support.harness import eventually
+from support.redis_server import Server, needs_redis
 
 
 @asynccontextmanager
@@ -344,3 +347,29 @@ async def test_the_list_looks_at_no_arguments_and_large_ones_are_looked_at_besid
         assert f"in all {len(json.dumps({'text': text}, separators=(',', ':')))} bytes" in page
         await people["carol"].answer(id_, "approve")
         assert "word word" in text_of(await call)
+
+
+@needs_redis
+async def test_while_the_store_is_away_pages_say_so_and_then_the_call_is_approved(tmp_path: Path) -> None:
+    redis = Server(tmp_path / "redis", "--appendonly", "yes", "--appendfsync", "always").start()
+    try:
+        async with at_work(store={"kind": "redis", "url": redis.url}) as people:
+            carol, call = people["carol"], people.begins("ann", "paid")
+            [id_] = await people.waiting()
+            await carol.sign_in_for_approvals()
+            redis.kill()
+            assert "paid" in (await carol.open(f"/approvals/{id_}")).text, "this bridge waits itself"
+            unknown = await carol.open("/approvals/aaaaaaaa")
+            assert (unknown.status_code, "does not answer" in unknown.text) == (503, True)
+            refused = await carol.answer(id_, "approve")
+            assert (refused.status_code, "cannot be kept" in refused.text) == (503, True)
+            assert not call.done()
+            redis.start()
+
+            async def approved() -> int:
+                return (await carol.answer(id_, "approve")).status_code
+
+            await eventually(approved, lambda status: status == 303, 30)
+            assert text_of(await call) == "paid"
+    finally:
+        redis.kill()

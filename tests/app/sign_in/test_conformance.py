@@ -10,9 +10,10 @@ from urllib.parse import urlencode
 import httpx2
 import pytest
 
-from app.sign_in.test_with_clients import Person, bridge, free_port
+from app.sign_in.test_with_clients import Person, bridge
 from support.harness import Place
 from support.identity_providers import mock_provider
+from support.ports import free_port
 
 SUITE = Path(__file__).parents[2] / "conformance/node/node_modules"
 URL = re.compile(r"https?://\S+/oauth/authorize\?\S+")

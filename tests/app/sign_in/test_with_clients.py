@@ -2,7 +2,6 @@
 
 import json
 import re
-import socket
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import AsyncGenerator, Iterator
@@ -24,6 +23,7 @@ from pydantic import AnyUrl
 
 from support.harness import Place, python_server
 from support.identity_providers import MockProvider, answer_in, mock_provider
+from support.ports import free_port
 from support.token_issuer import EVERYBODY, issuing
 
 BACK = "http://127.0.0.1:1/callback"
@@ -89,12 +89,6 @@ class Person:
 
     async def answer(self) -> AuthorizationCodeResult:
         return self.result
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @asynccontextmanager

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbridge.catalog.search.query_filters import Scope, parse_filters
-from mcpbridge.catalog.search.ranker import ServerText, ToolText
+from mcpbridge.catalog.search.ranker import ServerText
 
 
 def scope(server: str, *tags: str) -> Scope:
-    return Scope.of(ServerText(server, tags=tags[:1]), ToolText("id", server, "name", tags=tags[1:]))
+    return Scope.of(ServerText(server, tags=tags[:1]), tags[1:])
 
 
 @pytest.mark.parametrize(

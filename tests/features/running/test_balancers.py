@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from support.ports import free_port
 from support.proxies import Behind, Command, Front, proxy, replaced
-from support.real_sign_in import free_port, until
+from support.real_sign_in import until
 
 BRIDGES = {"10.0.0.5:8808", "10.0.0.6:8808", "10.0.0.7:8808"}
 

@@ -13,7 +13,7 @@ from mcpbridge.base.errors import StoreFailed
 from mcpbridge.core.model import ApproveBy, Call
 from mcpbridge.pipeline.approvals.decider import Decider
 from mcpbridge.pipeline.approvals.grants import Grants
-from mcpbridge.pipeline.approvals.pending import MayNotDecide, PendingApprovals, UnknownApproval
+from mcpbridge.pipeline.approvals.pending import AlreadyDecided, MayNotDecide, PendingApprovals, UnknownApproval
 from mcpbridge.pipeline.approvals.request import ApprovalEvent, ApprovalRequest, Verdict
 from mcpbridge.pipeline.approvals.settings import ApprovalSettings
 from mcpbridge.protocol.body import Body
@@ -167,3 +167,141 @@ async def test_nobody_approves_a_call_of_their_own_in_the_moment_in_which_it_giv
         await giving_up
         assert await world.grants.use(request) is None
         assert await world.ids() == ["request"]
+
+
+class SlowToDrop(SlowToLook):
+    """Taking back takes time, too."""
+
+    is_away = False
+    """Nothing can be read."""
+
+    async def get(self, kind: str, handle: str, **how: Any) -> bytes | None:
+        if self.is_away:
+            raise StoreFailed("it does not answer")
+        return await super().get(kind, handle, **how)
+
+    async def drop(self, kind: str, handle: str, *, principal: str) -> bool:
+        await steps(2)
+        was_there = await super().drop(kind, handle, principal=principal)
+        await steps(2)
+        return was_there
+
+
+async def until_asked(world: World) -> None:
+    async with asyncio.timeout(60):
+        while not any(one.is_here for one in await world.desk.pending()):
+            await asyncio.sleep(0)
+
+
+def other_desk(world: World) -> PendingApprovals:
+    """Of another bridge that shares the store."""
+    grants = Grants(world.store, once_seconds=600, session_seconds=3600)
+    return PendingApprovals(ApprovalSettings(), world.store, grants, world.events.append)
+
+
+async def is_taken(desk: PendingApprovals, decision: Any) -> bool:
+    try:
+        await desk.decide("request", decision, "somebody")
+    except (UnknownApproval, AlreadyDecided):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("is_yes", [True, False])
+async def test_what_another_bridge_answers_as_its_call_gives_up_is_answered_once(
+    is_yes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record that somebody took does not come back: it could be approved once more, and the call pass twice."""
+    moments = set[tuple[bool, bool]]()
+    for count in range(STEPS):
+        world = World(store=SlowToDrop())
+        elsewhere = other_desk(world)
+        call = asyncio.ensure_future(world.desk.ask(world.request, call_of_client()))
+        await until_asked(world)
+
+        async def gives_up(call: asyncio.Future[Verdict | None], world: World) -> str:
+            call.cancel()
+            with suppress(asyncio.CancelledError):
+                await call
+            return await world.desk.keep(world.request)
+
+        answering = asyncio.ensure_future(is_taken(elsewhere, "once" if is_yes else None))
+        await steps(count)
+        with monkeypatch.context() as soon:  # the call itself has begun to wait for its next look
+            soon.setattr("mcpbridge.pipeline.approvals.pending.LOOK", 0.01)
+            advice = await gives_up(call, world)
+        is_first = await answering
+        is_second = await is_taken(world.desk, "once")
+        moments.add((is_first, is_second))
+        assert is_first != is_second, count
+        assert await world.ids() == []
+        if is_first:
+            assert advice == ("It was approved in the last moment: the same call passes now." if is_yes else "")
+        assert (await world.grants.use(world.request) is not None) == (is_second or is_yes)
+        assert await world.grants.use(world.request) is None
+    assert moments == {(True, False), (False, True)}, "it was answered before, and after, its call gave up"
+
+
+async def test_what_another_bridge_answers_as_its_call_is_made_again_lets_it_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mcpbridge.pipeline.approvals.pending.LOOK", 0.01)
+    was_in_time = set[bool]()
+    for count in range(STEPS):
+        world = World(store=SlowToDrop())
+        late = replace(world.request, expires=time.time() - 1)
+        await world.store.put("approval", encode(late), principal="", expires_in=600, handle="request")
+        elsewhere = other_desk(world)
+        answering = asyncio.ensure_future(is_taken(elsewhere, "once"))
+        await steps(count)
+        call = asyncio.ensure_future(world.desk.ask(replace(world.request, asked=2), call_of_client()))
+        if was_first := await answering:
+            async with asyncio.timeout(60):
+                verdict = await call
+            assert verdict is not None
+            assert verdict.granted == "once"
+        else:
+            call.cancel()
+            with suppress(asyncio.CancelledError):
+                await call
+        was_in_time.add(was_first)
+        assert await world.grants.use(world.request) is None
+        assert await world.ids() == []
+    assert True in was_in_time
+
+
+async def test_a_call_waits_on_while_the_store_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can answer it meanwhile, here or elsewhere; that is no "no"."""
+    monkeypatch.setattr("mcpbridge.pipeline.approvals.pending.LOOK", 0.01)
+    store = SlowToDrop()
+    world = World(store=store)
+    looks = list[str]()
+    call = asyncio.ensure_future(world.desk.ask(world.request, call_of_client()))
+    await until_asked(world)
+    found = SlowToDrop.get
+
+    async def get(self: SlowToDrop, kind: str, handle: str, **how: Any) -> bytes | None:
+        looks.append(handle)
+        return await found(self, kind, handle, **how)
+
+    monkeypatch.setattr(SlowToDrop, "get", get)
+    store.is_away = True
+    async with asyncio.timeout(60):
+        while len(looks) < 5:
+            await asyncio.sleep(0.001)
+    assert not call.done()
+    store.is_away = False
+    await world.desk.decide("request", "once", "me")
+    async with asyncio.timeout(60):
+        assert await call == Verdict("once", "me", is_noted=True)
+
+
+async def test_a_no_that_cannot_be_kept_for_the_session_is_a_no_to_this_call() -> None:
+    world = World()
+    call = asyncio.ensure_future(world.desk.ask(world.request, call_of_client()))
+    await until_asked(world)
+    world.store.fails_to_put = "grant"
+    with pytest.raises(StoreFailed):
+        await world.desk.decide("request", None, "me", in_session=True)
+    async with asyncio.timeout(60):
+        assert await call == Verdict("", "me")

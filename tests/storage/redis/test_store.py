@@ -5,7 +5,6 @@ import itertools
 import json
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from mcpbridge.base.errors import ConfigError, StoreFailed
 from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.storage.redis.store import RedisStore
 from mcpbridge.storage.settings import StoreSettings, redis_address
+from support.ports import free_port
 from support.redis_server import PROGRAM, VALKEY, Server, needs_redis, needs_valkey
 
 pytestmark = needs_redis
@@ -391,9 +391,3 @@ async def test_tls_is_checked(tmp_path: Path) -> None:
         await bad.close()
     finally:
         server.kill()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

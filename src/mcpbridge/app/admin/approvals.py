@@ -147,6 +147,8 @@ async def decide(
         raise Problem("forbidden", str(refused)) from None
     except AlreadyDecided as decided:
         raise Problem("decided", f"{id_} was {decided}") from None
+    except StoreFailed as error:
+        raise Problem("failed", f"the answer to {id_} cannot be kept: {error}. Look whether it still waits") from None
     how_long = "session" if wanted == "session" else scope
     return {**_document(pending), "decision": decision, "for": how_long, "by": by}
 

@@ -29,6 +29,7 @@ from mcpbridge.app.admin.errors import STATUS_OF, Problem
 from mcpbridge.app.console.shown_text import inert_text
 from mcpbridge.app.page_requests import PAGE_HEADERS, is_own_form, read_form
 from mcpbridge.app.page_sign_in.sessions import PageSession, PageSessions
+from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.log import get_logger
 from mcpbridge.base.short_turns import short_turns
 from mcpbridge.downstream.auth.resource_server import Caller
@@ -57,6 +58,7 @@ _NOTHING = (
     "There is no call here that you can decide about. It may be for others, somebody may have answered it, or the time "
     "for it may be over."
 )
+_AWAY = "What calls wait for cannot be read now: the bridge's store does not answer. Try again in a few seconds."
 _ENDED = {
     "granted": "It was approved by {by}.",
     "denied": "It was denied by {by}.",
@@ -161,7 +163,10 @@ class _Pages:
         session = self._sessions.find(request)
         if session is None:
             return self._enter(request, self._own_path(request.url.path))
-        pending = await self._desk.find(id_)
+        try:
+            pending = await self._desk.find(id_)
+        except StoreFailed:
+            return self._message(request, "Not now", 503, problem=_AWAY)
         shown = self._view(pending.request, session, pending.until, pending.is_waiting) if pending else None
         if shown is None:
             return self._ended(request, session, id_)
@@ -175,7 +180,10 @@ class _Pages:
         if session is None or not await self._may_change(request, session):
             return self._refused(request)
         form = await self._form(request)
-        pending = await self._desk.find(id_)
+        try:
+            pending = await self._desk.find(id_)
+        except StoreFailed:
+            return self._message(request, "Not now", 503, problem=_AWAY)
         if pending is None:
             return self._ended(request, session, id_, 409)
         if self._view(pending.request, session, 0.0, is_waiting=True) is None:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from itertools import compress, islice
 from typing import TypeVar, cast
 
+from msgspec.structs import replace
+
 from mcpbridge.catalog.search.index_cache import IndexCache, ServerIndex, digest_of
 from mcpbridge.catalog.search.lexical.bitsets import Mask, Shape
 from mcpbridge.catalog.search.lexical.bm25 import (
@@ -23,10 +25,11 @@ from mcpbridge.catalog.search.lexical.bm25 import (
 from mcpbridge.catalog.search.lexical.concepts import expansions
 from mcpbridge.catalog.search.lexical.needs import Best, FitParts, Fits, clauses, need_of
 from mcpbridge.catalog.search.lexical.word_vectors import Near, Table, packed, table
+from mcpbridge.catalog.search.published_tools import labels_of
 from mcpbridge.catalog.search.query_filters import Scope, parse_filters
 from mcpbridge.catalog.search.ranker import Explanation, Hit, ServerText, ToolText, WordShare
 from mcpbridge.catalog.search.weights import PART, PART_WORDS, STEP
-from mcpbridge.catalog.words import NameIndex, runs_of, stems_of
+from mcpbridge.catalog.words import NameIndex, forget_runs, runs_of, stems_of
 
 _T = TypeVar("_T")
 
@@ -224,21 +227,31 @@ class CatalogRankers:
 
     def __init__(self, cache: IndexCache | None = None) -> None:
         """`cache`: where what is made of each server is kept for the next start."""
-        self._parts: dict[bytes, ServerIndex] = {}
+        self._parts: dict[bytes, tuple[int, ServerIndex]] = {}
+        """By digest: the first of its tools in the last ranker, and its index without the vectors."""
+        self._near: Near | None = None
+        """Of the last ranker: has the vectors of all parts."""
         self._cache = cache
         self._table = table() if sys.byteorder == "little" else None
 
     def of(self, servers: Sequence[tuple[ServerText, Sequence[ToolText]]]) -> CatalogRanker:
         """As the protocol says."""
-        parts: dict[bytes, ServerIndex] = {}
+        known = self._near.vectors() if self._near is not None else b""
+        width = 2 * self._table.dims if self._table is not None else 0
         order: list[ServerIndex] = []
+        is_new = False
         for server, tools in servers:
             digest = digest_of(server, tools)
-            part = self._parts.get(digest) or self._part(digest, server, tools)
-            parts[digest] = part
+            if (kept := self._parts.get(digest)) is not None:
+                first, part = kept
+                part = replace(part, vectors=known[first * width : (first + len(tools)) * width])
+            else:
+                part, is_new = self._part(digest, server, tools), True
             order.append(part)
-        self._parts = parts
-        return self._merged([server for server, _ in servers], order)
+        ranker = self._merged(servers, order)
+        if is_new:
+            self._forget_words()
+        return ranker
 
     def _part(self, digest: bytes, server: ServerText, tools: Sequence[ToolText]) -> ServerIndex:
         """What was kept of a server; made anew if that is of other texts."""
@@ -256,35 +269,42 @@ class CatalogRankers:
         if self._table is not None:
             vectors = packed(self._table.vector(_words(about, tool)) for tool in _unhurried(fields))
         in_server = frozenset(stems_of(about.name))
-        return ServerIndex(
-            digest,
-            tuple(tool.id for tool in tools),
-            tuple((tool.id[:_NAME], tool.name[:_NAME], server.name[:_NAME]) for tool in tools),
-            tuple(
-                tuple(stem for stem in dict.fromkeys(stems_of(tool.name)) if stem not in in_server) for tool in fields
-            ),
-            tuple(Scope.of(server, tool) for tool in tools),
-            postings_of(about, _unhurried(fields)),
-            vectors,
-        )
+        stems = (dict.fromkeys(stem for stem in stems_of(tool.name) if stem not in in_server) for tool in fields)
+        return ServerIndex(digest, "\n".join(map(" ".join, stems)), postings_of(about, _unhurried(fields)), vectors)
 
-    def _merged(self, servers: Sequence[ServerText], parts: Sequence[ServerIndex]) -> CatalogRanker:
-        first = 0
+    def _merged(
+        self, servers: Sequence[tuple[ServerText, Sequence[ToolText]]], parts: Sequence[ServerIndex]
+    ) -> CatalogRanker:
+        ids: list[str] = []
+        names: list[tuple[str, str, str]] = []
+        scopes: list[Scope] = []
         spans: list[tuple[str, str, range]] = []
-        for server, part in zip(servers, parts, strict=True):
-            spans.append((server.name[:_NAME], server.title[:_NAME], range(first, first + len(part.ids))))
-            first += len(part.ids)
-        shape = Shape(first)
+        stems: list[str] = []
+        kept: dict[bytes, tuple[int, ServerIndex]] = {}
+        same: dict[Scope, Scope] = {}
+        for (server, tools), part in zip(servers, parts, strict=True):
+            first, name = len(ids), server.name[:_NAME]
+            kept[part.digest] = first, replace(part, vectors=b"")
+            for label in labels_of(tools):
+                ids.append(label.id)
+                names.append((label.id[:_NAME], label.name[:_NAME], name))
+                scope = Scope.of(server, label.tags)
+                scopes.append(same.setdefault(scope, scope))
+            spans.append((name, server.title[:_NAME], range(first, len(ids))))
+            stems += part.stems.split("\n") if tools else ()
+        shape = Shape(len(ids))
         near = Near(shape, [part.vectors for part in parts], self._table.dims) if self._table is not None else None
-        words = WordIndex(shape, ((len(part.ids), part.postings) for part in parts))
-        return CatalogRanker(
-            [one for part in parts for one in part.ids],
-            [scope for part in parts for scope in part.scopes],
-            shape,
-            NameIndex((names for part in parts for names in part.names), spans),
-            Fits(shape, words, near, [stems for part in parts for stems in part.stems]),
-            self._table,
-        )
+        sizes = [len(tools) for _, tools in servers]
+        words = WordIndex(shape, zip(sizes, (part.postings for part in parts), strict=True))
+        self._parts, self._near = kept, near
+        fits = Fits(shape, words, near, stems)
+        return CatalogRanker(ids, scopes, shape, NameIndex(names, spans), fits, self._table)
+
+    def _forget_words(self) -> None:
+        """Let go of what is known of words: queries have few of all those that a catalog has."""
+        forget_runs()
+        if self._table is not None:
+            self._table.forget()
 
 
 _AT_A_TIME = 8

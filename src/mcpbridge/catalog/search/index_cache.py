@@ -4,7 +4,7 @@ It is kept for each server under a digest of all that it was made of, this progr
 A file that is damaged, or of another version, counts as not there. It holds words and vectors of tools, no secrets.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from mcpbridge.base.log import get_logger
 from mcpbridge.catalog.definitions.format import program_digest
-from mcpbridge.catalog.search.lexical.bm25 import server_fields, tool_fields
-from mcpbridge.catalog.search.query_filters import Scope
+from mcpbridge.catalog.search.lexical.bm25 import Postings, server_fields, tool_fields
+from mcpbridge.catalog.search.published_tools import PublishedTools
 from mcpbridge.catalog.search.ranker import ServerText, ToolText
 
 log = get_logger("mcpbridge.routing")
@@ -26,29 +26,25 @@ _DATA = Path(__file__).resolve().parent / "lexical" / "data"
 
 
 class ServerIndex(Struct, frozen=True, eq=False, array_like=True):
-    """What is made of one server. The fields are those of its tools, in their order."""
+    """What is made of one server. Each part is one object, for there may be thousands of tools."""
 
     digest: bytes
     """Of all that it was made of."""
-    ids: tuple[str, ...]
-    names: tuple[tuple[str, str, str], ...]
-    """Id, name, and the server's name."""
-    stems: tuple[tuple[str, ...], ...]
-    """Of each tool's name, those that are not in its server's."""
-    scopes: tuple[Scope, ...]
-    postings: Mapping[str, tuple[int, ...]]
+    stems: str
+    """Of each tool's name, those that are not in its server's, with blanks between; a line a tool."""
+    postings: Postings
     vectors: bytes
+    """As `word_vectors.packed` has them."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(ServerIndex).decode
-_text = msgspec.json.Encoder().encode
 
 
 def digest_of(server: ServerText, tools: Sequence[ToolText]) -> bytes:
-    """A digest of the texts of a server and its tools, and of what reads them."""
+    """A digest of the texts of a server and its tools, or of what these are read from, and of what reads them."""
     try:
-        said = _text((server, tools))
+        said = _encode((server, tools.definitions if isinstance(tools, PublishedTools) else tools))
     except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError):  # too deep, say: what is looked at of it
         read = [(tool.id, tool.tags, tool_fields(tool)) for tool in tools]
         said = repr((server, server_fields(server), read)).encode("utf-8", "backslashreplace")

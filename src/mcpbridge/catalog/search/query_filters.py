@@ -12,13 +12,13 @@ A word without a field is looked for at the beginning of the words of every fiel
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import translate
 from functools import lru_cache
 
 from msgspec import Struct
 
-from mcpbridge.catalog.search.ranker import ServerText, ToolText
+from mcpbridge.catalog.search.ranker import ServerText
 
 _FILTER = re.compile(r'(?<!\S)(server|tag):(?:"([^"\s][^"]{0,199})"|([^\s"]{1,200}))(?!\S)', re.IGNORECASE)
 _MOST = 16
@@ -34,9 +34,9 @@ class Scope(Struct, frozen=True):
     tags: frozenset[str]
 
     @classmethod
-    def of(cls, server: ServerText, tool: ToolText) -> "Scope":
-        """A tool has its server's tags too."""
-        return cls(server.name.casefold(), frozenset(tag.casefold() for tag in (*server.tags, *tool.tags)))
+    def of(cls, server: ServerText, tags: Iterable[str]) -> "Scope":
+        """That of a tool with these tags. A tool has its server's tags too."""
+        return cls(server.name.casefold(), frozenset(tag.casefold() for tag in (*server.tags, *tags)))
 
 
 class Filters(Struct, frozen=True):

@@ -8,15 +8,15 @@ the policy and the profiles are. All of it is built from the `search` section of
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import anyio.to_thread
-import msgspec
 
 from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.base.errors import CallRefused
 from mcpbridge.base.log import get_logger
 from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.catalog.search.published_tools import PublishedTools, text_of
 from mcpbridge.catalog.search.ranker import Ranker, Rankers, ServerText, ToolText
 from mcpbridge.catalog.settings import EmbedderSettings
 from mcpbridge.catalog.snapshot import Snapshot, ToolRef
@@ -33,8 +33,6 @@ log = get_logger("mcpbridge.routing")
 
 ServerSays = Callable[[str], ServerText]
 """What a server says of itself, by its name."""
-
-_Part = tuple[ServerText, tuple[ToolText, ...]]
 
 
 class SavedBytes(Protocol):
@@ -75,7 +73,6 @@ class Search:
         self._prepare = prepare
         self._make, self._snapshot, self._says, self._tags, self._tasks = rankers, snapshot, says, tags, tasks
         self._rankers: Rankers | None = None
-        self._texts: dict[str, tuple[bytes, tuple[str, ...], ToolText]] = {}
         self._ranker: tuple[Snapshot, Ranker] | None = None
         self._making: asyncio.Task[None] | None = None
         self._failed: Snapshot | None = None
@@ -115,12 +112,8 @@ class Search:
             self.refresh()
 
     def text_of(self, ref: ToolRef) -> ToolText:
-        """What this tool says of itself."""
-        tags = self._tags(ref)
-        known = self._texts.get(ref.id)
-        if known is None or known[0] is not ref.published or known[1] != tags:
-            known = self._texts[ref.id] = ref.published, tags, _text_of(ref, tags)
-        return known[2]
+        """What this tool says of itself; read anew from its definition, about 10 µs."""
+        return text_of(ref, self._tags(ref))
 
     async def _remake(self) -> None:
         """Make the next ranker; whoever waits does so for one, however fast the catalog changes."""
@@ -142,43 +135,16 @@ class Search:
                 parts.setdefault(ref.server, []).append(ref)
         server_texts = {server: self._says(server) for server in parts}
         self._ranker = snapshot, await anyio.to_thread.run_sync(self._ranked, parts, server_texts)
-        listed = {ref.id for ref in snapshot.tools.values()}
-        for gone in self._texts.keys() - listed:
-            del self._texts[gone]
 
     def _ranked(self, parts: Mapping[str, Sequence[ToolRef]], server_texts: Mapping[str, ServerText]) -> Ranker:
         """In a thread; one at a time, as `_making` is."""
         assert self._rankers is not None, "`_remake` made it"
-        texts: list[_Part] = [
-            (server_texts[server], tuple(self.text_of(ref) for ref in refs)) for server, refs in parts.items()
-        ]
-        return self._rankers.of(texts)
-
-
-class _Said(msgspec.Struct):
-    name: str = ""
-    title: Any = None
-    description: Any = None
-    inputSchema: Any = None  # noqa: N815 - as in the protocol
-
-
-_decode = msgspec.json.Decoder(_Said).decode
-
-
-def _text_of(ref: ToolRef, tags: tuple[str, ...]) -> ToolText:
-    try:
-        said = _decode(ref.published)
-    except (msgspec.MsgspecError, RecursionError, ValueError):
-        said = _Said()
-    return ToolText(
-        ref.id,
-        ref.server,
-        ref.id.removeprefix(f"{ref.server}/"),
-        said.title if isinstance(said.title, str) else "",
-        said.description if isinstance(said.description, str) else "",
-        said.inputSchema if isinstance(said.inputSchema, dict) else None,  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType] - JSON
-        tags,
-    )
+        return self._rankers.of(
+            [
+                (server_texts[server], PublishedTools(server, ((ref, self._tags(ref)) for ref in refs)))
+                for server, refs in parts.items()
+            ]
+        )
 
 
 _LONGEST_SAID = 400

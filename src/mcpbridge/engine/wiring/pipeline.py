@@ -139,6 +139,8 @@ class PipelineContext(Struct, frozen=True):
 
     pool: Pool
     store: Store
+    answers: Store
+    """The same, for what people say to calls: a copy of that in this bridge's memory could be used as well."""
     audit: CallLog
     """Where approvals are written down, and calls if they are."""
     recorder: Recorder
@@ -198,12 +200,12 @@ class CallState:
             in_fleet=settings.fleet.listen is not None,
         )
         self.grants = Grants(
-            context.store,
+            context.answers,
             once_seconds=approval.grant_lifetime,
             session_seconds=approval.session_lifetime,
             redact=context.redact,
         )
-        self.approvals = PendingApprovals(approval, context.store, self.grants, self.audit, recent)
+        self.approvals = PendingApprovals(approval, context.answers, self.grants, self.audit, recent)
         """Calls that wait for a person to agree."""
         self.session_labels = SessionLabels()
         """What each session has touched."""

@@ -16,7 +16,7 @@ from mcpbridge.catalog.listing.exposure import Exposure
 from mcpbridge.catalog.listing.profiles import Scope
 from mcpbridge.catalog.listing.tool_lists import Exposing
 from mcpbridge.catalog.refresh import Catalog
-from mcpbridge.catalog.search.ranker import ServerText
+from mcpbridge.catalog.search.ranker import ServerText, ToolText
 from mcpbridge.catalog.search.service import SavedBytes, Searching
 from mcpbridge.catalog.search.visible_tools import VisibleTools
 from mcpbridge.catalog.settings import RouterSettings
@@ -110,6 +110,8 @@ class ToolSearch:
         )
         """Who is listed what."""
         self._visible: dict[tuple[str, Audience, Scope | None], tuple[Snapshot, VisibleTools]] = {}
+        self._texts: tuple[VisibleTools, Mapping[str, ToolText]] | None = None
+        """What a model chose from last."""
         self._maps: dict[tuple[str, Scope | None], str] = {}
         found = _activate if settings.expose.activate else None
         own: list[Builtin] = [
@@ -131,6 +133,7 @@ class ToolSearch:
     def catalog_changed(self, snapshot: Snapshot, kinds: frozenset[Kind]) -> None:
         """The catalog lists other things of these kinds."""
         self._visible.clear()
+        self._texts = None
         if "tools" in kinds:
             self.search.refresh()
 
@@ -182,7 +185,9 @@ class ToolSearch:
         except Exception as error:  # noqa: BLE001 - whatever is wrong with the search, a list is answered
             log.warning("the model cannot choose tools", error=str(error))
             return None
-        texts = {wire: self.search.text_of(ref) for wire, ref in self._refs(visible).items()}
+        if self._texts is None or self._texts[0] is not visible:
+            self._texts = visible, {wire: self.search.text_of(ref) for wire, ref in self._refs(visible).items()}
+        texts = self._texts[1]
         # What the model of one client chose is for that client alone.
         whose = client.session.id if settings.provider == "client" else ""
         key = f"{snapshot.digest}/{exposure.scope.name if exposure.scope is not None else ''}/{whose}"

@@ -173,11 +173,7 @@ class FleetSessions:
 
     async def is_first_use(self, seal: bytes, seconds: float) -> bool:
         """Whether no bridge has used it."""
-        try:
-            return await self._records.is_first_use(seal, seconds)
-        except StoreFailed as error:
-            what = "not sent: the fleet's records cannot be reached, so nobody knows whether this was answered before"
-            raise StoreFailed(what) from error
+        return await self._records.is_first_use(seal, seconds)
 
     async def open_elsewhere(self, exchange: Exchange) -> bool:
         """Have a session opened by another bridge, while this one takes nothing new. False: there is none that does."""

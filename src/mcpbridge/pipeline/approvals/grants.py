@@ -42,7 +42,7 @@ class Denial(Struct, frozen=True):
 
 
 class Grants:
-    """The kept yeses, in the store."""
+    """The kept yeses, in the store. Where that fails, so does every method: a yes in one bridge's memory is no yes."""
 
     def __init__(
         self,
@@ -87,6 +87,14 @@ class Grants:
                 if body is not None:  # another call may have been quicker
                     return msgspec.json.decode(body, type=Grant)
         return None
+
+    async def has(self, request: ApprovalRequest) -> bool:
+        """Whether there is a yes that lets this call pass. It is not used up."""
+        store, principal = self._store, request.principal
+        if await store.entry(_KIND, _handle(request, "session"), principal=principal) is not None:
+            return True
+        beginning = _beginning(request)
+        return any(one.handle.startswith(beginning) for one in await store.entries(_KIND, principal=principal))
 
     async def deny(self, request: ApprovalRequest, by: str, reason: str = "") -> None:
         """Keep a no for the call that the request is of, which is made again by whoever waited for no answer."""

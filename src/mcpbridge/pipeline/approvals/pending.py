@@ -6,19 +6,16 @@ its record now and then; once that is gone, somebody answered elsewhere.
 """
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-import anyio
-import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from mcpbridge.base.background_tasks import to_its_end
-from mcpbridge.base.errors import Overloaded
+from mcpbridge.base.errors import Overloaded, StoreFailed
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.model import Call
 from mcpbridge.pipeline.approvals.approved_calls import RecentApprovals
@@ -36,6 +33,7 @@ from mcpbridge.pipeline.approvals.request import (
     tell_asked,
     wrong_place,
 )
+from mcpbridge.pipeline.approvals.request_records import Pending, RequestRecords, same
 from mcpbridge.pipeline.approvals.settings import ApprovalSettings
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.storage.store import Store
@@ -51,16 +49,12 @@ Report = Callable[[ApprovalRequest, str], object]
 K = TypeVar("K")
 T = TypeVar("T")
 
-_KIND = "approval"
-
 LOOK = 1.0
 """Seconds between two looks at the record of a waiting call."""
 TELL_EVERY = 10
 """Looks between two words to the client: many give up after a minute in which they hear nothing."""
 _REMEMBERED = 1000
 """Answers that are remembered, to recognise who comes late; and as many requests that nobody waits for."""
-_CLEAN_UP = 2.0
-"""Seconds for taking a record away."""
 
 
 class UnknownApproval(LookupError):
@@ -81,18 +75,6 @@ class AlreadyDecided(Exception):
     def __init__(self, verdict: Verdict) -> None:
         super().__init__(f"already {'approved' if verdict.granted else 'denied'} by {verdict.by}")
         self.verdict = verdict
-
-
-class Pending(Struct, frozen=True):
-    """One request that can be answered."""
-
-    request: ApprovalRequest
-    is_waiting: bool
-    """A call waits for it; else it gave up, and a yes lets the same call pass once it is made again."""
-    until: float
-    """Seconds since 1970, when it is forgotten."""
-    is_here: bool = False
-    """This bridge waits; else it may be another that shares the store."""
 
 
 class _Decided(Struct, frozen=True):
@@ -116,7 +98,9 @@ class PendingApprovals:
         audit: Audit,
         recent: RecentApprovals | None = None,
     ) -> None:
-        self._settings, self._store, self._grants, self._audit = settings, store, grants, audit
+        """`store`: the records of all bridges that share them; see `RequestRecords`."""
+        self._settings, self._grants, self._audit = settings, grants, audit
+        self._records = RequestRecords(store)
         self.recent = recent or RecentApprovals(audit)
         """What became of the last requests."""
         self.approved = grants.approved
@@ -129,6 +113,9 @@ class PendingApprovals:
         """By principal, client and binding: the id of the last call that nobody answered."""
         self._asked_again: set[str] = set()
         """Ids of those that are asked for again now."""
+        self._taken_back: dict[str, None] = {}
+        """Ids of those that gave up, and that nobody had answered."""
+        self._cannot_read = False
         self._has_ended = False
         self.roles_of: RolesOf = lambda principal, identity: ()
         """Which roles somebody has now."""
@@ -158,13 +145,13 @@ class PendingApprovals:
         Raises:
             Overloaded: too many calls of this principal wait already.
             NotWaited: the call does not wait.
+            StoreFailed: nobody can be asked now.
         """
         if self._has_ended:
             return Verdict("", self.name, "was not answered: the bridge is stopping")
         principal = request.principal
         if request.lasts:
-            others = await self._store.entries(_KIND, principal=principal) if request.asked == 1 else ()
-            if len(others) >= self._settings.max_pending:
+            if request.asked == 1 and await self._records.count(principal) >= self._settings.max_pending:
                 raise self._too_many()
             raise NotWaited
         if self._count[principal] >= self._settings.max_pending:
@@ -172,7 +159,9 @@ class PendingApprovals:
         answer: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
         self._count[principal] += 1
         try:
-            await self._record(request)
+            # Asked again, it is answered in this moment where its record is gone: it must not come back.
+            if request.asked == 1 or await self._records.remove(request):
+                await self._record(request)
             self._waiting[request.id] = request, answer  # only now: whoever answers takes the record
             if self._has_ended:
                 self.end()
@@ -184,8 +173,9 @@ class PendingApprovals:
             self._count[principal] -= 1
             if not self._count[principal]:
                 del self._count[principal]
-            if request.id not in self._decided:  # else whoever decided took the record away
-                await self._drop(request)
+            # Else whoever decided took the record away.
+            if request.id not in self._decided and await self._records.remove(request):
+                _put(self._taken_back, request.id, None)
 
     @asynccontextmanager
     async def as_before(self, request: ApprovalRequest) -> AsyncGenerator[ApprovalRequest]:
@@ -194,7 +184,8 @@ class PendingApprovals:
         Two equal calls that wait at a time are two requests: a yes is for one of them. Of a call that does not wait
         the request is found as well where another bridge that shares the store was asked, as a command's own is.
         """
-        before = None if request.is_unique else await self._unanswered(request)
+        earlier = self._refused.get(same(request), "")
+        before = None if request.is_unique else await self._records.unanswered(request, earlier)
         id_ = before.id if before is not None else ""
         if before is None or id_ in self._waiting or id_ in self._asked_again:
             yield request
@@ -215,15 +206,20 @@ class PendingApprovals:
         if request.lasts:
             _put(self._let_go, request.id, request)
             self._report(request)
-        entries = await self._store.entries(_KIND, principal=request.principal) if not request.lasts else ()
-        late = [entry for entry in entries if entry.expires <= time.time() + self._settings.grant_lifetime]
-        for entry in late[: max(0, len(late) + 1 - self._settings.max_pending)]:  # the oldest make room
-            await self._store.drop(_KIND, entry.handle, principal=request.principal)
-        _put(self._refused, _same(request), request.id)
+            may_be_answered = request.asked == 1 or await self._records.remove(request)
+        else:
+            may_be_answered = request.id in self._taken_back
+            self._taken_back.pop(request.id, None)
+        if not may_be_answered:  # another bridge took it, or nobody knows
+            return await self._answered_elsewhere(request)
+        if not request.lasts:
+            most, lifetime = self._settings.max_pending, self._settings.grant_lifetime
+            await self._records.make_room(request.principal, most=most, lifetime=lifetime)
+        _put(self._refused, same(request), request.id)
         await self._record(request)
         meanwhile = self._decided.get(request.id)
         if meanwhile is not None:  # in these moments; what was recorded must not be answered again
-            await self._drop(request)
+            await self._records.remove(request)
             return await self._keep_verdict(request, meanwhile)
         return f"{self._advice(request)}; after that, the same call passes once."
 
@@ -244,30 +240,31 @@ class PendingApprovals:
     # -- for who administers the bridge
 
     async def pending(self) -> list[Pending]:
-        """All that can be answered, oldest first."""
+        """All that can be answered, oldest first. While the store is away, those that wait here."""
         found = [
             Pending(request, is_waiting=True, until=request.expires, is_here=True)
             for request, answer in self._waiting.values()
             if not answer.done()
         ]
-        for entry in await self._store.entries(_KIND, principal=None):
-            if entry.handle not in self._waiting:
-                body = await self._store.get(_KIND, entry.handle, principal=entry.principal)
-                pending = _of_record(body, entry.expires) if body is not None else None
-                if pending is not None:
-                    found.append(pending)
+        try:
+            found += await self._records.all_but(self._waiting)
+            self._cannot_read = False
+        except StoreFailed as error:
+            if not self._cannot_read:
+                log.warning("calls that wait for approval at other bridges are not known", reason=str(error))
+            self._cannot_read = True
         return sorted(found, key=lambda pending: pending.request.at)
 
     async def find(self, id_: str) -> Pending | None:
-        """The request with this id, if it can be answered."""
+        """The request with this id, if it can be answered.
+
+        Raises:
+            StoreFailed: no call waits here as this one, and others are not known now.
+        """
         waiting = self._waiting.get(id_)
         if waiting is not None and not waiting[1].done():
             return Pending(waiting[0], is_waiting=True, until=waiting[0].expires, is_here=True)
-        for entry in await self._store.entries(_KIND, principal=None):
-            if entry.handle == id_:
-                body = await self._store.get(_KIND, id_, principal=entry.principal)
-                return _of_record(body, entry.expires) if body is not None else None
-        return None
+        return await self._records.find(id_)
 
     def objection(self, request: ApprovalRequest, decider: "Decider") -> str:
         """Why somebody may not decide about a request, with the roles that they have now; empty: they may."""
@@ -299,7 +296,7 @@ class PendingApprovals:
             UnknownApproval: there is none, or not any more.
             AlreadyDecided: somebody answered it before.
             MayNotDecide: it is for others to answer.
-            StoreFailed: the yes cannot be kept; the request can still be answered.
+            StoreFailed: the answer cannot be kept. The request can still be answered, or its call gets no yes.
         """
         verdict = Verdict(
             granted or "",
@@ -319,20 +316,24 @@ class PendingApprovals:
             raise AlreadyDecided(self._decided[id_].verdict)
         await self._check(id_, granted, decider, by)
         waiting = self._waiting.get(id_)
-        pending = await (self._take(id_) if waiting is None else self._take_here(waiting[0]))
+        pending = await (self._records.take(id_) if waiting is None else self._take_here(waiting[0]))
         if pending is None:
             raise self._nothing(id_)
-        if in_session:
-            await self._grants.deny_in_session(pending.request, by, verdict.reason)
-        if waiting is not None and id_ in self._waiting and not waiting[1].done():
-            self._remember(id_, _Decided(verdict, is_kept=False))
-            waiting[1].set_result(verdict)
+        try:
+            if in_session:
+                await self._grants.deny_in_session(pending.request, by, verdict.reason)
+        finally:  # what cannot be kept for the session is a no to this call all the same
+            is_heard = waiting is not None and id_ in self._waiting and not waiting[1].done()
+            if is_heard and waiting is not None:
+                self._remember(id_, _Decided(verdict, is_kept=False))
+                waiting[1].set_result(verdict)
+        if is_heard:
             if granted is not None:  # here, since the call need not wait for it
                 await self.approved.note(pending.request, by)
             return pending
         self._remember(id_, _Decided(verdict, is_kept=True))
         if waiting is not None:
-            await self._drop(pending.request)  # it gave up meanwhile, and may have been recorded anew
+            await self._records.remove(pending.request)  # it gave up meanwhile, and may have been recorded anew
         try:
             if granted is not None:
                 await self._grants.put(pending.request, granted, by)
@@ -398,20 +399,6 @@ class PendingApprovals:
 
         return waits_for(request, self.link_to(request.id))
 
-    async def _unanswered(self, request: ApprovalRequest) -> ApprovalRequest | None:
-        """The request of an equal call that nobody answered; None: there is none, or it has expired."""
-        ids = [self._refused.get(_same(request), "")]
-        if request.lasts:
-            ids += [entry.handle for entry in await self._store.entries(_KIND, principal=request.principal)]
-        for id_ in filter(None, ids):
-            body = await self._store.get(_KIND, id_, principal=request.principal)
-            before = _of_record(body, 0.0) if body is not None else None
-            if before is None or before.request.is_unique or (request.lasts and before.is_waiting):
-                continue
-            if _same(before.request) == _same(request):
-                return before.request
-        return None
-
     async def _answer(self, request: ApprovalRequest, answer: asyncio.Future[Verdict], call: Call) -> Verdict:
         looks = 0
         was_gone = False
@@ -422,9 +409,12 @@ class PendingApprovals:
             if answer.done():
                 return answer.result()
             looks += 1
-            if await self._store.get(_KIND, request.id, principal=request.principal) is not None:
+            try:
+                if await self._records.is_there(request):
+                    continue
+                grant = await self._grants.use(request)  # given by another bridge; one for an equal call is as good
+            except StoreFailed:  # nobody can answer now either
                 continue
-            grant = await self._grants.use(request)  # given by another bridge; one for an equal call is as good
             if grant is not None:
                 return Verdict(grant.scope, grant.by)
             if was_gone:
@@ -435,14 +425,15 @@ class PendingApprovals:
         return Overloaded(f"{self._settings.max_pending} calls wait for approval already; no more are accepted")
 
     async def _record(self, request: ApprovalRequest) -> None:
-        lasts = request.lasts or self._settings.grant_lifetime
-        seconds = max(0.0, request.expires - time.time()) + lasts
-        body = msgspec.json.encode(request)
-        await self._store.put(_KIND, body, principal=request.principal, expires_in=seconds, handle=request.id)
+        await self._records.write(request, lifetime=request.lasts or self._settings.grant_lifetime)
 
-    async def _drop(self, request: ApprovalRequest) -> None:
-        with anyio.CancelScope(shield=True), anyio.move_on_after(_CLEAN_UP):
-            await self._store.drop(_KIND, request.id, principal=request.principal)
+    async def _answered_elsewhere(self, request: ApprovalRequest) -> str:
+        """What came of a request whose record is gone: a yes is kept a moment after it was taken."""
+        for seconds in (0.0, LOOK):
+            await asyncio.sleep(seconds)
+            if await self._grants.has(request):
+                return "It was approved in the last moment: the same call passes now."
+        return ""
 
     async def _keep_verdict(self, request: ApprovalRequest, decided: _Decided) -> str:
         verdict = decided.verdict
@@ -453,42 +444,18 @@ class PendingApprovals:
         return f"It was approved by {verdict.by} in the last moment: the same call passes now."
 
     async def _take_here(self, request: ApprovalRequest) -> Pending | None:
-        body = await self._store.take(_KIND, request.id, principal=request.principal)
-        return None if body is None else Pending(request, is_waiting=True, until=request.expires, is_here=True)
-
-    async def _take(self, id_: str) -> Pending | None:
-        for entry in await self._store.entries(_KIND, principal=None):
-            if entry.handle == id_:
-                body = await self._store.take(_KIND, id_, principal=entry.principal)
-                if body is not None:
-                    return _of_record(body, entry.expires)
-        return None
+        if not await self._records.take_own(request):
+            return None
+        return Pending(request, is_waiting=True, until=request.expires, is_here=True)
 
     def _remember(self, id_: str, decided: _Decided) -> None:
         _put(self._decided, id_, decided)
-
-
-def _same(request: ApprovalRequest) -> tuple[str, str, str]:
-    return request.principal, request.client, request.binding
 
 
 def _put(values: dict[K, T], id_: K, value: T) -> None:
     values[id_] = value
     if len(values) > _REMEMBERED:
         del values[next(iter(values))]
-
-
-_decode_request = msgspec.json.Decoder(ApprovalRequest).decode
-
-
-def _of_record(body: bytes, until: float) -> Pending | None:
-    """None: it is of another release."""
-    try:
-        request = _decode_request(body)
-    except (msgspec.DecodeError, RecursionError):
-        log.warning("a stored approval request cannot be read")
-        return None
-    return Pending(request, is_waiting=request.expires > time.time(), until=until)
 
 
 def _tell(call: Call, text: str, looks: int) -> None:

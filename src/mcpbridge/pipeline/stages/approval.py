@@ -8,14 +8,14 @@ thinks, no place at a server is held and no deadline of one runs.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from functools import partial
 from typing import Protocol
 
 from msgspec import Raw
 from msgspec.structs import replace
 
-from mcpbridge.base.errors import ApprovalRefused, ApprovalUnavailable, CallRefused
+from mcpbridge.base.errors import RETRY_AFTER, ApprovalRefused, ApprovalUnavailable, CallRefused, StoreFailed
 from mcpbridge.base.units import show_seconds
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.context import text_in
@@ -35,6 +35,7 @@ from mcpbridge.pipeline.validation.json_text import refuse_doubles
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.meta import APPROVAL
 
+_STORE_IS_AWAY = "Nothing was sent. Try again in a few seconds; whoever runs the bridge has to look at the store."
 _CHANGED = "its server changed the tool, and nobody agreed to that yet: {}"
 
 
@@ -58,11 +59,18 @@ class Approver(Protocol):
         """The person's answer, or None where nobody could be asked after all; then the next is.
 
         It waits for as long as it takes: the time is up when it is cancelled.
+
+        Raises:
+            StoreFailed: an answer could not be kept.
         """
         ...
 
     async def keep(self, request: ApprovalRequest) -> str:
-        """Nobody answered in time: take an answer later, if this can. Returns what a person can do; empty: nothing."""
+        """Nobody answered in time: take an answer later, if this can. Returns what a person can do; empty: nothing.
+
+        Raises:
+            StoreFailed: an answer could not be kept.
+        """
         ...
 
 
@@ -125,6 +133,20 @@ class Approval:
             approve_by=self._approve_by,
         )
         refuse_doubles(request.tool, request.arguments_json)  # the person is shown one of the two
+        try:
+            await self._agree(request, call)
+        except StoreFailed as error:
+            self._audit(ApprovalEvent("unavailable", request, why="the store"))
+            raise _store_is_away(request) from error
+        return await proceed(call)
+
+    async def _agree(self, request: ApprovalRequest, call: Call) -> None:
+        """Return once somebody has agreed, now or earlier.
+
+        Raises:
+            CallRefused: nobody has.
+            StoreFailed: what people say cannot be kept, or read.
+        """
         earlier = text_in(call.meta, APPROVAL)
         if earlier and (denial := await self._grants.denied(earlier, principal=request.principal)):
             call.note("approval", f"denied by {denial.by}")
@@ -133,19 +155,19 @@ class Approval:
             call.note("approval", f"denied by {denial.by} for the session")
             raise ApprovalRefused(f"The call of {request.tool} was not approved, for this session{denial.ending}")
         if call.agreed == request.binding:  # in an earlier round: nobody is asked twice about one call
-            return await proceed(call)
+            return
         grant = await self._grants.use(request)
         if grant is not None:
             self._audit(ApprovalEvent("used", request, grant.by, grant.scope))
             call.note("approval", f"{grant.scope} by {grant.by}, given before")
             call.agreed = request.binding
-            return await proceed(call)
+            return
         if call.tool is not None and (changed := self._changes_of(call.tool)):
             reason = f"{request.reason}; {_CHANGED.format(changed)}" if request.reason else _CHANGED.format(changed)
             request = replace(request, reason=reason)
         async with self._as_before(request) as again:
             verdict = await self._verdict(again, call)
-        return await self._decided(again, verdict, call, proceed)
+        await self._decided(again, verdict, call)
 
     async def _verdict(self, request: ApprovalRequest, call: Call) -> Verdict:
         """What a person said. What becomes of the request is written down."""
@@ -160,20 +182,20 @@ class Approval:
                 self._audit(record("unavailable"))
             raise
 
-    async def _decided(self, request: ApprovalRequest, verdict: Verdict, call: Call, proceed: CallHandler) -> Body:
+    async def _decided(self, request: ApprovalRequest, verdict: Verdict, call: Call) -> None:
         record = partial(ApprovalEvent, request=request)
         if not verdict.granted:
             self._audit(record("denied", by=verdict.by, why=verdict.reason, address=verdict.address))
             call.note("approval", f"denied by {verdict.by}")
             raise ApprovalRefused(f"The call of {request.tool} {verdict.outcome}")
         if verdict.granted == "session":
-            await self._grants.put(request, "session", verdict.by)
+            with suppress(StoreFailed):  # then it is for this call alone
+                await self._grants.put(request, "session", verdict.by)
         self._audit(record("granted", by=verdict.by, scope=verdict.granted, address=verdict.address))
         call.note("approval", f"{verdict.granted} by {verdict.by}")
         call.agreed = request.binding
         if not verdict.is_noted:
             await self._grants.approved.note(request, verdict.by)
-        return await proceed(call)
 
     async def _ask(self, request: ApprovalRequest, call: Call) -> Verdict:
         try:
@@ -220,11 +242,22 @@ class Approval:
         return refused
 
     async def _keep_request(self, request: ApprovalRequest, refused: ApprovalRefused) -> ApprovalRefused:
-        ways = [way for approver in self._asked(request) if (way := await approver.keep(request))]
+        ways: list[str] = []
+        for approver in self._asked(request):
+            with suppress(StoreFailed):
+                ways += filter(None, [await approver.keep(request)])
         if ways:
             refused.advice = f"Nothing was sent. {' '.join(ways)}"
             refused.facts = {APPROVAL: request.id}
         return refused
+
+
+def _store_is_away(request: ApprovalRequest) -> ApprovalUnavailable:
+    why = f"A person has to approve calls of {request.tool}, and what people say cannot be kept now: the store is away"
+    refused = ApprovalUnavailable(why)
+    refused.advice = _STORE_IS_AWAY
+    refused.facts = {RETRY_AFTER: 5}
+    return refused
 
 
 class _Approved:

@@ -1,12 +1,12 @@
 """Connections to one Redis or Valkey server: how long a command may take, and what happens when there is no answer.
 
 A connection carries one command at a time. Whoever is cancelled while a command is under way, or gets no answer in
-time, closes its connection, so that no reply ever reaches another caller. After some failures in a row commands fail
-at once, and only now and then one of them tries the server again: a slow server is no queue.
+time, closes its connection, so that no reply ever reaches another caller; all others are for any part of the bridge
+(`pool.py`). After some failures in a row commands fail at once, and only now and then one of them tries the server
+again: a slow server is no queue.
 """
 
 import ssl
-from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable
 from hashlib import sha1
 from time import monotonic
@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from mcpbridge.base.errors import ConfigError, StoreFailed
 from mcpbridge.storage.redis.nodes import Node, nodes_of
+from mcpbridge.storage.redis.pool import Pool, pool_of
 from mcpbridge.storage.settings import RedisAddress
 
 COMMAND_SECONDS = 2.0
@@ -68,8 +69,8 @@ class Connections:
         """`seconds`: how long a command may take; `longest_pause`: between two attempts while the server is away."""
         self._address = address
         self._seconds, self._longest_pause = seconds, longest_pause
-        self._idle = defaultdict[Node, deque[Any]](deque)
-        """By node. Where there is one, it is always the same."""
+        self._pool: Pool | None = None
+        """Of the loop that this is used in; None: it was not used yet, or closed."""
         self._idle_epoch = 0
         """The epoch that those are of."""
         self._nodes = nodes_of(address, self._ask_node)
@@ -85,7 +86,7 @@ class Connections:
 
     def __repr__(self) -> str:
         state = "failing" if self._failures >= _FAILURES else "working"
-        idle = sum(map(len, self._idle.values()))
+        idle = 0 if self._pool is None else len(self._pool)
         return f"<Connections to {self._address.without_password}: {state}, {idle} idle>"
 
     async def call(self, *command: Argument, until: Until = "written") -> Any:
@@ -128,12 +129,13 @@ class Connections:
             raise
 
     async def close(self) -> None:
-        """Close the idle connections, within a second each; those in use close with their command."""
-        for idle in self._idle.values():
-            while idle:
-                connection = idle.pop()
-                with anyio.move_on_after(1, shield=True):
-                    await connection.disconnect()
+        """Close the idle connections, unless other parts of the bridge use them, within a second each.
+
+        Those in use close with their command.
+        """
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.leave()
 
     # -- how
 
@@ -187,7 +189,7 @@ class Connections:
             try:
                 return await self._on_connection(make, work, node, key, until, is_asking=is_asking)
             except MovedError as error:
-                await self._close_idle(node)  # it may have left the cluster
+                await self._joined_pool().close_idle(node)  # it may have left the cluster
                 self._nodes.moved(error.slot_id, _host_of(error), error.port)
                 node, is_asking = await self._nodes.of(key), False
             except AskError as error:  # the key is on its way there
@@ -229,11 +231,11 @@ class Connections:
         if self._slots is None:
             self._slots = anyio.Semaphore(_AT_ONCE)
         async with self._slots:
-            if self._idle_epoch != self.epoch:  # the nodes may be others, so nobody would ever use these
+            pool = self._joined_pool()
+            if self._idle_epoch != self.epoch:  # they may be of no use any more, and each would have to fail first
                 self._idle_epoch = self.epoch
-                for former in list(self._idle):
-                    await self._close_idle(former)
-            connection = await self._connected(make, node)
+                await pool.close_idle()
+            connection = await _connected(pool, make, node)
             is_in_step = False
             try:
                 if node not in self._checked:
@@ -256,9 +258,8 @@ class Connections:
                 is_in_step = type(error).__name__ != "ReadOnlyError"  # that one is not where to write any more
                 raise
             finally:
-                if is_in_step and connection.is_connected:
-                    self._idle[node].append(connection)
-                else:  # its reply may still come: nobody else must get it
+                # Else its reply may still come: nobody else must get it.
+                if not (is_in_step and connection.is_connected and pool.give_back(node, connection)):
                     await connection.disconnect(nowait=True)
 
     async def _is_done(self, connection: Any, node: Node, key: str, until: Until) -> bool:
@@ -282,27 +283,11 @@ class Connections:
             was_alone = True
         return was_alone
 
-    async def _close_idle(self, node: Node) -> None:
-        for connection in self._idle.pop(node, ()):
-            await connection.disconnect(nowait=True)
-
-    async def _connected(self, make: Callable[[Node], Any], node: Node) -> Any:
-        idle = self._idle[node]
-        while idle:
-            connection = idle.pop()
-            try:
-                if not await connection.can_read():
-                    return connection
-            except (OSError, RuntimeError, _connection_error()):
-                pass
-            await connection.disconnect(nowait=True)
-        connection = make(node)
-        try:
-            await connection.connect()
-        except BaseException:
-            await connection.disconnect(nowait=True)
-            raise
-        return connection
+    def _joined_pool(self) -> Pool:
+        if self._pool is None:
+            self._pool = pool_of(self._address)
+            self._pool.join()
+        return self._pool
 
     def _maker(self) -> Callable[[Node], Any]:
         if self._make is None:
@@ -332,6 +317,24 @@ class Connections:
 
     def _error(self, reason: str) -> StoreFailed:
         return StoreFailed(reason, file=self._address.without_password)
+
+
+async def _connected(pool: Pool, make: Callable[[Node], Any], node: Node) -> Any:
+    """A connection to this node: an idle one, or a new one."""
+    while (idle := pool.take(node)) is not None:
+        try:
+            if not await idle.can_read():
+                return idle
+        except (OSError, RuntimeError, _connection_error()):
+            pass
+        await idle.disconnect(nowait=True)
+    connection = make(node)
+    try:
+        await connection.connect()
+    except BaseException:
+        await connection.disconnect(nowait=True)
+        raise
+    return connection
 
 
 async def _exchange(connection: Any, command: tuple[Argument, ...]) -> Any:

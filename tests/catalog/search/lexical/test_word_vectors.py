@@ -1,7 +1,9 @@
 """Word vectors without numpy: the table, sums of its rows, and numbers of many tools at once (issue 6, Ranker)."""
 
+import struct
 from array import array
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,6 +30,28 @@ def test_a_text_is_the_sum_of_its_words_at_full_length() -> None:
     assert list(made.vector([])) == [0, 0, 0]
 
 
+@given(st.lists(st.text("ab#é語", min_size=1, max_size=4), min_size=1, max_size=40, unique=True), st.text("ab#é語"))
+def test_each_word_of_the_table_has_its_row(entries: list[str], other: str) -> None:
+    made = Table(encode_table(entries, [1.0] * len(entries), bytes(DIMS * len(entries)), DIMS))
+    assert [made.rows(entry) for entry in entries] == [(row,) for row in range(len(entries))]
+    assert len(made.rows(other)) != 1 or other in entries
+
+
+def test_words_that_were_let_go_of_are_read_again() -> None:
+    shipped = table()
+    assert shipped is not None
+    before = list(shipped.vector([("umbrella", 1), ("rainfall", 2)]))
+    shipped.forget()
+    assert list(shipped.vector([("umbrella", 1), ("rainfall", 2)])) == before
+
+
+@given(st.data())
+def test_a_table_that_was_cut_off_is_none(data: st.DataObject) -> None:
+    whole = encode_table(list(ROWS), [1.0] * len(ROWS), bytes(DIMS * len(ROWS)), DIMS)
+    with pytest.raises((ValueError, struct.error)):
+        Table(whole[: data.draw(st.integers(0, len(whole) - 1))])
+
+
 def test_long_texts_do_not_overflow() -> None:
     made = small_table()
     assert list(made.vector([("dark", 1)] * 100_000)) == list(made.vector([("dark", 1)]))
@@ -40,6 +64,12 @@ def test_products_are_exact(tools: list[list[int]], query: list[int], cut: int, 
     told = [value if abs(value) >= least else 0 for value in query]
     exact = [max(0, sum(a * b for a, b in zip(tool, told, strict=True))) for tool in tools]
     assert list(shape.cells(near.products(query, least))) == exact
+
+
+@given(st.lists(vectors, min_size=1, max_size=20), st.integers(0, 20))
+def test_vectors_can_be_had_back(tools: list[list[int]], cut: int) -> None:
+    near = Near(Shape(len(tools)), [packed(tools[:cut]), packed(tools[cut:])], DIMS)
+    assert near.vectors() == packed(tools)
 
 
 def test_there_may_be_no_tools() -> None:

@@ -102,14 +102,14 @@ async def _desk(settings: Settings, redact: Redactor) -> AsyncGenerator[PendingA
     store, approval = LazyStore(settings.store), settings.approval
     audit = CallLog(partial(call_log_path, settings.call_log, settings.store), settings.call_log, redact=redact)
     grants = Grants(
-        store,
+        store.shared,
         once_seconds=approval.grant_lifetime,
         session_seconds=approval.session_lifetime,
         redact=redact,
     )
     try:
         note = partial(audit_event, settings.audit, redact=redact)
-        yield PendingApprovals(approval, store, grants, recording(audit, note))
+        yield PendingApprovals(approval, store.shared, grants, recording(audit, note))
     finally:
         await audit.close()
         await store.close()

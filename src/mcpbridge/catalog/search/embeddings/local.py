@@ -242,7 +242,8 @@ def vocabulary_of(folder: Path) -> tuple[_Rows, int]:
             raise ValueError("tokenizer.json holds no vocabulary of word pieces") from error
     else:
         return _shipped()
-    return WordPieces(entries).rows, len(entries)
+    rows = {entry: row for row, entry in enumerate(entries)}
+    return WordPieces(rows.get, max(map(len, rows), default=0)).rows, len(entries)
 
 
 _SHIPPED_ROWS = 30_522

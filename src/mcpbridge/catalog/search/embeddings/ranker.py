@@ -24,6 +24,7 @@ from mcpbridge.catalog.search.embeddings.embedder import (
     tool_text,
 )
 from mcpbridge.catalog.search.embeddings.vectors import Vectors
+from mcpbridge.catalog.search.index_cache import digest_of
 from mcpbridge.catalog.search.ranker import Explanation, Hit, Ranker, Rankers, ServerText, ToolText
 from mcpbridge.catalog.search.weights import PART_NEARNESS, SAME_NEARNESS
 from mcpbridge.catalog.settings import EmbedderSettings
@@ -98,7 +99,8 @@ class EmbeddedRankers:
         """`base` is called once, with the first catalog."""
         self._make, self._vectors, self._weight = base, vectors, weight
         self._base: Rankers | None = None
-        self._texts: dict[str, tuple[ServerText, ToolText, str]] = {}
+        self._texts: dict[bytes, dict[str, str]] = {}
+        """By `digest_of` each server: what the model is given of each of its tools."""
         self._loop = asyncio.get_running_loop()
 
     def of(self, servers: Sequence[tuple[ServerText, Sequence[ToolText]]]) -> Ranker:
@@ -110,15 +112,17 @@ class EmbeddedRankers:
         return EmbeddedRanker(self._base.of(servers), texts, self._vectors, self._weight)
 
     def _texts_of(self, servers: Sequence[tuple[ServerText, Sequence[ToolText]]]) -> dict[str, str]:
-        """What the model is told of each tool; of what did not change the same as before."""
-        told: dict[str, tuple[ServerText, ToolText, str]] = {}
+        """What the model is given of each tool; of servers that did not change the same as before."""
+        before, self._texts = self._texts, {}
+        found: dict[str, str] = {}
         for server, tools in servers:
-            for tool in tools:
-                known = self._texts.get(tool.id)
-                is_same = known is not None and known[1] is tool and known[0] == server
-                told[tool.id] = known if is_same and known else (server, tool, tool_text(server, tool))
-        self._texts = told
-        return {one: text for one, (_, _, text) in told.items()}
+            digest = digest_of(server, tools)
+            texts = before.get(digest)
+            if texts is None:
+                texts = {tool.id: tool_text(server, tool) for tool in tools}
+            self._texts[digest] = texts
+            found |= texts
+        return found
 
     async def prepare(self, query: str) -> bool:
         """To be awaited before a query is put to a ranker; on the event loop's thread. False: it ranks without.

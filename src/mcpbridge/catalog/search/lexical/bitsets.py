@@ -111,6 +111,12 @@ class Shape:
         raised[1::2] = bytes(raised[1::2]).translate(_FLIPPED)  # each plus 0x8000, and that taken off of all
         return int.from_bytes(raised, "little") - self._half
 
+    def signed_numbers(self, lanes: int) -> bytes:
+        """What `signed` was given."""
+        raised = bytearray((lanes + self._half).to_bytes(2 * self.count, "little"))
+        raised[1::2] = bytes(raised[1::2]).translate(_FLIPPED)
+        return bytes(raised)
+
     def of_bytes(self, numbers: bytes | bytearray) -> int:
         """The lanes of numbers that are a byte each."""
         wide = bytearray(2 * self.count)

@@ -11,8 +11,11 @@ is capped here, and nothing but strings in the expected places is read.
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
+from itertools import chain
 from math import log
 from typing import Any, NamedTuple, cast
+
+from msgspec import Struct
 
 from mcpbridge.catalog.search.lexical.bitsets import MOST, Shape
 from mcpbridge.catalog.search.ranker import ServerText, ToolText
@@ -141,10 +144,25 @@ def _nested(parameter: object) -> list[Mapping[str, Any]]:
     return [one, cast("Mapping[str, Any]", items)] if isinstance(items, Mapping) else [one]
 
 
-Postings = Mapping[str, tuple[int, ...]]
-"""Of each stem the tools that have it: number of the tool within its server, how much the word is there, and so on."""
+class Postings(Struct, frozen=True, array_like=True):
+    """Of each stem the tools of a server that have it. Packed: these are most of what is kept of a server."""
+
+    stems: str
+    """With a blank between."""
+    sizes: bytes
+    """How many tools have each stem: numbers of 32 bits."""
+    cells: bytes
+    """The tools, stem by stem: numbers of 32 bits (`_cell`)."""
 
 
+def _cell(tool: int, level: int) -> int:
+    """The number of a tool within its server, and how much a word is there."""
+    return tool << _LEVEL_BITS | level
+
+
+_CELL = array("I").itemsize
+_LEVEL_BITS = 8
+_LEVEL = (1 << _LEVEL_BITS) - 1
 _STEPS = 255
 """How much a word can be in a tool, in whole steps: numbers that are shared, and fit into a byte."""
 _COMMON = 48
@@ -171,10 +189,14 @@ def postings_of(server: ServerFields, tools: Iterable[ToolFields]) -> Postings:
         for stem, amount in amounts.items():
             level = int(amount / (amount + SATURATION) * _STEPS) or 1
             if (posting := found.get(stem)) is None:
-                found[stem] = [number, level]
+                found[stem] = [_cell(number, level)]
             else:
-                posting += (number, level)
-    return {stem: tuple(posting) for stem, posting in found.items()}
+                posting.append(_cell(number, level))
+    return Postings(
+        " ".join(found),
+        array("I", map(len, found.values())).tobytes(),
+        array("I", chain.from_iterable(found.values())).tobytes(),
+    )
 
 
 def _count(amounts: dict[str, float], text: str, field: FieldWeight) -> None:
@@ -209,17 +231,19 @@ class WordIndex:
 
     def __init__(self, shape: Shape, parts: Iterable[tuple[int, Postings]]) -> None:
         """`parts`: how many tools a server has, and their postings."""
-        self._parts: dict[str, list[tuple[int, tuple[int, ...]]]] = {}
+        self._cells: dict[str, bytes] = {}
+        """Of each stem the cells of all servers, with the tools' numbers in the catalog."""
         self._merged: dict[str, _Posting] = {}
         self._shape = shape
         first = 0
-        get = self._parts.get
+        get = self._cells.get
         for size, postings in parts:
-            for stem, posting in postings.items():
-                if (known := get(stem)) is None:
-                    self._parts[stem] = [(first, posting)]
-                else:
-                    known.append((first, posting))
+            more = _cell(first, 0)
+            raised = array("I", [cell + more for cell in memoryview(postings.cells).cast("I")]).tobytes()
+            at = 0
+            for stem, count in zip(postings.stems.split(), memoryview(postings.sizes).cast("I"), strict=True):
+                self._cells[stem] = get(stem, b"") + raised[at : at + count * _CELL]
+                at += count * _CELL
             first += size
         self._common: dict[str, _Common] = {}
         self._most_common = max(8, _KEPT // (4 * shape.count + 1))
@@ -231,7 +255,7 @@ class WordIndex:
         """How significant a word is: 0 for one that no tool has, less for one that many have."""
         known = self._rarities.get(stem)
         if known is None:
-            having = sum([len(posting) for _, posting in self._parts.get(stem, ())]) // 2
+            having = len(self._cells.get(stem, b"")) // _CELL
             known = log(1 + (self._shape.count - having + 0.5) / (having + 0.5)) if having else 0.0
             if having:  # what else queries say must not fill the memory
                 self._rarities[stem] = known
@@ -293,11 +317,12 @@ class WordIndex:
         known = self._merged.get(stem) or self._common.get(stem)
         if known is not None:
             return known
-        parts = self._parts.get(stem)
-        if parts is None:
+        packed = self._cells.get(stem)
+        if packed is None:
             return _NOWHERE
-        tools = [first + number for first, posting in parts for number in posting[::2]]
-        levels = [level for _, posting in parts for level in posting[1::2]]
+        cells = memoryview(packed).cast("I")
+        tools = [cell >> _LEVEL_BITS for cell in cells]
+        levels = [cell & _LEVEL for cell in cells]
         if len(tools) * _COMMON < self._shape.count:
             made = self._merged[stem] = _Posting(tools, levels, max(levels))
             return made

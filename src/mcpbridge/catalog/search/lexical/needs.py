@@ -108,8 +108,8 @@ class Best(Struct, frozen=True):
 class Fits:
     """Finds the tools for needs, in one catalog."""
 
-    def __init__(self, shape: Shape, words: WordIndex, near: Near | None, names: Sequence[tuple[str, ...]]) -> None:
-        """`names`: the stems of each tool's name that are not its server's as well."""
+    def __init__(self, shape: Shape, words: WordIndex, near: Near | None, names: Sequence[str]) -> None:
+        """`names`: the stems of each tool's name that are not its server's as well, with blanks between."""
         self._shape, self._words, self._near, self._names = shape, words, near, names
         self._sayings: dict[int, float] = {}
         """Of names that were looked at: how much they say altogether."""
@@ -189,7 +189,7 @@ class Fits:
         for tool, had in self._words.shares(rarities, scores).items():
             share = had / asked
             near = vectors[tool] / (NORM * NORM) if vectors else share
-            names = self._names[tool]
+            names = self._names[tool].split()
             named = 0.0 if names and own.isdisjoint(names) else self._named(tool, own)
             score = scores[tool] + ASKED * share + NAMED * named
             fits.append((-score, tool, (share * known + near) / 2))
@@ -198,7 +198,7 @@ class Fits:
 
     def _named(self, tool: int, asked: Set[str]) -> float:
         """How much of the tool's own name is asked for."""
-        names, rarity = self._names[tool], self._words.rarity
+        names, rarity = self._names[tool].split(), self._words.rarity
         if not names:
             return 0.5
         said = self._sayings.get(tool)

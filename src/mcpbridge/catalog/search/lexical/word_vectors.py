@@ -5,9 +5,11 @@ The table (`data/words.table`) was fitted so that these sums come near the sente
 bits a dimension, so that a whole row is weighted and added by two operations on integers. A lane holds a signed number;
 that its neighbours borrow from it is undone when the lanes are taken apart.
 
-The file, all numbers little-endian: the magic, then as 32-bit numbers rows, dimensions and bytes of vocabulary; a
-16-bit factor a row; the rows, a byte a dimension, with 128 for zero; the entries of the vocabulary, with line feeds
-between.
+The file, all numbers little-endian: the magic, then as 32-bit numbers rows, dimensions, places of the hash table and
+characters of the longest entry; a 32-bit number a row, and one more: where its entry begins; a 16-bit factor a row; the
+hash table; the rows, a byte a dimension, with 128 for zero; the entries of the vocabulary, in UTF-8. The hash table has
+16-bit numbers: at the place of an entry's CRC-32, or the next that is free, the entry's row plus 1; 0 is free. So words
+are looked up in the file, and nothing of it has to be kept.
 
 Many tools are compared with a query at once. Of each dimension there is one big integer with a lane a tool (`lanes`).
 The query's value in that dimension, a small number, times that integer is the dimension's part of every product; the
@@ -19,12 +21,15 @@ tools this takes about 0.15 ms.
 
 import mmap
 import struct
+import sys
 from array import array
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
+from itertools import accumulate
 from math import isqrt
 from operator import mul
 from pathlib import Path
+from zlib import crc32
 
 from mcpbridge.catalog.search.lexical.bitsets import Shape
 from mcpbridge.catalog.words import WordPieces
@@ -37,12 +42,14 @@ NORM = 175
 Vector = Sequence[int]
 """A direction, as whole numbers; of length `NORM`, or all 0 where nothing is known of a text."""
 
-_MAGIC = b"mcpbvec1"
-_HEADER = struct.Struct("<8s3I")
+_MAGIC = b"mcpbvec2"
+_HEADER = struct.Struct("<8s4I")
 _MOST_PIECES = 4096
 """Weights of pieces in a sum, altogether; of more a lane would overflow."""
 _TOP = 4095
 """The largest factor of a row: 127 * 4095 * 4096 < 2 ** 31."""
+_ROWS = 2048
+"""Rows that are kept ready, about 1 MB."""
 _FLIPPED = bytes(number ^ 0x80 for number in range(256))
 """From a signed byte to one with 128 for zero."""
 
@@ -51,22 +58,48 @@ class Table:
     """The table in memory. Rows are read from the file as they are needed."""
 
     def __init__(self, data: bytes | mmap.mmap) -> None:
-        magic, rows, dims, words = _HEADER.unpack_from(data)
-        if magic != _MAGIC:
+        magic, rows, dims, places, longest = _HEADER.unpack_from(data)
+        if magic != _MAGIC or places & places - 1:
             raise ValueError("not a table of word vectors")
-        factors_end = _HEADER.size + 2 * rows
-        rows_end = factors_end + rows * dims
+        whole = memoryview(data)
+        starts_end = _HEADER.size + 4 * (rows + 1)
+        factors_end = starts_end + 2 * rows
+        places_end = factors_end + 2 * places
         self.dims: int = dims
-        self._data, self._first = data, factors_end
-        self._factors = struct.unpack_from(f"<{rows}H", data, _HEADER.size)
-        self._pieces = WordPieces(bytes(data[rows_end : rows_end + words]).decode().split("\n"))
+        self._data, self._first, self._words = data, places_end, places_end + rows * dims
+        if len(data) < self._words:
+            raise ValueError("a part of the table of word vectors is missing")
+        self._starts = whole[_HEADER.size : starts_end].cast("I")
+        self._factors = whole[starts_end:factors_end].cast("H")
+        self._places = whole[factors_end:places_end].cast("H")
+        if len(data) != self._words + self._starts[rows]:
+            raise ValueError("a part of the table of word vectors is missing")
+        self._pieces = WordPieces(self._row_of, longest)
         self._zero = int.from_bytes(b"\x80\0\0\0" * dims, "little")
         self._half = int.from_bytes(b"\0\0\0\x80" * dims, "little")
-        self._row = lru_cache(8192)(self._read)
+        self._row = lru_cache(_ROWS)(self._read)
 
     def rows(self, word: str) -> tuple[int, ...]:
         """The rows of a word in lower case."""
         return self._pieces.rows(word)
+
+    def forget(self) -> None:
+        """Let go of the words and rows that were read, and of the memory that the file takes."""
+        self._pieces.forget()
+        self._row.cache_clear()
+        if isinstance(self._data, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            self._data.madvise(mmap.MADV_DONTNEED)
+
+    def _row_of(self, entry: str) -> int | None:
+        said = entry.encode("utf-8", "surrogatepass")
+        places, last = self._places, len(self._places) - 1
+        at = crc32(said) & last
+        while row := places[at]:
+            start = self._words + self._starts[row - 1]
+            if self._data[start : self._words + self._starts[row]] == said:
+                return row - 1
+            at = at + 1 & last
+        return None
 
     def vector(self, words: Iterable[tuple[str, int]]) -> Vector:
         """The direction of a text: its words in lower case, with how much each counts (a small positive number)."""
@@ -117,9 +150,19 @@ def encode_table(entries: Sequence[str], factors: Sequence[float], cells: bytes,
     """A table as it is stored: `cells` are the rows, a signed byte a dimension, and each counts by its factor."""
     largest = max(factors)
     scaled = [max(0, round(factor / largest * _TOP)) for factor in factors]
-    words = "\n".join(entries).encode()
-    header = _HEADER.pack(_MAGIC, len(entries), dims, len(words))
-    return b"".join([header, struct.pack(f"<{len(scaled)}H", *scaled), cells.translate(_FLIPPED), words])
+    words = [entry.encode() for entry in entries]
+    starts = [0, *accumulate(map(len, words))]
+    places = array("H", bytes(2 << (2 * len(words)).bit_length()))
+    for row, word in enumerate(words):
+        at = crc32(word) % len(places)
+        while places[at]:
+            at = (at + 1) % len(places)
+        places[at] = row + 1
+    if sys.byteorder == "big":
+        places.byteswap()
+    header = _HEADER.pack(_MAGIC, len(entries), dims, len(places), max(map(len, entries)))
+    numbers = struct.pack(f"<{len(starts)}I{len(scaled)}H", *starts, *scaled)
+    return b"".join([header, numbers, places.tobytes(), cells.translate(_FLIPPED), *words])
 
 
 def packed(vectors: Iterable[Vector]) -> bytes:
@@ -137,6 +180,14 @@ class Near:
         cells = memoryview(b"".join(parts)).cast("h")
         self._shape = shape
         self._columns = [shape.signed(cells[dim::dims].tobytes()) for dim in range(dims)] if shape.count else []
+
+    def vectors(self) -> bytes:
+        """The vectors of all tools, one after the other, as they were given."""
+        dims = len(self._columns)
+        cells = array("h", bytes(2 * dims * self._shape.count))
+        for dim, column in enumerate(self._columns):
+            cells[dim::dims] = array("h", self._shape.signed_numbers(column))
+        return cells.tobytes()
 
     def products(self, query: Vector, least: int = 1) -> int:
         """The product with each tool, as lanes; 0 where it is negative. Products are at most NORM * NORM.
