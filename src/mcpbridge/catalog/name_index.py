@@ -51,6 +51,8 @@ class Listed(NamedTuple, Generic[_Ref]):
     ref: _Ref
     bare: tuple[str, ...] | None = None
     """Names without a server that mean it where nothing else has them; None: `name`."""
+    id: str = ""
+    """`server/name`, where that is kept anyway."""
 
 
 class NameIndex(Generic[_Ref]):
@@ -61,11 +63,11 @@ class NameIndex(Generic[_Ref]):
         self._kind = kind
         wires: dict[str, _Ref] = {}
         ids, dotted, bare = _Wires(), _Wires(), _Wires()
-        for wire, server, name, ref, bare_names in listed:
+        for wire, server, name, ref, bare_names, id_ in listed:
             wires[wire] = ref
             one = (wire,)  # nearly every name means one thing, and thousands of lists of one take a megabyte
             for alias, names in (
-                (f"{server}/{name}", ids),
+                (id_ or f"{server}/{name}", ids),
                 (f"{server}.{name}", dotted),
                 *[(bare_name, bare) for bare_name in ((name,) if bare_names is None else bare_names)],
             ):

@@ -19,7 +19,7 @@ from mcpbridge.catalog.uris import UriIndex
 from mcpbridge.core.call_options import NO_HINTS, Hints
 
 
-class ToolRef(Struct, frozen=True):
+class ToolRef(Struct, frozen=True, gc=False):
     """One tool: whose it is, what it is called where, and its definition."""
 
     server: str

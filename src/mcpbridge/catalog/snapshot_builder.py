@@ -172,7 +172,8 @@ class SnapshotBuilder:
             seen[server], self._beside[server] = (offer, own, held), (held, others[server])
 
 
-_EntryKey = tuple[Kind, str, str, bytes, tuple[tuple[str, bytes | None], ...]]
+_EntryKey = tuple[str | bytes | None, ...]
+"""Kind, server, name and definition; then the members that are changed, and after all of them what they become."""
 _Names = Callable[..., dict[tuple[str, str], str]]
 """Wire names of (server, tool), or of (server, prompt) with `are_tools=False`: `wire_names` or `own_names`."""
 
@@ -235,7 +236,7 @@ class _Merge:
                 task_support=definition.task_support,
             )
             bare = bare_names(server, item.name, self._every_server)
-            found.append(Listed(wire, server, item.name, ref, bare))
+            found.append(Listed(wire, server, item.name, ref, bare, ref.id))
             if server == BRIDGE and item.name in UNLISTED:
                 self.unlisted.append((ref, self.listed["tools"].pop()))
         return NameIndex("tool", found).hiding(frozenset(ref.wire for ref, _ in self.unlisted))
@@ -249,7 +250,7 @@ class _Merge:
             entry = self._entry("prompts", server, item, {"name": encode(wire)})
             key = item.definition.key
             ref = PromptRef(server, key, wire, f"{server}/{item.name}", raw, entry.legacy, entry.modern)
-            found.append(Listed(wire, server, item.name, ref))
+            found.append(Listed(wire, server, item.name, ref, id=ref.id))
         return NameIndex("prompt", found)
 
     def resources(self) -> dict[str, ResourceRef]:
@@ -286,7 +287,7 @@ class _Merge:
 
     def _entry(self, kind: Kind, server: str, item: Item, changes: Changes) -> Entry:
         """The two forms of a definition under these changes, made or remembered; listed as a side effect."""
-        key = kind, server, item.name, item.definition.raw, tuple(changes.items())
+        key = (kind, server, item.name, item.definition.raw, *changes, *changes.values())
         entry = self._known.get(key)
         if entry is None:
             level: Level = self._slim if kind == "tools" and server != BRIDGE else "off"

@@ -66,7 +66,7 @@ class Dropped(Struct, frozen=True):
     """The member that was left out or mended; None when the whole definition was left out."""
 
 
-class Item(Struct, frozen=True):
+class Item(Struct, frozen=True, gc=False):
     """A definition that passed, and what the configuration makes of it."""
 
     name: str

@@ -52,6 +52,25 @@ def never() -> ListedDefinition:
     raise AssertionError("it was made before")
 
 
+def test_a_definition_that_was_read_back_takes_no_more_memory_than_needed() -> None:
+    """Of thousands of tools most change nothing and have no headers: those share what is empty (issue 21)."""
+    shelf, raw = Shelf(), encode(TOOLS["plain"])
+    run = shelf.run()
+    run.of("a").check("tools", raw, over_http=False)
+    run.save()
+    known = shelf.run().of("a")
+    found = known.check("tools", raw, over_http=False)
+    assert isinstance(found, Definition)
+    assert found.raw is raw
+    assert found.name is found.key
+    assert list(known.checked.values()) == [found]
+    assert next(iter(known.checked.values())) is found
+    checked = check("tools", raw)
+    assert isinstance(checked, Definition)
+    for member in ("changes", "for_legacy", "for_modern", "headers"):
+        assert getattr(found, member) is getattr(checked, member)
+
+
 @pytest.mark.parametrize("name", TOOLS)
 @pytest.mark.parametrize("over_http", [False, True])
 def test_a_definition_that_was_checked_is_not_checked_again(

@@ -87,8 +87,10 @@ class ServerDefinitions:
         key = blake2b(raw, digest_size=16, salt=b"%c%d" % (kind[0].encode(), over_http)).digest()
         found = self.checked.get(key) or (self._saved.checked.get(key) if self._saved is not None else None)
         if found is not None:
-            self.checked[key] = found
-            return structs.replace(found, raw=raw)
+            # One object for here and for whoever asks, and one text where key and name are the same.
+            name = found.key if found.name == found.key else found.name
+            found = self.checked[key] = structs.replace(found, raw=raw, name=name)
+            return found
         self.is_new = True
         checked = check(kind, raw, over_http=over_http)
         if isinstance(checked, Definition):

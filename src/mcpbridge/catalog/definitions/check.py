@@ -52,7 +52,7 @@ _UNCHANGED: Changes = MappingProxyType({})
 _NO_HEADERS: Mapping[tuple[str, ...], str] = MappingProxyType({})
 
 
-class Definition(Struct, frozen=True):
+class Definition(Struct, frozen=True, omit_defaults=True, gc=False):
     """A definition that can be listed."""
 
     kind: Kind
@@ -61,21 +61,21 @@ class Definition(Struct, frozen=True):
     name: str
     raw: bytes
     """As the server sent it."""
-    changes: Changes
+    changes: Changes = _UNCHANGED
     """For every client."""
-    for_legacy: Changes
+    for_legacy: Changes = _UNCHANGED
     """Besides `changes`, for revisions up to 2025-11-25."""
-    for_modern: Changes
+    for_modern: Changes = _UNCHANGED
     """Besides `changes`, for revisions from 2026-07-28."""
-    faults: tuple[tuple[str, str], ...]
+    faults: tuple[tuple[str, str], ...] = ()
     """(member, what was wrong with it) of what had to be left out or mended."""
-    ui: tuple[str, ...]
+    ui: tuple[str, ...] = ()
     """URIs of the apps that belong to this tool. They need not be listed as resources (MCP Apps 2026-01-26)."""
-    headers: Mapping[tuple[str, ...], str]
+    headers: Mapping[tuple[str, ...], str] = _NO_HEADERS
     """Path of an argument to the `Mcp-Param-…` token that a modern HTTP server wants it repeated in."""
-    is_marked: bool
+    is_marked: bool = False
     """Modern clients over HTTP repeat arguments in such headers as well, and what they repeat must be checked."""
-    app_only: bool
+    app_only: bool = False
     """The server means this tool for its apps alone, not for models (MCP Apps, `visibility`)."""
     task_support: str = ""
     """`optional` or `required`: the tool may, or must, run as a task (2025-11-25); empty: it does not."""

@@ -17,7 +17,7 @@ from mcpbridge.catalog.definitions.check import Definition
 from mcpbridge.catalog.definitions.scanner.finding import Scanned
 
 
-class ListedDefinition(Struct, frozen=True, array_like=True):
+class ListedDefinition(Struct, frozen=True, array_like=True, gc=False):
     """How one definition is listed."""
 
     legacy: bytes

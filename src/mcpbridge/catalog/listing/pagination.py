@@ -30,7 +30,7 @@ _MEMBER: dict[Kind, bytes] = {
 _Key = tuple[str, str]
 
 
-class Entry(Struct, frozen=True):
+class Entry(Struct, frozen=True, gc=False):
     """One thing in a listing: where it sorts, and its definition as the newest revision of either era sees it."""
 
     key: _Key
