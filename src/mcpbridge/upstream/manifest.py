@@ -216,7 +216,7 @@ class Manifest:
                 if self.shared is not None:
                     lacking = await self.shared.keep(_for_others(pending))
                     if lacking:
-                        await self.shared.keep(await anyio.to_thread.run_sync(self._kept, lacking))
+                        await self.shared.keep(await anyio.to_thread.run_sync(self._contents, lacking))
                 is_tidy = True
         finally:
             self._write(self._take_pending())
@@ -258,7 +258,7 @@ class Manifest:
                 raise ValueError("too large, or another user's")
             return file.read(), status.st_mtime
 
-    def _kept(self, identities: Iterable[bytes]) -> dict[bytes, bytes | None]:
+    def _contents(self, identities: Iterable[bytes]) -> dict[bytes, bytes | None]:
         """What the files of these have."""
         found: dict[bytes, bytes | None] = {}
         for identity in identities:
