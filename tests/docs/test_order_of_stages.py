@@ -10,6 +10,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "calls.md"
 
 DOCUMENTED = {
     "counted": ["Observe"],
+    "notified": ["LostMemory"],
     "shortened": ["Compress"],
     "denied": ["DenyByTool"],
     "references": ["References"],

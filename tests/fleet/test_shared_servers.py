@@ -7,16 +7,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Generator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from support.fleet_clients import modern
 from support.real_sign_in import home_at
 from support.redis_server import Server
-from support.replicas import TOKEN, Fleet, Replica, fleet, needs_fleet, until
+from support.replicas import OTHER_TOKEN, TOKEN, Fleet, Replica, fleet, needs_fleet, until
 
 pytestmark = needs_fleet
 
@@ -69,6 +69,8 @@ class User:
         self.replica = replica
         self.http = httpx2.Client(trust_env=False, timeout=60)
         self.session = ""
+        self.notes: list[list[str]] = []
+        """Of each result that says that memory was lost: of which servers."""
 
     def ask(self, method: str, id_: int | None = 1, **params: Any) -> httpx2.Response:
         body: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params}
@@ -87,12 +89,27 @@ class User:
 
     def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
         answer = self.ask("tools/call", 7, name=f"memory__{tool}", arguments=arguments)
-        return {"status": answer.status_code} if answer.status_code != 200 else messages(answer)[-1]
+        if answer.status_code != 200:
+            return {"status": answer.status_code}
+        found = messages(answer)[-1]
+        if servers := lost_in(found):
+            self.notes.append(servers)
+        return found
 
     def text(self, tool: str, **arguments: Any) -> str:
         """The text of a result that is no error; else nothing."""
         found = self.call(tool, **arguments).get("result", {"isError": True})
         return "" if found.get("isError") else found["content"][0]["text"]
+
+
+def lost_in(answer: dict[str, Any]) -> list[str]:
+    """The servers whose memory was lost, as a result says to programs and to models."""
+    result = answer.get("result", {})
+    servers: list[str] = result.get("_meta", {}).get("mcpbridge/lostMemory", [])
+    texts = [one["text"] for one in result.get("content", []) if "was started anew since you used it" in one["text"]]
+    assert len(texts) == len(servers)
+    assert all(f"'{server}'" in one for server, one in zip(servers, texts, strict=True))
+    return servers
 
 
 def messages(answer: httpx2.Response) -> list[dict[str, Any]]:
@@ -153,29 +170,11 @@ def test_all_bridges_use_one_process_and_its_memory(team: Team) -> None:
 
 
 def test_the_process_moves_when_its_bridge_dies_and_when_it_stops(team: Team) -> None:
-    """Each time there is one, its memory is new, and the clients of other bridges are notified once."""
+    """Each time there is one, its memory is new, and each client that has used it hears so once."""
     assert team.users[0].text("remember", value="blue")
     for end in (Replica.kill, Replica.stop):
         owner = team.owner()
         rest = [user for user in team.users if user.replica is not owner and user.replica.process is not None]
-        listener = rest[0]
-        assert listener.ask("logging/setLevel", 3, level="info").status_code == 200
-        heard: list[dict[str, Any]] = []
-        ready = threading.Event()
-
-        def listen(user: User = listener, heard: list[dict[str, Any]] = heard, ready: threading.Event = ready) -> None:
-            headers = {**HEADERS, "mcp-session-id": user.session}
-            with (
-                suppress(httpx2.HTTPError),
-                httpx2.Client(trust_env=False, timeout=120) as http,
-                http.stream("GET", user.replica.url, headers=headers) as events,
-            ):
-                ready.set()
-                heard.extend(json.loads(line[5:]) for line in events.iter_lines() if line[:5] == "data:" and line[5:])
-
-        thread = threading.Thread(target=listen, daemon=True)
-        thread.start()
-        assert ready.wait(60)
         before = team.starts()
         end(owner)
         for user in rest:
@@ -183,8 +182,9 @@ def test_the_process_moves_when_its_bridge_dies_and_when_it_stops(team: Team) ->
         assert len(team.starts()) == len(before) + 1
         assert {user.text("recall") for user in rest} == {f"{team.starts()[-1]} "}, "its memory is new"
         assert team.owner() is not owner
-        until(lambda heard=heard: any("runs on another bridge" in str(one) for one in heard), "its clients know")
-        assert sum("runs on another bridge" in str(one) for one in heard) == 1
+        assert all([len(one) for one in user.notes] == [1] for user in rest), "its clients know"
+        for user in rest:
+            user.notes.clear()
         if end is Replica.kill:
             owner.start()
             index = team.bridges.index(owner)
@@ -192,6 +192,43 @@ def test_the_process_moves_when_its_bridge_dies_and_when_it_stops(team: Team) ->
             team.users[index].begin()
             until(lambda index=index: bool(team.users[index].text("recall")), "the new one uses it as well")
             assert len(team.starts()) == len(before) + 1
+
+
+def test_who_has_used_the_process_hears_once_that_its_memory_is_lost_wherever_it_calls_next(team: Team) -> None:
+    """Also a client whose bridge died with the process, and modern ones, which have no session. Newcomers do not."""
+
+    def recall(replica: Replica, token: str = TOKEN) -> dict[str, Any]:
+        answer = modern(replica, "tools/call", {"name": "memory__recall", "arguments": {}}, {}, token=token)
+        return messages(answer)[-1] if answer.status_code == 200 else {}
+
+    owner = team.owner()
+    others = [one for one in team.bridges if one is not owner]
+    assert all(not user.notes for user in team.users)
+    assert lost_in(recall(owner)) == []
+    mover = next(user for user in team.users if user.replica is owner)
+    assert mover.text("recall")
+    owner.kill()
+    mover.replica = others[0]
+    for user in team.users:
+        until(lambda user=user: bool(user.text("recall")), "it runs elsewhere")
+    assert [user.notes for user in team.users] == [[["memory"]]] * 3
+    assert lost_in(recall(others[1])) == ["memory"]
+    newcomer = User(others[0]).begin()
+    for _ in range(2):
+        assert newcomer.text("recall")
+        for replica in others:
+            assert lost_in(recall(replica)) == []
+            assert lost_in(recall(replica, OTHER_TOKEN)) == []
+        for user in team.users:
+            assert user.text("recall")
+    mover.replica = others[1]
+    assert mover.text("recall")
+    assert [user.notes for user in (*team.users, newcomer)] == [*[[["memory"]]] * 3, []]
+    newcomer.http.close()
+    # It begins anew where it is, too: its memory is gone all the same.
+    os.kill(int(team.starts()[-1]), signal.SIGKILL)
+    until(lambda: bool(mover.text("recall")), "it is started again")
+    assert mover.notes == [["memory"]] * 2
 
 
 def test_two_processes_never_answer_though_the_owner_stands_still_past_its_lease(team: Team) -> None:

@@ -5,7 +5,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.base.errors import BridgeClosed
@@ -39,8 +39,13 @@ from mcpbridge.upstream.transports.factory import TransportMaker
 if TYPE_CHECKING:  # loaded by who has one
     from mcpbridge.engine.cassettes.cassette import Cassette
     from mcpbridge.pipeline.observability.tracing_setup import OpenTelemetry
+    from mcpbridge.pipeline.stages.lost_memory import Processes
     from mcpbridge.upstream.transports.continued_sessions import SessionKeeper
     from mcpbridge.upstream.transports.in_fleet import FleetPlaces
+
+    class FleetServers(FleetPlaces, Processes, Protocol):
+        """The servers that the fleet has once."""
+
 
 _BUILT = frozenset({
     "server", "pool", "pins", "catalog", "startup", "backends", "health_checks", "results", "list_ledger", "approvals",
@@ -123,10 +128,10 @@ class EngineState:
     """What ends the engine; None before it runs."""
     _has_ended: bool
 
-    def join_fleet(self, places: "FleetPlaces") -> Callable[[str], None]:
-        """Servers that the fleet has once are where this says. Returns what is to hear of each that has moved."""
+    def join_fleet(self, places: "FleetServers") -> None:
+        """Servers that the fleet has once are where this says."""
         self._transports.membership.join(places)
-        return self._upstream_events.moved
+        self._shared.calls.lost_memory.join(places)
 
     def otel(self) -> "OpenTelemetry | None":
         """What traces calls now; None: nothing does."""
@@ -154,6 +159,7 @@ class EngineState:
         """They cannot be used any more."""
         self.pool.keeper = None
         self._transports.membership.join(None)
+        self._shared.calls.lost_memory.join(None)
 
     if not TYPE_CHECKING:  # else every name would pass for one that there is
 

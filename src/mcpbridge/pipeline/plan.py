@@ -47,6 +47,7 @@ from mcpbridge.pipeline.stages.deadline import Deadline
 from mcpbridge.pipeline.stages.held_definition import HeldDefinition
 from mcpbridge.pipeline.stages.hooks import Hooks
 from mcpbridge.pipeline.stages.lethal_trifecta import LethalTrifecta
+from mcpbridge.pipeline.stages.lost_memory import LostMemory
 from mcpbridge.pipeline.stages.observe import Observe, Record, Recording, RuleOf
 from mcpbridge.pipeline.stages.original_names import OriginalNames
 from mcpbridge.pipeline.stages.permission import DecideByArguments, DenyByTool
@@ -94,6 +95,7 @@ class StageParts(Struct, frozen=True):
     trifecta: LethalTrifecta
     asks: Callable[[Tool], Asks | None]
     """What says of a call by its arguments whether a person must agree; None: the arguments do not matter."""
+    lost_memory: LostMemory
     compress: Compress
     references: References
     hooks: Hooks
@@ -109,10 +111,7 @@ class StageParts(Struct, frozen=True):
 
 
 def call_stages(parts: StageParts, *, is_recorded: bool = False) -> list[StageFactory]:
-    """The life of a tool call, outermost first. A stage that can do nothing for a tool is not in its plan.
-
-    `is_recorded`: of one that goes into the call log.
-    """
+    """The life of a tool call, outermost first; stages with nothing to do are left out. `is_recorded`: it is logged."""
     calls = parts.calls
     received, sent = _tracing(parts.tracing)
     return [
@@ -128,6 +127,7 @@ def call_stages(parts: StageParts, *, is_recorded: bool = False) -> list[StageFa
             is_audited=parts.is_audited,
         ),
         *parts.quotas[0],  # what the client gets is counted
+        parts.lost_memory,  # what it adds is for this client alone, and the bridge's own word
         parts.compress,  # above all that runs or repeats a call: the cache and late results hold whole results
         DenyByTool(parts.policy),  # what is denied whatever its arguments are ends before it costs time
         parts.references,  # all below see what a handle among the arguments stands for, and decide about that
@@ -187,7 +187,7 @@ def _tracing(tracing: "Tracing | None") -> tuple[list[StageFactory], list[StageF
     return [TraceReceived(tracing)], [TraceSent(tracing)]
 
 
-_SAME_TURN = (Observe, Compress, ValidateArguments)
+_SAME_TURN = (Observe, LostMemory, Compress, ValidateArguments)
 """Stages that pass a call on in the same turn of the event loop, as it was or with other arguments of the same meaning.
 
 What a call triggers is looked for once, when it begins. That is right for the stages that the call reaches through

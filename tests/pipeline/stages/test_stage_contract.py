@@ -34,6 +34,7 @@ from mcpbridge.pipeline.stages.call_budget import CallBudget
 from mcpbridge.pipeline.stages.concurrency_limit import ConcurrencyLimit
 from mcpbridge.pipeline.stages.deadline import Deadline
 from mcpbridge.pipeline.stages.hooks import Hooks
+from mcpbridge.pipeline.stages.lost_memory import LostMemory
 from mcpbridge.pipeline.stages.observe import Observe
 from mcpbridge.pipeline.stages.original_names import OriginalNames
 from mcpbridge.pipeline.stages.permission import DecideByArguments, DenyByTool
@@ -110,9 +111,16 @@ def traced(kind: type[TraceReceived] | type[TraceSent]) -> StageFactory:
     return kind(Tracing(otel, lambda server: Peer(), keeps_content=False))
 
 
+def lost_memory() -> LostMemory:
+    memory = LostMemory()
+    memory.configure({"up"})
+    return memory
+
+
 CONCERNS: dict[str, Callable[[], StageFactory]] = {
     "trace received": lambda: traced(TraceReceived),
     "observe": lambda: Observe(Metrics(), EventBus(), lambda record: None),
+    "lost memory": lost_memory,
     "guard": lambda: DenyByTool(policy()),
     "original names": OriginalNames,
     "hooks": hooks,

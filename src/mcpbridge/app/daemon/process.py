@@ -240,7 +240,7 @@ async def _fleet_of(
     ):
         desk.open(fleet)
         bridge.user_accounts.bridge = fleet.sessions.me
-        fleet.servers.on_moved = bridge.join_fleet(fleet.servers)
+        bridge.join_fleet(fleet.servers)
         bridge.keep_sessions(UpstreamSessions(bridge.store.shared, fleet.sessions.tasks).keeper)
         fleet.forwarding.otel = bridge.otel
         fleet.breakers.join(bridge.stopped_servers, bridge.warn_of)

@@ -20,7 +20,7 @@ from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.elicitation.ask import LegacyElicitor, modern_home
 from mcpbridge.downstream.notifications.listeners import Listeners, covers
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.jsonrpc import encode, encode_notification
+from mcpbridge.protocol.jsonrpc import encode_notification
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.projects import place_of
 from mcpbridge.upstream.supervisor import Upstream
@@ -52,15 +52,6 @@ class UpstreamNotifications:
         """
         if len(self._listeners.clients) == 1 and self._is_theirs():
             self._listeners.logged(upstream.name, params, lambda client: self._catalog.may_know(client, upstream.name))
-
-    def moved(self, server: str) -> None:
-        """A server runs on another bridge of the fleet now, anew: everybody who may use it hears of it."""
-        text = (
-            f"Server '{server}' runs on another bridge of the fleet now. What it kept in its memory, such as open "
-            "pages or a selection, is lost."
-        )
-        params = Raw(encode({"level": "warning", "data": text}))
-        self._listeners.logged(server, params, lambda client: self._catalog.may_know(client, server))
 
     def elicitation_completed(self, upstream: Upstream, params: Raw) -> None:
         """A page that an upstream had a client open has done its work: that client is notified (2025-11-25)."""

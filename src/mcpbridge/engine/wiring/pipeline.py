@@ -44,6 +44,7 @@ from mcpbridge.pipeline.stages.concurrency_limit import Slots
 from mcpbridge.pipeline.stages.held_definition import HeldDefinition, Judge
 from mcpbridge.pipeline.stages.hooks import Hooks
 from mcpbridge.pipeline.stages.lethal_trifecta import LethalTrifecta
+from mcpbridge.pipeline.stages.lost_memory import LostMemory
 from mcpbridge.pipeline.stages.observe import Record
 from mcpbridge.pipeline.stages.rate_limit import Buckets
 from mcpbridge.pipeline.stages.redact import Redact
@@ -209,6 +210,8 @@ class CallState:
         """Calls that wait for a person to agree."""
         self.session_labels = SessionLabels()
         """What each session has touched."""
+        self.lost_memory = LostMemory()
+        """Which processes of the fleet clients have used."""
         self.changes = Changes()
         self._break_glass: BreakGlass | None = None
         self.otel: OpenTelemetry | None = None
@@ -341,6 +344,7 @@ class CallPipeline:
             policy=inputs.policy,
             trifecta=self._trifecta,
             asks=inputs.asks,
+            lost_memory=state.lost_memory,
             compress=inputs.results.compress,
             references=inputs.results.references,
             hooks=self._hooks(lease),
@@ -375,6 +379,7 @@ class CallPipeline:
             {name: server.secrets_to for name, server in inputs.servers.items() if server.secrets_to},
             inputs.policy.secrets_of,
         )
+        state.lost_memory.configure({name for name, server in inputs.servers.items() if server.share == "fleet"})
         state.slots.queued = settings.calls.max_queued
         state.otel = self._otel
         self._context.audit.configure(settings.call_log)

@@ -113,10 +113,6 @@ class UpstreamEvents:
         """An upstream logged something that belongs to no call."""
         self._news.logged(upstream, params)
 
-    def moved(self, server: str) -> None:
-        """The process of a server is another one, on another bridge of the fleet."""
-        self._news.moved(server)
-
     def elicitation_completed(self, upstream: Upstream, params: Raw) -> None:
         """A page that an upstream had somebody open has done its work."""
         self._news.elicitation_completed(upstream, params)

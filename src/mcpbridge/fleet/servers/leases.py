@@ -6,8 +6,10 @@ renew its lease is followed only after the lease and a margin; the owner itself 
 own. Where nothing is known of a server, one lease is waited for as well: an owner may be there whose record was lost.
 
     PREFIX:{v1/#fleet}:u:NAME       a hash: `owner` (empty: nobody), `epoch`, and when the lease `ends`
+    PREFIX:{v1/#fleet}:used:CLIENT:NAME    the epoch that a client has used last; the client by the digest of its name
 """
 
+from hashlib import sha256
 from urllib.parse import quote
 
 from msgspec import Struct
@@ -23,6 +25,8 @@ VALID_SECONDS = 3.0
 """How long an owner uses a lease that it could not renew: the rest is for its process to end (`ServerProcess.stop`)."""
 RENEW_SECONDS = 1.0
 """Between two renewals."""
+_USED_SECONDS = 7 * 24 * 3600
+"""How long it is remembered what a client has used."""
 
 _NOW = """
 local clock = redis.call('TIME')
@@ -70,6 +74,12 @@ redis.call('HSET', KEYS[1], 'owner', '', 'ends', 0)
 return 1
 """
 )
+_USED = script("""
+-- ARGV: the epoch, seconds to remember it. Returns the last that was used before
+local before = tonumber(redis.call('GET', KEYS[1]) or 0)
+redis.call('SET', KEYS[1], math.max(before, tonumber(ARGV[1])), 'EX', ARGV[2])
+return before
+""")
 
 
 class Claim(Struct, frozen=True):
@@ -91,6 +101,7 @@ class ServerLeases:
     def __init__(self, address: RedisAddress, prefix: str) -> None:
         self._server = Connections(address, seconds=RENEW_SECONDS)
         self._begin = f"{prefix}:{{v1/#fleet}}:u:"
+        self._begin_of_uses = f"{prefix}:{{v1/#fleet}}:used:"
 
     def _key(self, name: str) -> list[str]:
         return [self._begin + quote(name, safe="")]
@@ -113,6 +124,12 @@ class ServerLeases:
     async def release(self, name: str, member: str, epoch: int) -> None:
         """It is for whoever asks first: the process is gone."""
         await self._server.run(_RELEASE, self._key(name), member, epoch)
+
+    async def used(self, name: str, client: str, epoch: int) -> int:
+        """Write down that a client has used the process of this epoch. Returns the last that it had; 0: none."""
+        digest = sha256(client.encode()).hexdigest()[:32]
+        key = f"{self._begin_of_uses}{digest}:{quote(name, safe='')}"
+        return int(await self._server.run(_USED, [key], epoch, _USED_SECONDS))
 
     async def close(self) -> None:
         """End the connections."""

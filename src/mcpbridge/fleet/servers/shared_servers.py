@@ -6,7 +6,7 @@ each message to it (`channels.py`). They name the epoch of the lease: an owner t
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from time import monotonic
 
@@ -36,16 +36,12 @@ _MOST_SECONDS = LEASE_SECONDS + MARGIN_SECONDS + 2.0
 
 
 class SharedServers:
-    """The servers of the fleet, as one of its bridges sees them. Implements `FleetPlaces`."""
+    """The servers of the fleet, as one of its bridges sees them. Implements `FleetPlaces` and `Processes`."""
 
     def __init__(self, leases: ServerLeases, members: Members, links: Links) -> None:
-        self.on_moved: Callable[[str], None] = lambda _: None
-        """Called with each server whose process is on another bridge than this one knew, after it was cut off."""
         self._leases, self._members, self._links = leases, members, links
         self._processes = dict[str, SharedProcess]()
         self._epochs = dict[str, int]()
-        self._lost_from = dict[str, str]()
-        """Whose process this bridge was cut off from, by server."""
         self._locks = dict[str, asyncio.Lock]()
         self.tasks = OwnedTasks()
         self.is_closing = False
@@ -73,7 +69,15 @@ class SharedServers:
         with anyio.CancelScope(shield=True):
             await self._leases.close()
 
-    # -- for this bridge's own calls; see `FleetPlaces`
+    # -- for this bridge's own calls; see `FleetPlaces` and `Processes`
+
+    def epoch(self, server: str) -> int:
+        """See `Processes`: what a bridge attaches to is of the highest epoch that it has seen."""
+        return self._epochs.get(server, 0)
+
+    async def used(self, server: str, client: str, epoch: int) -> int:
+        """See `Processes`."""
+        return await self._leases.used(server, client, epoch)
 
     @asynccontextmanager
     async def channel(self, name: str, own: Transport, receiver: Receiver) -> AsyncGenerator[Channel]:
@@ -82,11 +86,8 @@ class SharedServers:
         if isinstance(found, SharedProcess):
             number = found.attach(Here(receiver))
             try:
-                self._notice(name, self._members.me.id)
                 yield OwnChannel(found, number)
             finally:
-                if found.reason:
-                    self._lost_from[name] = self._members.me.id
                 found.detach(number)
             return
         member, stream, number = found
@@ -94,22 +95,12 @@ class SharedServers:
         reading = asyncio.ensure_future(channel.read(stream))
         sending = asyncio.ensure_future(channel.pump())
         try:
-            self._notice(name, member.id)
             yield channel
         finally:
-            if channel.reason:
-                self._lost_from[name] = member.id
             channel.close()
             reading.cancel()
             sending.cancel()
             stream.close()
-
-    def _notice(self, name: str, owner: str) -> None:
-        """Where it is another process than before, clients are notified."""
-        former = self._lost_from.pop(name, "")
-        if former and former != owner:
-            log.info("a server of the fleet runs elsewhere now", upstream=name, member=owner)
-            self.on_moved(name)
 
     async def _find(self, name: str, own: Transport) -> "SharedProcess | tuple[Member, Stream, int]":
         """The process, or the bridge that has it and what it sends.
