@@ -1,14 +1,27 @@
 """A result that came too late for its call is found by the bridge that has the session next, once (issue 24)."""
 
+import asyncio
 import json
+import signal
 from collections.abc import Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx2
 import pytest
 
+from mcpbridge.catalog.snapshot import ToolRef
+from mcpbridge.core.call_options import CallOptions
+from mcpbridge.core.model import Call
+from mcpbridge.downstream.client import Client as DownstreamClient
+from mcpbridge.pipeline.stages.abandoned_calls import LATE as LATE_KIND
+from mcpbridge.pipeline.stages.abandoned_calls import AbandonedCalls
+from mcpbridge.protocol.body import Body
+from mcpbridge.results.kept_results import RESULTS
+from mcpbridge.storage.open_store import LazyStore
+from mcpbridge.upstream.settings import ServerSettings
 from support.fleet_clients import Client, message, read
 from support.real_sign_in import local_server
 from support.redis_server import Server
@@ -136,3 +149,69 @@ def test_while_the_store_is_away_the_call_is_made_anew(
     again = expect_new_call(client, first, helper, threads, 2)
     call(helper, first, "release")
     assert LATE not in again.result(90).get("_meta", {})
+
+
+TOOL = ToolRef("up", "look", "up__look", "up/look", b"{}", b"{}", b"{}", {})
+
+
+class Stopping(LazyStore):
+    """The server stops when it has the result, before the entry is written."""
+
+    def __init__(self, redis: Server) -> None:
+        super().__init__(redis.settings())
+        self._stopped = redis
+
+    async def put(self, kind: str, *rest: Any, **more: Any) -> str:
+        handle = await super().put(kind, *rest, **more)
+        self._stopped.signal(signal.SIGSTOP)
+        return handle
+
+
+class Bridge:
+    """What one bridge knows of late calls."""
+
+    def __init__(self, store: LazyStore) -> None:
+        self.store = store
+        servers = {"up": ServerSettings.model_validate({"command": "x"})}
+        self.late = AbandonedCalls(self.store, servers, lambda tool: CallOptions(), 60, together=self.store.shared)
+        self.client = DownstreamClient("alice", conversation="the session")
+
+    def call(self) -> Call:
+        found = Call("tools/call", "up", "look", Body(b'{"name": "look", "arguments": {}}'))
+        found.tool, found.caller = TOOL, self.client
+        return found
+
+    async def repeat(self) -> bool:
+        """Whether the same call gets the late result."""
+
+        async def run(call: Call) -> Body:
+            return Body(b'{"fresh":true}')
+
+        stage = self.late.stage(TOOL, CallOptions())
+        assert stage is not None
+        return "fresh" not in (await stage(self.call(), run)).value()
+
+
+async def test_a_result_that_may_have_been_written_down_though_nothing_said_so_is_given_once(tmp_path: Path) -> None:
+    """The bridge that kept it may not have a copy to give beside the one that the store has."""
+    redis = Server(tmp_path / "redis").start()
+    here, there = Bridge(Stopping(redis)), Bridge(LazyStore(redis.settings()))
+    try:
+        with anyio.fail_after(120):
+            for kind in (LATE_KIND, RESULTS):  # so that the next one of the kind is one command
+                await here.store.shared.put(kind, b"x", principal="bob", expires_in=60, handle="x")
+            call = here.call()
+            abandoned = here.late.begin(call)
+            assert abandoned is not None
+            kept = await here.late.finished(call, Body(b'{"content":[]}'))
+            assert kept is not None, "it can be read by its handle"
+            redis.signal(signal.SIGCONT)
+            while not await there.store.shared.entries(LATE_KIND, principal="alice"):
+                await asyncio.sleep(0.01)
+            await there.late.came_over("alice", there.client.session)
+            assert [await there.repeat(), await here.repeat()] == [True, False]
+    finally:
+        redis.signal(signal.SIGCONT)
+        redis.kill()
+        await here.store.close()
+        await there.store.close()

@@ -272,7 +272,7 @@ class Counted(MemoryStore):
 
 def fleet_book(store: MemoryStore, *, lifetime: float = 60) -> AbandonedCalls:
     servers = {"up": ServerSettings.model_validate({"command": "x"})}
-    return AbandonedCalls(store, servers, lambda tool: CallOptions(), lifetime, in_fleet=True)
+    return AbandonedCalls(store, servers, lambda tool: CallOptions(), lifetime, together=store)
 
 
 def at_another(principal: str = "alice", conversation: str = "the session") -> Client:

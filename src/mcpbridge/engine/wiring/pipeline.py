@@ -141,7 +141,7 @@ class PipelineContext(Struct, frozen=True):
     pool: Pool
     store: Store
     answers: Store
-    """The same, for what people say to calls: a copy of that in this bridge's memory could be used as well."""
+    """The same, for what is used once, such as what people say to calls: a copy in memory could be used as well."""
     audit: CallLog
     """Where approvals are written down, and calls if they are."""
     recorder: Recorder
@@ -198,7 +198,7 @@ class CallState:
             {},
             lambda tool: CallOptions(),
             settings.calls.late_lifetime,
-            in_fleet=settings.fleet.listen is not None,
+            together=None if settings.fleet.listen is None else context.answers,
         )
         self.grants = Grants(
             context.answers,

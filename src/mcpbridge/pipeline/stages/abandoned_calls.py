@@ -15,6 +15,7 @@ Who stopped waiting, and who can be notified, is the business of `downstream/req
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 
@@ -35,7 +36,7 @@ from mcpbridge.pipeline.task_results import is_task
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.canonical_json import canonical_digest
 from mcpbridge.results.kept_results import RESULTS, ResultSummary
-from mcpbridge.storage.store import Store, new_handle
+from mcpbridge.storage.store import Entry, Store, new_handle
 
 log = get_logger("mcpbridge.late")
 
@@ -93,10 +94,14 @@ class AbandonedCalls:
         options: Callable[[Tool], CallOptions],
         lifetime: float,
         *,
-        in_fleet: bool = False,
+        together: Store | None = None,
     ) -> None:
-        """`lifetime`: seconds that a result is kept. `in_fleet`: sessions move between bridges that have this store."""
-        self.store, self._in_fleet = store, in_fleet
+        """`lifetime`: seconds that a result is kept.
+
+        `together`: the store of bridges between which sessions move, whose methods fail while it is away. An entry in
+        the memory of one of them would be one more than the store may have all the same. None: there are no others.
+        """
+        self.store, self._together = store, together
         self.configure(servers, options, lifetime)
         self.known = Jobs[AbandonedCall](per_owner=MAX_LATE)
         """What the same call gets when it is made again: the oldest first, each once."""
@@ -150,8 +155,9 @@ class AbandonedCalls:
             else:
                 self.known.forget(abandoned)
             abandoned.finish(b"" if is_kept else data)  # what is kept is in the store, and not in memory
-        if abandoned.is_shared and not is_kept:  # it was given to whoever waited for it
-            await self.store.drop(LATE, abandoned.id, principal=abandoned.owner)
+        if self._together is not None and abandoned.is_shared and not is_kept:  # it was given to whoever waited for it
+            with suppress(StoreFailed):
+                await self._together.drop(LATE, abandoned.id, principal=abandoned.owner)
         return abandoned if is_kept else None
 
     def failed(self, call: Call, error: Exception | None = None) -> None:
@@ -177,10 +183,12 @@ class AbandonedCalls:
         Before its first call here. What the former bridge keeps later, as it was only taken for dead, can be read by
         its handle alone. Cancelling is safe.
         """
-        if not self._in_fleet or not session.name:
+        if self._together is None or not session.name:
             return
-        own = _digest(session.name)
-        for entry in await self.store.entries(LATE, principal=principal):
+        own, entries = _digest(session.name), list[Entry]()
+        with suppress(StoreFailed):
+            entries = await self._together.entries(LATE, principal=principal)
+        for entry in entries:
             try:
                 found = _entries.decode(entry.label)
             except msgspec.MsgspecError:  # of another version
@@ -216,8 +224,13 @@ class AbandonedCalls:
         self.known.forget(abandoned)
         if data:
             return data
-        if abandoned.is_shared and await self.store.take(LATE, abandoned.id, principal=abandoned.owner) is None:
-            return None  # another bridge gave it, or nobody can know
+        if self._together is not None and abandoned.is_shared:
+            try:
+                entry = await self._together.take(LATE, abandoned.id, principal=abandoned.owner)
+            except StoreFailed:
+                entry = None
+            if entry is None:
+                return None  # another bridge gave it, or nobody can know
         return await self.store.get(RESULTS, abandoned.id, principal=abandoned.owner)
 
     async def _keep(self, abandoned: AbandonedCall, data: bytes, session: str) -> bool:
@@ -228,20 +241,21 @@ class AbandonedCalls:
             await self.store.put(
                 RESULTS, data, principal=abandoned.owner, expires_in=self.lifetime, handle=abandoned.id, label=label
             )
-            if self._in_fleet and session:
-                await self._share(abandoned, session)
         except StoreFailed as error:
             log.warning("a late result cannot be stored", tool=abandoned.key[0], reason=str(error))
             return False
+        if self._together is not None and session:
+            try:
+                await self._share(abandoned, session, self._together)
+            except StoreFailed as error:  # perhaps it was written all the same
+                log.warning("a late result is found by its handle alone", tool=abandoned.key[0], reason=str(error))
         return True
 
-    async def _share(self, abandoned: AbandonedCall, session: str) -> None:
+    async def _share(self, abandoned: AbandonedCall, session: str, together: Store) -> None:
         tool, principal, _, arguments = abandoned.key
         entry = msgspec.json.encode(LateEntry(_digest(session), tool, arguments, abandoned.finished_at))
         abandoned.is_shared = True  # it may be there even if this is cancelled
-        await self.store.put(
-            LATE, entry, principal=principal, expires_in=self.lifetime, handle=abandoned.id, label=entry
-        )
+        await together.put(LATE, entry, principal=principal, expires_in=self.lifetime, handle=abandoned.id, label=entry)
 
     def _has_room(self, principal: str) -> bool:
         if self.known.has_room(principal):
