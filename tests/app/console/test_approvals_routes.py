@@ -13,6 +13,7 @@ import anyio
 import pytest
 
 from mcpbridge.app.admin.approvals import list_approvals, recent_approvals
+from mcpbridge.app.console.context import PAGES
 from mcpbridge.pipeline.approvals.grants import Grants
 from mcpbridge.pipeline.approvals.pending import PendingApprovals
 from mcpbridge.pipeline.approvals.settings import ApprovalSettings
@@ -30,6 +31,24 @@ async def page_of(visitor: Visitor) -> str:
     answer = await visitor.get("/approvals")
     assert answer.status_code == 200
     return answer.text
+
+
+@pytest.mark.parametrize("path", [*(path for path, _ in PAGES), "timeline", "sessions"])
+async def test_every_page_counts_the_calls_that_wait(tmp_path: Path, path: str) -> None:
+    """The page compares these numbers with those of the first event: one more is shown, and notified of."""
+    async with approving(Way, tmp_path) as way, visiting(way.bridge) as visitor:
+        call = way.begins(path="/tmp/a")
+        [id_] = await way.is_asked()
+        stream = visitor.console.live.stream()
+        await anext(stream)
+        page = (await visitor.get(f"/{path}")).text
+        badge = re.search(r'<span class="badge" id="waiting"([^>]*)>([^<]*)</span>', page)
+        assert badge
+        assert badge[1].split() == ['data-count="1"', 'data-asked="1"']
+        assert badge[2] == "1"
+        await stream.aclose()
+        await visitor.post(f"/approvals/{id_}", data={"answer": "deny"})
+        assert is_refused(await call)
 
 
 async def test_a_call_is_shown_with_its_rule_and_what_is_new_in_it(tmp_path: Path) -> None:

@@ -161,12 +161,13 @@ class ConsoleContext:
             "here": _PARTS_OF.get(first, first),
             "pages": PAGES if sees_all else [one for one in PAGES if one[0] in OWN_PAGES],
             "state": self.status() if sees_all else None,
-            "waiting": self.live.approvals_waiting if sees_all else 0,
-            "asked": self.live.approvals_asked if sees_all else 0,
+            "approvals_waiting": self.live.approvals_waiting if sees_all else 0,
+            "approvals_asked": self.live.approvals_asked if sees_all else 0,
             "pid": os.getpid(),
             "is_part": False,
         }
-        return HTMLResponse(self._templates.get_template(template).render({**shared, **values}), status)
+        # A value of a page that has the name of a shared one is an error: else the navigation would show it.
+        return HTMLResponse(self._templates.get_template(template).render(**shared, **values), status)
 
     def part(self, request: Request, template: str, /, status: int = 200, **values: Any) -> HTMLResponse:
         """A part of a page, which takes the place of the one that is shown."""

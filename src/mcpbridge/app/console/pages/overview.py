@@ -87,7 +87,8 @@ class _Overview:
         status = self._console.status()
         async with self._rendering:
             if self._rendered is None or self._rendered[0] is not status:
-                part = self._console.part(request, "parts/overview_cards.html", **await self._values())
+                values = await self._values()
+                part = self._console.part(request, "parts/overview_cards.html", state=status, **values)
                 self._rendered = status, bytes(part.body)
             return HTMLResponse(self._rendered[1])
 
@@ -113,7 +114,6 @@ class _Overview:
             found = await self._history.sessions(limit=_SHOWN)
             sessions = [one for one in found if "ended" not in one]
         return {
-            "state": status,
             "servers": [
                 _card(_with_others(server, fleet["elsewhere"]), rates.get(server["name"]), memory, status)
                 for server in status["servers"]

@@ -78,7 +78,8 @@
     });
     if (!document.hidden) open();
   }
-  if (body.dataset.live) listen(body.dataset.live);
+  // Only once the other scripts have run: what is announced before htmx and notify.js listen would be lost.
+  if (body.dataset.live) document.addEventListener("DOMContentLoaded", () => listen(body.dataset.live));
 
   // Times of today have no date: the lines are shorter, and midnight shows them anew. `data-exact`: to the millisecond.
   let today = new Date().toDateString();
