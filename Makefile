@@ -8,7 +8,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 # Compiled files are kept, whatever the environment says: the tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test quick lint types types-beside compiled unit conformance conformance-all matrix bench mutants docs docs-search screenshots browser format clean lock-dependencies audit-dependencies release try-image proxies redis valkey prometheus manifests soak
+.PHONY: help run test quick lint types types-beside compiled unit conformance conformance-all matrix bench mutants docs docs-search screenshots browser format clean lock-dependencies audit-dependencies release try-image proxies redis valkey prometheus manifests soak fleet-clients
 .DELETE_ON_ERROR:
 
 help: ## show this
@@ -138,6 +138,10 @@ manifests: .venv-manifests/.ready ## install what checks deploy/kubernetes/ by t
 # `make test` has a short run. The seed is printed, and replays the same disruptions: ARGS="--seed 7".
 soak: .venv/.ready ## check a fleet of bridges for ten minutes, while they are killed, paused, drained, cut off and lose their store
 	PYTHONPATH=tests $(BIN)/python -m support.fleet_checker.run $(ARGS)
+
+# Three bridges behind nginx and behind HAProxy, by the files of `deploy/`; a test does the same with 15 clients.
+fleet-clients: .venv/.ready ## have 1,000 clients initialize, list, call and delete by way of each balancer (ARGS=5000)
+	PYTHONPATH=tests $(BIN)/python -m support.fleet_checker.clean_clients $(ARGS)
 
 # What is known of vulnerabilities comes from PyPI, so neither is part of `make test`. `--strict`: what could not be looked
 # up counts as a failure.

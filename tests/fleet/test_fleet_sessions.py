@@ -63,12 +63,18 @@ def test_a_session_is_served_by_every_bridge(three: Fleet, http: httpx2.Client) 
 
 async def test_clients_work_behind_a_balancer_that_sends_each_request_elsewhere(three: Fleet) -> None:
     """Issue 24: 15 of 15 clients initialize, list, call and delete cleanly."""
-    clean = 0
+    clean, deleted = 0, list[int]()
+    headers = {"authorization": f"Bearer {TOKEN}"}
+
+    async def note(answer: httpx2.Response) -> None:
+        if answer.request.method == "DELETE":
+            deleted.append(answer.status_code)
 
     async def one() -> None:
         nonlocal clean
+        hooks = {"response": [note]}
         async with (
-            httpx2.AsyncClient(headers={"authorization": f"Bearer {TOKEN}"}, trust_env=False, timeout=60) as http,
+            httpx2.AsyncClient(headers=headers, trust_env=False, timeout=60, event_hooks=hooks) as http,
             streamable_http_client(three.url, http_client=http) as (reading, writing, *_),
             ClientSession(reading, writing) as session,
         ):
@@ -84,6 +90,8 @@ async def test_clients_work_behind_a_balancer_that_sends_each_request_elsewhere(
             for _ in range(15):
                 tasks.start_soon(one)
     assert clean == 15
+    assert len(deleted) == 15
+    assert set(deleted) <= {200, 204}
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import shutil
 import ssl
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -99,7 +99,7 @@ class Front:
 
 
 @contextmanager
-def recording(front: Front) -> Iterator[Behind]:
+def recording(front: Front) -> Generator[Behind]:
     behind = Behind(front.behind)
     try:
         yield behind
@@ -108,16 +108,57 @@ def recording(front: Front) -> Iterator[Behind]:
 
 
 @contextmanager
-def proxy(name: str, directory: Path, command_of: Command) -> Iterator[Front]:
-    """This proxy runs meanwhile, with nothing behind it yet."""
+def proxy(name: str, directory: Path, command_of: Command, *, serves: bool = False) -> Generator[Front]:
+    """This proxy runs meanwhile, with nothing behind it yet; `serves`: what is behind it is there."""
     if shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin") is None:
         pytest.skip(f"{name} is not installed: `make proxies` installs Debian's")
     front = Front(name, directory, command_of)
     try:
         try:
-            until(lambda: front.ask("/healthz").status_code in (502, 503), "the proxy answers")
+            expected = (200,) if serves else (502, 503)
+            until(lambda: front.ask("/healthz").status_code in expected, "the proxy answers")
         except AssertionError:
             raise AssertionError(front.log.read_text("utf-8")) from None
         yield front
     finally:
         front.end()
+
+
+BRIDGES = ("10.0.0.5:8808", "10.0.0.6:8808", "10.0.0.7:8808")
+"""Of a fleet, as the files for balancers name them."""
+
+
+def _at(ports: Sequence[int]) -> dict[str, str]:
+    """The bridges as they are on this machine."""
+    return {address: f"127.0.0.1:{port}" for address, port in zip(BRIDGES, ports, strict=True)}
+
+
+def _nginx(ports: Sequence[int]) -> Command:
+    def command(directory: Path, port: int, _: int) -> list[str]:
+        cert = {"/etc/ssl/mcpbridge": str(directory), "listen 443 ": f"listen 127.0.0.1:{port} "}
+        site = replaced("nginx-fleet.conf", {**_at(ports), "bridge.example.com": "localhost", **cert})
+        (directory / "site.conf").write_text(site)
+        places = "".join(f"{kind}_temp_path {directory}/{kind};\n" for kind in ("client_body", "proxy"))
+        (directory / "nginx.conf").write_text(
+            f"daemon off;\nmaster_process off;\npid {directory}/nginx.pid;\nerror_log {directory}/error.log;\n"
+            f"events {{}}\nhttp {{\naccess_log off;\n{places}include {directory}/site.conf;\n}}\n"
+        )
+        return ["nginx", "-p", str(directory), "-e", f"{directory}/error.log", "-c", str(directory / "nginx.conf")]
+
+    return command
+
+
+def _haproxy(ports: Sequence[int]) -> Command:
+    def command(directory: Path, port: int, _: int) -> list[str]:
+        pair = (directory / "fullchain.pem").read_bytes() + (directory / "privkey.pem").read_bytes()
+        (directory / "both.pem").write_bytes(pair)
+        paths = {"/etc/ssl/mcpbridge": str(directory), "bind :443 ": f"bind 127.0.0.1:{port} "}
+        changes = {**_at(ports), "bridge.example.com": "localhost", **paths}
+        (directory / "haproxy.cfg").write_text(replaced("haproxy-fleet.cfg", changes))
+        return ["haproxy", "-db", "-f", str(directory / "haproxy.cfg")]
+
+    return command
+
+
+BALANCERS: dict[str, Callable[[Sequence[int]], Command]] = {"nginx": _nginx, "haproxy": _haproxy}
+"""Before three bridges at these ports, by the program's name."""

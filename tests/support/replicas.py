@@ -126,7 +126,10 @@ class Fleet:
         more: str = "",
         program: Sequence[str] | None = None,
         net: Network | None = None,
+        *,
+        is_behind_proxy: bool = False,
     ) -> None:
+        self._is_behind_proxy = is_behind_proxy
         self.redis, self._directory, self._program, self._net = redis, directory, program, net
         prefix = f"fleet-{secrets.token_hex(4)}"
         self.config = (
@@ -151,6 +154,8 @@ class Fleet:
             before = host.run_there
             places = {"host": host.outside, "link_host": host.inside}
         config = f"[http]\nallowed_hosts = {json.dumps(hosts)}\n"
+        if self._is_behind_proxy:  # which ends TLS, under a name of its own
+            config = '[http]\nallowed_hosts = ["localhost"]\ntrusted_proxies = ["127.0.0.1"]\n'
         config += self.config.replace("BALANCER", f"127.0.0.1:{self.port}")
         name, program = f"r{len(self.replicas) + 1}", program or self._program
         replica = Replica(self._directory, name, config, program, before=before, **places)
@@ -202,18 +207,23 @@ def fleet(
     more: str = "",
     program: Sequence[str] | None = None,
     net: Network | None = None,
+    is_behind_proxy: bool = False,
 ) -> Generator[Fleet]:
     """A fleet of so many bridges, which know one another, behind its balancer. `program`: see `Replica`.
 
-    `net`: the bridges are on its first hosts.
+    `net`: the bridges are on its first hosts. `is_behind_proxy`: the test puts proxies of its own before them.
     """
-    found = Fleet(directory, redis, servers, more, program, net)
+    found = Fleet(directory, redis, servers, more, program, net, is_behind_proxy=is_behind_proxy)
     try:
         for _ in range(size):
             found.add()
-        found.balance()  # first, so that nobody has its port by now
+        if not is_behind_proxy:
+            found.balance()  # first, so that nobody has its port by now
         for replica in found.replicas:
             replica.start()
+        if is_behind_proxy:
+            yield found
+            return
         checked = f"http://127.0.0.1:{found.port}/healthz"
         until(lambda: all(httpx2.get(checked, trust_env=False).is_success for _ in range(size)), "all are up")
         yield found

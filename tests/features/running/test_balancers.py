@@ -8,42 +8,8 @@ from pathlib import Path
 import pytest
 
 from support.ports import free_port
-from support.proxies import Behind, Command, Front, proxy, replaced
+from support.proxies import BALANCERS, BRIDGES, Behind, Front, proxy
 from support.real_sign_in import until
-
-BRIDGES = {"10.0.0.5:8808", "10.0.0.6:8808", "10.0.0.7:8808"}
-
-
-def at(ports: list[int]) -> dict[str, str]:
-    """The bridges as they are on this machine."""
-    return {address: f"127.0.0.1:{port}" for address, port in zip(sorted(BRIDGES), ports, strict=True)}
-
-
-def nginx(ports: list[int]) -> Command:
-    def command(directory: Path, port: int, _: int) -> list[str]:
-        cert = {"/etc/ssl/mcpbridge": str(directory), "listen 443 ": f"listen 127.0.0.1:{port} "}
-        site = replaced("nginx-fleet.conf", {**at(ports), "bridge.example.com": "localhost", **cert})
-        (directory / "site.conf").write_text(site)
-        places = "".join(f"{kind}_temp_path {directory}/{kind};\n" for kind in ("client_body", "proxy"))
-        (directory / "nginx.conf").write_text(
-            f"daemon off;\nmaster_process off;\npid {directory}/nginx.pid;\nerror_log {directory}/error.log;\n"
-            f"events {{}}\nhttp {{\naccess_log off;\n{places}include {directory}/site.conf;\n}}\n"
-        )
-        return ["nginx", "-p", str(directory), "-e", f"{directory}/error.log", "-c", str(directory / "nginx.conf")]
-
-    return command
-
-
-def haproxy(ports: list[int]) -> Command:
-    def command(directory: Path, port: int, _: int) -> list[str]:
-        pair = (directory / "fullchain.pem").read_bytes() + (directory / "privkey.pem").read_bytes()
-        (directory / "both.pem").write_bytes(pair)
-        paths = {"/etc/ssl/mcpbridge": str(directory), "bind :443 ": f"bind 127.0.0.1:{port} "}
-        changes = {**at(ports), "bridge.example.com": "localhost", **paths}
-        (directory / "haproxy.cfg").write_text(replaced("haproxy-fleet.cfg", changes))
-        return ["haproxy", "-db", "-f", str(directory / "haproxy.cfg")]
-
-    return command
 
 
 class Three:
@@ -57,11 +23,10 @@ class Three:
         return [Counter(one for _, one, _ in bridge.heads)[path] for bridge in self.behind]
 
 
-@pytest.fixture(params=["nginx", "haproxy"])
+@pytest.fixture(params=list(BALANCERS))
 def three(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Three]:
     ports = [free_port() for _ in BRIDGES]
-    command = nginx(ports) if request.param == "nginx" else haproxy(ports)
-    with proxy(str(request.param), tmp_path, command) as front, ExitStack() as stack:
+    with proxy(str(request.param), tmp_path, BALANCERS[request.param](ports)) as front, ExitStack() as stack:
         behind = [Behind(port) for port in ports]
         for one in behind:
             stack.callback(one.end)
