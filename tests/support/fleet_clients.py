@@ -71,7 +71,7 @@ def modern(
     token: str = TOKEN,
 ) -> httpx2.Response:
     """What a bridge, or the balancer, answers a client of revision 2026-07-28 that can be asked so much."""
-    headers, body = _modern(method, params, capabilities, id_=id_, token=token)
+    headers, body = in_an_envelope(method, params, capabilities, id_=id_, token=token)
     return httpx2.post(replica.url, json=body, headers=headers, trust_env=False, timeout=60)
 
 
@@ -80,15 +80,16 @@ def listening(
     replica: Replica, wanted: dict[str, Any], capabilities: dict[str, Any]
 ) -> Generator[Iterator[dict[str, Any]]]:
     """The messages of a listen stream of such a client."""
-    headers, body = _modern("subscriptions/listen", {"notifications": wanted}, capabilities)
+    headers, body = in_an_envelope("subscriptions/listen", {"notifications": wanted}, capabilities)
     with httpx2.stream("POST", replica.url, json=body, headers=headers, trust_env=False, timeout=60) as answer:
         assert answer.status_code == 200, answer.read()
         yield (json.loads(line[5:]) for line in answer.iter_lines() if line.startswith("data:") and line[5:].strip())
 
 
-def _modern(
+def in_an_envelope(
     method: str, params: dict[str, Any], capabilities: dict[str, Any], *, id_: int = 1, token: str = TOKEN
 ) -> tuple[dict[str, str], dict[str, Any]]:
+    """Headers and body of a request of revision 2026-07-28, which needs no session."""
     meta: dict[str, Any] = {PREFIX + "protocolVersion": REVISION, PREFIX + "clientCapabilities": capabilities}
     named = {"mcp-name": params["name"]} if "name" in params else {}
     headers = {

@@ -9,26 +9,39 @@ The checker must notice each:
 - `progress`: so does its caller with the progress of the one before;
 - `subscriptions`: they are not written down;
 - `budgets`: what a bridge borrows is there for the others, too;
-- `rates`: each bridge counts for itself.
+- `rates`: each bridge counts for itself;
+- `fencing`: whoever has the process of a server for the fleet uses it, though its lease is over or another's;
+- `waits`: whoever wants that server has it half a second after its lease was renewed;
+- `uses`: what a call is continued with is good more than once;
+- `runs`: each bridge runs a cached call, though others run the same one.
 """
 
 import sys
+from math import inf
 from typing import Any
 
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from mcpbridge.__main__ import main
 from mcpbridge.core.model import Call
 from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.elicitation.parked_calls import Parking
 from mcpbridge.downstream.progress import CallUpdates
-from mcpbridge.fleet import records, sessions
+from mcpbridge.fleet import records
 from mcpbridge.fleet.forwarding import Forwarding
 from mcpbridge.fleet.link.connections import NotSent, OutcomeUnknown
+from mcpbridge.fleet.link.serving import Served
+from mcpbridge.fleet.servers import leases
+from mcpbridge.fleet.servers.leases import ServerLeases
+from mcpbridge.fleet.servers.process import SharedProcess
+from mcpbridge.fleet.servers.shared_servers import SharedServers
+from mcpbridge.fleet.sessions import written
+from mcpbridge.fleet.sessions.sessions import FleetSessions
 from mcpbridge.pipeline.stages.rate_limit import Buckets
 from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.storage.redis import shares
 from mcpbridge.storage.redis.connections import script
+from mcpbridge.storage.redis.run_leases import RunLeases
 from mcpbridge.storage.redis.store import RedisStore
 
 
@@ -88,7 +101,7 @@ def break_subscriptions() -> None:
     def noted(messages: dict[str, Raw], frame: Frame) -> bool:
         return "subscribe" not in frame.method and note(messages, frame)
 
-    sessions.note = noted
+    written.note = noted
 
 
 def break_budgets() -> None:
@@ -104,6 +117,47 @@ def break_rates() -> None:
     Buckets.__init__ = made
 
 
+def break_fencing() -> None:
+    async def renew(*_: Any, **__: Any) -> bool:
+        return True
+
+    serve = SharedServers.serve
+
+    async def served_any(self: SharedServers, served: Served) -> None:
+        process = self._processes.get(served.head.path)  # pyright: ignore[reportPrivateUsage]
+        epoch = served.head.query if process is None else b"%d" % process.epoch
+        served.head = structs.replace(served.head, query=epoch)
+        await serve(self, served)
+
+    SharedServers.serve = served_any
+    ServerLeases.renew = renew
+    until = property(lambda _: inf, lambda _, __: None)
+    SharedProcess.valid_until = until  # pyright: ignore[reportAttributeAccessIssue]
+    SharedProcess._loop_time_of = staticmethod(lambda _: None)  # pyright: ignore
+
+
+def break_waits() -> None:
+    text = leases._ACQUIRE.text  # pyright: ignore[reportPrivateUsage]
+    rule = "free_at = ends + ARGV[4]"
+    assert rule in text
+    soon = script(text.replace(rule, "free_at = ends - ARGV[3] + 500"))
+    leases._ACQUIRE = soon  # pyright: ignore[reportPrivateUsage]
+
+
+def break_uses() -> None:
+    async def is_first_use(*_: Any, **__: Any) -> bool:
+        return True
+
+    FleetSessions.is_first_use = is_first_use
+
+
+def break_runs() -> None:
+    async def lead(*_: Any, **__: Any) -> None:
+        return None
+
+    RunLeases.lead = lead
+
+
 RULES = {
     "claims": break_claims,
     "unknown": break_unknown,
@@ -113,6 +167,10 @@ RULES = {
     "subscriptions": break_subscriptions,
     "budgets": break_budgets,
     "rates": break_rates,
+    "fencing": break_fencing,
+    "waits": break_waits,
+    "uses": break_uses,
+    "runs": break_runs,
 }
 
 if __name__ == "__main__":

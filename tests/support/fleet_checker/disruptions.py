@@ -3,7 +3,7 @@
 import asyncio
 import re
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -11,19 +11,23 @@ from typing import TYPE_CHECKING
 from mcpbridge.fleet.members import LEASE_SECONDS
 from support.fleet_checker.held_calls import hold
 from support.fleet_checker.history import Disruption, Kind, Parts
+from support.fleet_checker.one_process import PAST_LEASE_SECONDS, owner_of, processes
+from support.fleet_checker.talkers import PATIENCE
 from support.partitions import Host, why_not
 from support.replicas import Replica
 
 if TYPE_CHECKING:
     from support.fleet_checker.run import Run
 
-ALL_KINDS: tuple[Kind, ...] = ("kill", "drain", "store", "pause", "stop", "cut")
+ALL_KINDS: tuple[Kind, ...] = ("kill", "drain", "store", "pause", "long pause", "stop", "cut")
 KINDS: tuple[Kind, ...] = tuple(kind for kind in ALL_KINDS if kind != "cut" or not why_not())
 """Those that can be done here."""
 CALLS_BETWEEN = 30
-"""Calls between two disruptions."""
+"""Calls between two disruptions, at least."""
 _PAUSE = 5.0
 """Seconds that a bridge is paused: longer than its lease."""
+_LOOK = 0.2
+"""Seconds between two looks for the process of the server that the fleet shares."""
 _PARTS: tuple[Parts, ...] = ("link", "store", "all")
 _CUT_SECONDS = (1, 4, 8)
 """Shorter than a lease; longer; and longer than a silent connection between bridges lives."""
@@ -32,11 +36,13 @@ _CUT_SECONDS = (1, 4, 8)
 async def disrupt(run: "Run", kind: Kind) -> None:
     """Do something to the fleet, and undo it."""
     replica = run.random.choice(run.found.replicas)
+    if kind == "long pause":
+        replica = await _owner(run)
     by = run.random.choice([one for one in run.found.replicas if one is not replica])
-    held = await hold(run, replica, by) if kind in ("kill", "pause", "cut") else None
+    held = await hold(run, replica, by) if kind in ("kill", "pause", "long pause", "cut") else None
     parts: Parts = ""
     began, whom = run.now(), replica.name
-    run.disrupted = {replica.name} if kind in ("kill", "stop", "pause") else set()
+    run.disrupted = {replica.name} if kind in ("kill", "stop", "pause", "long pause") else set()
     if kind == "kill":
         await asyncio.to_thread(_restart, replica, replica.kill)
     elif kind == "stop":
@@ -46,14 +52,14 @@ async def disrupt(run: "Run", kind: Kind) -> None:
         run.redis.kill()
         await asyncio.sleep(run.random.choice([0, 1, 5]))
         await asyncio.to_thread(run.redis.start)
-    elif kind == "pause":
+    elif kind in ("pause", "long pause"):
         replica.signal(signal.SIGSTOP)
-        await asyncio.sleep(_PAUSE)
+        await asyncio.sleep(_PAUSE if kind == "pause" else PAST_LEASE_SECONDS)
         replica.signal(signal.SIGCONT)
     elif kind == "drain":
         done = await asyncio.to_thread(replica.command, "fleet", "drain", "--wait", "20")
         assert done.returncode in (0, 7), done.stderr
-        await run.calls(CALLS_BETWEEN)
+        await run.calls()
         await asyncio.to_thread(replica.command, "fleet", "drain", "--undo")
     elif kind == "cut":
         parts, seconds = run.random.choice(_PARTS), run.random.choice(_CUT_SECONDS)
@@ -66,13 +72,24 @@ async def disrupt(run: "Run", kind: Kind) -> None:
         await held.end()
 
 
+async def _owner(run: "Run") -> Replica:
+    """The bridge that has the process of the server that the fleet shares."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            owners = {one.process.pid: one for one in run.found.replicas if one.process is not None}
+            for process in reversed(processes(run.single, run.start)):
+                if (found := owner_of(process.pid, owners)) is not None:
+                    return found
+            await asyncio.sleep(_LOOK)
+
+
 def _restart(replica: Replica, end: Callable[[], None]) -> None:
     end()
     replica.start()
 
 
 @contextmanager
-def _cut(run: "Run", replica: Replica, by: Replica, parts: Parts) -> Iterator[None]:
+def _cut(run: "Run", replica: Replica, by: Replica, parts: Parts) -> Generator[None]:
     net = run.net
     assert net is not None
     replicas, store = run.found.replicas, net.hosts[-1]
@@ -93,6 +110,8 @@ def _cut(run: "Run", replica: Replica, by: Replica, parts: Parts) -> Iterator[No
 
 
 _LAPSED = re.compile(r"this bridge was no member of its fleet for a while")
+_LAPSES: tuple[Kind, ...] = ("pause", "long pause", "store", "cut")
+"""What is done to a bridge that loses its lease by it."""
 _TIME = re.compile(r'"timestamp": "([^"]+)"')
 
 
@@ -103,5 +122,5 @@ def lapses(run: "Run") -> Iterator[Disruption]:
             if _LAPSED.search(line) and (time := _TIME.search(line)):
                 at = datetime.fromisoformat(time[1]).timestamp() - run.began_at
                 began = at - 2 * LEASE_SECONDS
-                if not any(one.explains(began, at) for one in run.disruptions if one.kind in ("pause", "store", "cut")):
+                if not any(one.explains(began, at) for one in run.disruptions if one.kind in _LAPSES):
                     yield Disruption("slow", replica.name, began, at)

@@ -3,12 +3,12 @@
 The id of a call begins with the name of its caller: `ann-7` is the seventh call of `ann`.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from support.fleet_checker.history import Disruption, Request, is_divided
+from support.fleet_checker.history import Disruption, Request
 
 _TOLERANCE = 0.02
 """What a rate may be exceeded by."""
@@ -101,7 +101,7 @@ def exchange_faults(
         if it.what == "update" and it.of != it.by:
             yield f"heard of what it has not subscribed to: {it.of} at {it.by}"
     for touch in touches:
-        if not touch.was_heard and not is_divided(disruptions, touch.began):
+        if not touch.was_heard:
             yield f"a subscription has ended: {touch.by} at {touch.at:.2f} s"
 
 
@@ -109,9 +109,13 @@ def approval_faults(
     requests: Iterable[Request], made: Iterable[str], decisions: Sequence[Decision], disruptions: Sequence[Disruption]
 ) -> Iterator[str]:
     """Nothing is made without a yes, a yes is heard once, and it releases the call, wherever that waits."""
-    for approval, taken in _sums(decisions).items():
-        if taken > 1:
-            yield f"decided {taken} times: {approval}"
+    decided = defaultdict[str, list[Decision]](list)
+    for one in decisions:
+        decided[one.approval].append(one)
+    for approval, own in decided.items():
+        if (taken := sum(one.taken for one in own)) > 1:
+            when = ", ".join(f"{one.at:.2f} s (taken by {one.taken})" for one in own if one.taken)
+            yield f"decided {taken} times: {own[0].id}, approval {approval}, at {when}"
     times = Counter(made)
     for request in requests:
         own = [one for one in decisions if one.id == request.id]
@@ -154,10 +158,3 @@ def rate_faults(times: Iterable[float], burst: int, seconds: float, outages: flo
 
 def _caller(id_: str) -> str:
     return id_.rpartition("-")[0]
-
-
-def _sums(decisions: Iterable[Decision]) -> Mapping[str, int]:
-    found = Counter[str]()
-    for one in decisions:
-        found[one.approval] += one.taken
-    return found

@@ -13,10 +13,15 @@ from typing import Literal
 from mcpbridge.fleet.members import BEAT_SECONDS, LEASE_SECONDS
 from mcpbridge.fleet.records import SETTLING_SECONDS
 
-Kind = Literal["kill", "drain", "store", "pause", "stop", "cut", "slow"]
-"""`cut`: some network links pass nothing; `slow`: the machine itself keeps a bridge waiting for a second or longer."""
+Kind = Literal["kill", "drain", "store", "pause", "long pause", "stop", "cut", "slow"]
+"""`long pause`: of the bridge that has the process of a server for the fleet, until another may have it;
+`cut`: some network links pass nothing; `slow`: the machine itself keeps a bridge waiting for a second or longer."""
 Parts = Literal["", "link", "store", "all"]
 """What is cut: two bridges from each other, a bridge from the server of the store, or a bridge from all of these."""
+STOPPED: tuple[Kind, ...] = ("pause", "long pause")
+"""A bridge is stopped for a while."""
+PAUSES: tuple[Kind, ...] = (*STOPPED, "slow")
+"""A bridge stands still."""
 Outcome = Literal["answered", "refused", "not sent", "unknown", "hung", "wrong"]
 """`refused`: by a rule of the bridge; `hung`: no answer came in any time; `wrong`: one that is none of these."""
 FAILED_CLOSED = ("ApprovalUnavailable", "LimitUnavailable", "StoreFailed")
@@ -30,6 +35,7 @@ _AFTER: dict[Kind, float] = {
     "drain": BEAT_SECONDS,
     "store": SETTLING_SECONDS + 3,  # and an attempt to reach it that ends by its deadline, and a pause
     "pause": LEASE_SECONDS + BEAT_SECONDS,
+    "long pause": LEASE_SECONDS + BEAT_SECONDS,
     "stop": BEAT_SECONDS,
     "cut": 5 + BEAT_SECONDS,  # what waits on a connection that broke learns so after five seconds of silence
     "slow": BEAT_SECONDS,
@@ -74,7 +80,7 @@ class Disruption:
         """
         if self.kind == "cut" and self.parts == "link":
             return 0  # all leases live
-        return 3 if self.kind in ("pause", "slow") else 1
+        return 3 if self.kind in PAUSES else 1
 
     @property
     def reaches_no_store(self) -> bool:
@@ -90,21 +96,8 @@ class Disruption:
         """Whether a request of this time may fail by it. `late`: what the machine delays by, in seconds."""
         return self.began <= ended and began <= self.over + late
 
-    def divides(self, began: float, ended: float) -> bool:
-        """Whether two bridges may both take a session for their own at this time.
-
-        The one that does not reach the store knows of no other; with all others it would be right.
-        """
-        is_alone = self.kind == "cut" and self.reaches_no_store
-        return is_alone and self.began <= ended and began <= self.ended + _AFTER["cut"]
-
     def __str__(self) -> str:
         return f"{self.began:8.2f}–{self.ended:.2f} s {self.kind} {self.parts} {self.whom}"
-
-
-def is_divided(disruptions: Iterable[Disruption], at: float) -> bool:
-    """Whether two bridges may take a session for their own at this moment."""
-    return any(one.divides(at, at) for one in disruptions)
 
 
 class Delays:
@@ -138,50 +131,59 @@ def late_faults(requests: Iterable[Request], disruptions: Sequence[Disruption], 
         if one.outcome != "not sent" or NOT_REACHED not in one.detail:
             continue
         paused = sum(
-            max(0.0, min(d.ended, one.ended) - max(d.began, one.began)) for d in disruptions if d.kind == "pause"
+            max(0.0, min(d.ended, one.ended) - max(d.began, one.began)) for d in disruptions if d.kind in STOPPED
         )
         most = NOT_REACHED_SECONDS + _WAITS * delays.longest(one.began, one.ended) + paused
         if one.ended - one.began > most:
             yield f"`not sent` after {one.ended - one.began:.2f} s, {most:.2f} s were due: {one}"
 
 
-def unexplained_faults(requests: Iterable[Request], disruptions: Sequence[Disruption], delays: Delays) -> Iterator[str]:
-    """A request fails only if something was done to the fleet: else all of them are answered."""
+def unexplained_faults(
+    requests: Iterable[Request], disruptions: Sequence[Disruption], delays: Delays, more: float = 0
+) -> Iterator[str]:
+    """A request fails only if something was done to the fleet: else all of them are answered.
+
+    `more`: seconds after a disruption in which those may still fail by it that others would not.
+    """
     for one in requests:
         is_closed = one.outcome == "refused" and any(words in one.detail for words in FAILED_CLOSED)
         if one.outcome == "answered" or (one.outcome == "refused" and not is_closed):
             continue
         if _BALANCERS in one.detail and delays.longest(one.began - 1, one.ended) > _CHECK_SECONDS:
             continue  # its checks had no answer in time
-        late = _WAITS * delays.longest(one.began, one.ended)
+        late = more + _WAITS * delays.longest(one.began, one.ended)
         if not any(d.explains(one.began, one.ended, late) for d in disruptions):
             yield f"failed, though nothing was done to the fleet: {one}"
 
 
-def faults(requests: Sequence[Request], made: Iterable[str], disruptions: Sequence[Disruption]) -> list[str]:
-    """Which claims do not hold, and where. `made`: the ids that the server was called with, each time."""
+def call_faults(requests: Iterable[Request], made: Iterable[str]) -> list[str]:
+    """Where a call was made twice, or its client does not know. `made`: the ids that servers were called with."""
     times = Counter(made)
     found = [f"made {count} times: {id_}" for id_, count in times.items() if count > 1]
     for request in requests:
         count = times[request.id]
-        if request.outcome == "hung" and is_divided(disruptions, request.began):
-            continue  # its answer came to the bridge that did not ask
         if request.outcome in ("hung", "wrong"):
             found.append(f"neither answered nor `not sent` nor `outcome unknown`: {request}")
         elif request.outcome == "answered" and count != 1:
             found.append(f"answered, but made {count} times: {request}")
         elif request.outcome in ("not sent", "refused") and count:
             found.append(f"said to be {request.outcome}, but made: {request}")
-    return [*found, *_shared_sessions(requests, disruptions)]
+    return found
 
 
-def _shared_sessions(requests: Sequence[Request], disruptions: Sequence[Disruption]) -> Iterator[str]:
+def session_faults(requests: Iterable[Request], disruptions: Sequence[Disruption]) -> Iterator[str]:
     """A session has one bridge at a time: it moves only when something was done to the fleet."""
     answered = sorted((one for one in requests if one.session and one.owner), key=lambda one: one.session)
     for session, group in groupby(answered, key=lambda one: one.session):
         own = sorted(group, key=lambda one: one.began)
-        moved = [(one, other) for one, other in pairwise(own) if one.owner != other.owner]
-        moves = sum(1 for one, other in moved if not any(d.divides(one.began, other.ended) for d in disruptions))
+        moves = sum(1 for one, other in pairwise(own) if one.owner != other.owner)
         allowed = sum(one.moves for one in disruptions if one.began <= own[-1].ended and one.ended >= own[0].began - 10)
         if moves > allowed:
-            yield f"a session moved {moves} times, and at most {allowed} were due: {session[:8]}"
+            where = ", ".join(f"{one.owner} at {one.began:.2f} s" for one in _changes(own))
+            yield f"a session moved {moves} times, and at most {allowed} were due: {session[:8]}, at {where}"
+
+
+def _changes(requests: Sequence[Request]) -> Iterator[Request]:
+    """The first of each bridge in turn."""
+    yield requests[0]
+    yield from (other for one, other in pairwise(requests) if one.owner != other.owner)

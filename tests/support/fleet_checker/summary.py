@@ -1,10 +1,11 @@
 """What a run of the checker was like: a line while it runs, and a table and a document at its end (issue 24)."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import quantiles
 from typing import TYPE_CHECKING, Any
 
+from support.fleet_checker.claims import Claim
 from support.fleet_checker.history import Request
 
 if TYPE_CHECKING:
@@ -20,8 +21,12 @@ _CALLS = {
     "b": "with a budget",
     "r": "with a rate",
     "h": "held at a disruption",
+    "f": "of the fleet's one process",
+    "k": "equal, at all bridges",
 }
 """By the first letter of their ids."""
+_ENOUGH = 0.95
+"""The part of what is offered that counts as all: disruptions cost some calls."""
 _OUTCOMES = ("answered", "refused", "not sent", "unknown", "hung", "wrong")
 
 
@@ -35,7 +40,7 @@ def progress_line(run: "Run", since: float) -> str:
     return f"{run.now():5.0f} s: {words}; plain calls p50 {middle} ms, p99 {slow} ms; {done or 'nothing done yet'}"
 
 
-def table(run: "Run", claims: Mapping[str, Sequence[str]]) -> str:
+def table(run: "Run", claims: Sequence[Claim]) -> str:
     """Calls by kind and outcome, disruptions, and claims."""
     lines = [f"{'calls':28}" + "".join(f"{outcome:>9}" for outcome in _OUTCOMES) + f"{'p50 ms':>9}{'p99 ms':>9}"]
     for name, own in _by_kind(run).items():
@@ -43,17 +48,29 @@ def table(run: "Run", claims: Mapping[str, Sequence[str]]) -> str:
         cells = [*(counts[outcome] for outcome in _OUTCOMES), *_times(own)]
         lines.append(f"{name:28}" + "".join(f"{cell:>9}" for cell in cells))
     lines += ["", "disruptions", *(str(one) for one in sorted(run.disruptions, key=lambda one: one.began))]
-    lines += [
-        "",
-        "claims",
-        *(f"  {name}: {f'{len(found)} faults' if found else 'holds'}" for name, found in claims.items()),
-    ]
-    if excused := run.excused():
-        lines += ["", "lost while a bridge alone did not reach the store", *(f"  {one}" for one in excused)]
+    lines += ["", "claims", *(f"  {one}" for one in claims)]
+    if run.pace.rate:
+        lines += ["", load_line(run)]
     return "\n".join(lines)
 
 
-def document(run: "Run", claims: Mapping[str, Sequence[str]], seed: int) -> dict[str, Any]:
+def load_line(run: "Run") -> str:
+    """What the plain clients offered, and what the fleet carried."""
+    offered, made, carried = rates(run)
+    is_less = carried < _ENOUGH * run.pace.rate
+    less = f"; LESS than the {run.pace.rate:g} calls/s that it was to carry" if is_less else ""
+    return f"plain calls/s: {offered:.1f} offered, {made:.1f} made, {carried:.1f} answered{less}"
+
+
+def rates(run: "Run") -> tuple[float, float, float]:
+    """Plain calls a second that were due, that were made, and that were answered, while things were done."""
+    own = [one for one in run.requests if one.began <= run.ending_at]
+    seconds = run.ending_at or float("inf")
+    answered = sum(1 for one in own if one.outcome == "answered")
+    return (len(own) + run.pace.left_out) / seconds, len(own) / seconds, answered / seconds
+
+
+def document(run: "Run", claims: Sequence[Claim], seed: int) -> dict[str, Any]:
     """The same as JSON, with the faults. Times are seconds since the start, those of calls milliseconds."""
     calls = dict[str, Any]()
     for name, own in _by_kind(run).items():
@@ -70,8 +87,8 @@ def document(run: "Run", claims: Mapping[str, Sequence[str]], seed: int) -> dict
             for one in sorted(run.disruptions, key=lambda one: one.began)
         ],
         "longest_delay": run.delays.longest(0, float("inf")),
-        "excused": run.excused(),
-        "claims": {name: list(found) for name, found in claims.items()},
+        "rates": dict(zip(("offered", "made", "answered"), rates(run), strict=True)),
+        "claims": {one.what: {"looked_at": one.looked_at, "faults": list(one.faults)} for one in claims},
     }
 
 

@@ -40,7 +40,7 @@ PATIENCE = 90.0
 """Seconds after which an answer counts as never coming."""
 _SILENCE = 30.0
 """Seconds after which the news of a change counts as lost, while the stream is open."""
-_PAUSE = 0.2
+PAUSE = 0.2
 """Seconds after a failure: as a client that heeds Retry-After."""
 _THINKING = 0.1
 """Seconds between two things that a client does."""
@@ -80,7 +80,7 @@ class Talker:
                         await self.turn()
                         await asyncio.sleep(_THINKING)
                         continue
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(PAUSE)
 
     async def turn(self) -> None:
         """One thing that it does over and over."""
@@ -126,7 +126,7 @@ class Talker:
         if "initialize a new one" in detail:
             self.session = ""
         if outcome not in ("answered", "refused"):
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(PAUSE)
         self.run.changed.set()
         return outcome, heard
 
@@ -152,7 +152,7 @@ class Talker:
         if not words:
             return "unknown", "the stream ended without an answer"
         heard.answer = words
-        outcome, detail, _ = read(status, words)
+        outcome, detail, _ = read(status, words, heard.id)
         if outcome == "wrong" and status == 200 and any(name in words for name in _REFUSALS):
             return "refused", detail
         return outcome, detail
@@ -174,7 +174,7 @@ class Talker:
             with suppress(httpx2.HTTPError):
                 if (await self.post(body)).status_code not in (429, 502, 503, 504):
                     return
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(PAUSE)
 
 
 _BY_RATE = "RateLimited"
@@ -246,7 +246,7 @@ class Caller(Talker):
         self.has_met_limit |= _BY_RATE in heard.answer
         if "BudgetSpent" in heard.answer:
             self.session = ""  # another conversation
-        await asyncio.sleep(self._pause if outcome == "answered" else max(_PAUSE, self._pause))
+        await asyncio.sleep(self._pause if outcome == "answered" else max(PAUSE, self._pause))
 
 
 class RatedCaller(Caller):
@@ -265,13 +265,18 @@ class RatedCaller(Caller):
 
     async def turn(self) -> None:
         if self.run.is_ending and self.name != "r0":  # the others would take what it waits for
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(PAUSE)
             return
         await super().turn()
 
 
 class AskedInRounds(Talker):
     """Is asked by `input_required` results of revision 2026-07-28."""
+
+    def __init__(self, run: "Run", name: str, tool: str) -> None:
+        """`tool`: of a server that waits for the answer in its call, or of one that is called again with it."""
+        super().__init__(run, name)
+        self._tool = tool
 
     async def begin(self) -> bool:
         return True
@@ -297,7 +302,7 @@ class AskedInRounds(Talker):
             for _ in range(100):
                 if outcome != "not sent" or self.run.is_over:
                     break
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(PAUSE)
                 outcome, detail = await self._ask(heard, back)
             is_lost = "-32602" in heard.answer
             if outcome != "hung":
@@ -313,12 +318,12 @@ class AskedInRounds(Talker):
         self.run.talks.exchanges.append(exchange)
         self.run.changed.set()
         if outcome != "answered":
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(PAUSE)
 
     async def _ask(self, heard: SoFar, back: dict[str, Any]) -> tuple[Outcome, str]:
         meta: dict[str, Any] = {PREFIX + "protocolVersion": REVISION, PREFIX + "clientCapabilities": _CAPABILITIES}
-        params: dict[str, Any] = {"name": "q__ask", "arguments": {"id": heard.id}, "_meta": meta, **back}
-        more = {"mcp-protocol-version": REVISION, "mcp-method": "tools/call", "mcp-name": "q__ask"}
+        params: dict[str, Any] = {"name": self._tool, "arguments": {"id": heard.id}, "_meta": meta, **back}
+        more = {"mcp-protocol-version": REVISION, "mcp-method": "tools/call", "mcp-name": self._tool}
         self.headers = {**HEADERS, **more}
         heard.answer = ""
         outcome, detail = await self._outcome(message("tools/call", self.count, **params), heard)
@@ -347,13 +352,13 @@ class Subscriber(Talker):
         if self._subscribed_in != self.session:
             self._subscribed_in = self.session if await self._subscribe() else ""
             if not self._subscribed_in:
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(PAUSE)
                 return
         async with self.http.stream("GET", self.url, headers=self.of_session()) as answer:
             if answer.status_code != 200:
                 if answer.status_code == 404:
                     self.session = ""
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(PAUSE)
                 return
             updates: asyncio.Queue[None] = asyncio.Queue()
             reading = asyncio.create_task(self._read(answer, updates))
@@ -376,7 +381,7 @@ class Subscriber(Talker):
         if getting.done() or not reading.done():
             self.run.talks.touches.append(Touch(self.name, getting.done(), self.run.now(), began))
         getting.cancel()
-        await asyncio.sleep(_PAUSE)
+        await asyncio.sleep(PAUSE)
 
     async def _subscribe(self) -> bool:
         self.count += 1
@@ -418,7 +423,7 @@ class Approver:
         headers = {"authorization": f"Bearer {CHIEF}"}
         async with httpx2.AsyncClient(trust_env=False, timeout=PATIENCE, headers=headers) as http:
             while not self._run.is_over:
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(PAUSE)
                 with suppress(httpx2.HTTPError, ValueError, KeyError):
                     root = self._random.choice(self._run.found.replicas).root
                     for one in (await http.get(f"{root}/api/approvals")).json()["approvals"]:
