@@ -12,7 +12,7 @@ import pytest
 
 from fleet.test_link import ME, OTHER, linked
 from mcpbridge.downstream.http.connection import Connections
-from mcpbridge.downstream.http.exchange import DirectExchange, Exchange
+from mcpbridge.downstream.http.exchange import DirectExchange, Exchange, Refused
 from mcpbridge.downstream.http.sessions import Sessions
 from mcpbridge.fleet.counts import FleetCounts
 from mcpbridge.fleet.forwarding import LOST, MOVED, MOVED_STATUS, Forwarding, PassedOn
@@ -26,6 +26,7 @@ from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.storage.settings import StoreSettings, redis_address
 from support.redis_server import Server, needs_redis
 
+SESSION = b"0-" + OTHER.encode()
 CALL = b'{"jsonrpc":"2.0","id":7,"method":"tools/call"}'
 JSON, EVENTS = [(b"content-type", b"application/json")], [(b"content-type", b"text/event-stream")]
 
@@ -39,6 +40,8 @@ class Front:
         self._member = Member(OTHER, address, "other", "1", "", 0.0)
         self._is_direct = is_direct
         self.in_tasks = 0
+        self.sessions: FleetSessions | None = None
+        """What answers those, if it is to."""
         self.found = asyncio.Queue[object]()
         """What became of requests that continued in tasks."""
 
@@ -53,6 +56,12 @@ class Front:
         async def rest(sent: PassedOn) -> None:
             self.in_tasks += 1
             found: object
+            if self.sessions is not None:
+                try:
+                    await self.sessions.serve(exchange, SESSION, sent)
+                except Refused as refused:
+                    await exchange.refuse(refused)
+                return
             try:
                 found = await self.forwarding.ask(self._member, exchange, CALL, stream=sent.stream)
             except OutcomeUnknown as error:
@@ -192,6 +201,69 @@ async def test_the_other_bridge_hears_that_the_client_has_left() -> None:
         call.cancel()
         async with asyncio.timeout(60):
             await left.wait()
+        assert front.counts.forwarded["left"] == 1
+
+
+@asynccontextmanager
+async def continued_in_sessions(
+    answer: Callable[[Served], Awaitable[None]], tmp_path: Path, *, max_body: int = 1000
+) -> AsyncGenerator[tuple[Front, FleetSessions, httpx2.AsyncClient]]:
+    """As `passing_on` without tasks; what needs one is served by the sessions of a fleet."""
+    redis = Server(tmp_path / "redis").start()
+    records = FleetRecords(redis_address(StoreSettings(kind="redis", url=redis.url)), "x")
+    try:
+        async with passing_on(answer, is_direct=True) as (front, http):
+            members = Members(records, Member(ME, "127.0.0.1:1", "me", "1", "", 0.0))
+            counts = FleetCounts()
+            sessions = FleetSessions(records, members, front.forwarding, counts, idle=60, max_body=max_body, keep=30)
+            sessions.serve_by(NoSessions())
+            front.sessions = sessions
+            yield front, sessions, http
+    finally:
+        await records.close()
+        redis.kill()
+
+
+@needs_redis
+async def test_what_was_passed_on_is_answered_though_this_bridge_may_have_its_session(tmp_path: Path) -> None:
+    """It was sent, so it must not be called not sent."""
+    is_unsure = asyncio.Event()
+
+    async def answer(served: Served) -> None:
+        await served.body()
+        await is_unsure.wait()
+        served.reply(Reply(200, EVENTS))
+        await served.write(b'data: {"jsonrpc":"2.0","id":7,"result":{}}\n\n')
+        served.end()
+
+    async with continued_in_sessions(answer, tmp_path) as (front, sessions, http):
+        front_of_sessions = NoSessions()
+        front_of_sessions.sessions.unsure.add(SESSION)
+        sessions.serve_by(front_of_sessions)
+        sessions.step_back()
+        is_unsure.set()
+        response = await http.post("/mcp", content=CALL, headers={"mcp-session-id": SESSION.decode()})
+        assert (response.status_code, '"result"' in response.text) == (200, True)
+        assert front.in_tasks == 1
+        assert front.forwarding.under_way == 0
+
+
+@needs_redis
+async def test_the_other_bridge_hears_that_nobody_waits_for_what_was_passed_on(tmp_path: Path) -> None:
+    left = asyncio.Event()
+
+    async def answer(served: Served) -> None:
+        if await served.body() == CALL:
+            served.reply(Reply(200, EVENTS))
+            await served.until_left()
+            left.set()
+
+    async with continued_in_sessions(answer, tmp_path, max_body=1) as (front, _, http):
+        response = await http.post("/mcp", content=CALL, headers={"mcp-session-id": SESSION.decode()})
+        assert response.status_code == 413
+        async with asyncio.timeout(60):
+            await left.wait()
+        assert front.forwarding.under_way == 0
         assert front.counts.forwarded["left"] == 1
 
 

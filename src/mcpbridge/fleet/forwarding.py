@@ -85,6 +85,11 @@ class Forwarding:
         stream.on_first = passed.answered
         return True
 
+    def given_up(self) -> None:
+        """A call that was passed on without a task is not waited for any more."""
+        self.under_way -= 1
+        self._counts.forwarded["left"] += 1
+
     def answered_at_once(self) -> None:
         """A call that was passed on without a task has been answered."""
         self.under_way -= 1
@@ -151,13 +156,26 @@ def _no_otel() -> None:
 class PassedOn:
     """A call that was sent to another bridge without a task, until it is answered so or continues in one."""
 
-    __slots__ = ("_exchange", "_forwarding", "_rest", "member", "stream")
+    __slots__ = ("_exchange", "_forwarding", "_is_taken", "_rest", "member", "stream")
 
     def __init__(
         self, forwarding: Forwarding, member: Member, exchange: DirectExchange, stream: Stream, rest: Continue
     ) -> None:
         self._forwarding, self._exchange, self._rest = forwarding, exchange, rest
         self.member, self.stream = member, stream
+        self._is_taken = False
+
+    def take_stream(self) -> Stream:
+        """The stream of the answer, for `Forwarding.ask`, which ends it in any case."""
+        self._is_taken = True
+        return self.stream
+
+    def close(self) -> None:
+        """Nobody waits for the answer any more, unless somebody has taken its stream."""
+        if not self._is_taken:
+            self._is_taken = True
+            self.stream.close()
+            self._forwarding.given_up()
 
     def answered(self, kind: int, payload: bytes) -> None:
         """The first frame of the answer: if it is a plain answer and all of it, it is sent on."""

@@ -117,24 +117,32 @@ class FleetSessions:
 
         What another bridge sends is not sent on: that one learns that the session is not here.
         """
-        id_ = session
-        if self._front is not None and id_ in self._front.sessions.unsure:
-            await self._lapses.until_sure()
-            if id_ in self._front.sessions:
-                return False
+        passed = sent if isinstance(sent, PassedOn) else None
+        try:
+            return await self._serve(exchange, session, passed)
+        finally:
+            if passed is not None:
+                passed.close()
+
+    async def _serve(self, exchange: Exchange, id_: bytes, passed: PassedOn | None) -> bool:
         if exchange.is_forwarded:
+            if await self._is_still_here(id_):
+                return False
             if self._front is None or self.is_draining or await self._take(id_, exchange, self._front) is not None:
                 raise Refused(MOVED_STATUS, "this session is another bridge's")
             return False
         for _ in range(_TRIES):
-            passed, sent = sent, None
-            owner = passed.member if isinstance(passed, PassedOn) else await self._owner(id_, exchange)
+            # What was sent is not safe to repeat, whatever is known of the session by now.
+            if passed is None and await self._is_still_here(id_):
+                return False
+            owner = await self._owner(id_, exchange) if passed is None else passed.member
             if owner is None:
                 return False
             if exchange.method == "POST" and exchange.early_body is None:
                 exchange.early_body = await exchange.body(self._max_body, self._deadline)
             try:
-                stream, body = passed.stream if isinstance(passed, PassedOn) else None, exchange.early_body or b""
+                stream, body = None if passed is None else passed.take_stream(), exchange.early_body or b""
+                passed = None
                 if await self.forwarding.ask(owner, exchange, body, stream=stream) is not MOVED:
                     return True
             except NotSent as error:
@@ -145,6 +153,17 @@ class FleetSessions:
                 raise Refused(502, LOST) from error
             self._remember(id_, "")  # its owner gave it up: ask the record
         raise Refused(503, "not sent: this session is on its way from one bridge to another", headers=SOON)
+
+    async def _is_still_here(self, id_: bytes) -> bool:
+        """Whether a session is this bridge's though that was not sure for a while; waits until it is.
+
+        Raises:
+            Refused: it is not known in time.
+        """
+        if self._front is None or id_ not in self._front.sessions.unsure:
+            return False
+        await self._lapses.until_sure()
+        return id_ in self._front.sessions
 
     async def is_there(self, bridge: str) -> bool:
         """Whether another bridge has this id."""
