@@ -16,7 +16,7 @@ from mcpbridge.storage.settings import redis_address
 from support.redis_server import Server, needs_redis
 
 pytestmark = needs_redis
-A, B = (Member(letter * 10, "127.0.0.1:1", letter, "1", "s", 0.0) for letter in "ab")
+A, B, C = (Member(letter * 10, "127.0.0.1:1", letter, "1", "s", 0.0) for letter in "abc")
 
 
 @pytest.fixture
@@ -128,14 +128,38 @@ async def test_a_member_that_is_back_leaves_in_order(records: FleetRecords, redi
     assert first.find(B.id) is None
 
 
+async def test_whoever_took_a_session_has_it_though_a_failover_undid_that(records: FleetRecords, redis: Server) -> None:
+    """Nobody else had it meanwhile: whoever takes it counts on from what the record says."""
+    for name in (b"taken", b"ended", b"taken from both"):
+        assert await records.write(name, A.id, b"who", b"record", 600, is_new=True)
+    before = {key: f"{key}:before" for key in redis.cli("KEYS", "*:s:*").split()}
+    for key, copy in before.items():
+        redis.cli("COPY", key, copy)
+    for name in (b"taken", b"ended", b"taken from both"):
+        claim = await records.claim(name, B.id, b"who")
+        assert claim is not None
+        assert (claim.owner, claim.moves) == (B.id, 1)
+    for key, copy in before.items():
+        redis.cli("COPY", copy, key, "REPLACE")
+    other = await records.claim(b"taken from both", C.id, b"who")
+    assert other is not None
+    assert (other.owner, other.moves) == (C.id, 1)
+    await records.end({b"ended": 1}, B.id)
+    assert not await records.write(b"ended", B.id, b"who", b"record", 600, is_new=False, moves=1)
+    kept = await records.keep(dict.fromkeys([b"taken", b"ended", b"taken from both"], 1), B.id, 600)
+    assert (kept.undone, kept.lost) == ([b"taken"], [b"ended", b"taken from both"])
+    kept = await records.keep({b"taken": 0}, A.id, 600)
+    assert (kept.undone, kept.lost) == ([], [b"taken"])
+
+
 async def test_a_bridge_that_was_paused_does_not_write_down_what_another_one_ended(records: FleetRecords) -> None:
     await records.beat(A, 30)
     for name in (b"ended", b"kept"):
         assert await records.write(name, A.id, b"who", b"record", 600, is_new=True)
-    await records.end(b"ended", A.id)
-    kept = await records.keep([b"ended", b"kept", b"never written"], B.id, 600)
+    await records.end({b"ended": 0}, A.id)
+    kept = await records.keep(dict.fromkeys([b"ended", b"kept", b"never written"], 0), B.id, 600)
     assert (kept.lost, kept.missing) == ([b"ended", b"kept"], [b"never written"])
-    kept = await records.keep([b"ended", b"kept"], A.id, 600)
+    kept = await records.keep({b"ended": 0, b"kept": 0}, A.id, 600)
     assert (kept.lost, kept.missing) == ([b"ended"], [])
     assert not await records.write(b"ended", A.id, b"who", b"record", 600, is_new=True)
     assert await records.claim(b"ended", B.id, b"who") is None

@@ -6,7 +6,8 @@ a script can look at a session and at its owner's lease at once:
 
     PREFIX:{v1/#fleet}:leases       members by when their leases end
     PREFIX:{v1/#fleet}:members      a hash: what is known of each member
-    PREFIX:{v1/#fleet}:s:DIGEST     a hash: one session: `owner`, `who` may use it, what it was opened with (`record`)
+    PREFIX:{v1/#fleet}:s:DIGEST     a hash: one session: `owner`, `who` may use it, what it was opened with (`record`),
+                                    how often it was taken over (`moves`)
     PREFIX:{v1/#fleet}:e:DIGEST     what the client is answered that resumes a stream of a session, sealed
     PREFIX:{v1/#fleet}:u:DIGEST     which use of a seal was the first; there while the seal would still open
     PREFIX:{v1/#fleet}:settling     there while members may be about to come back
@@ -14,6 +15,9 @@ a script can look at a session and at its owner's lease at once:
 When no lease was renewed for a while, the server was away, or lost its data, and the first member that is back must not
 take the others for dead: for some seconds then every member stays one, and nobody gets a session of one without a
 lease.
+
+A failover may lose the last writes. Who takes a session has it when a replica knows that. If all the same the record
+falls back to a former owner, `moves` is less than what the owner has, who puts it right.
 
 Ids of sessions are kept as digests: whoever can read the server does not learn them.
 """
@@ -83,6 +87,8 @@ class Kept(Struct, frozen=True):
     """Those that somebody else has, or ended."""
     missing: list[bytes]
     """Those that there is no record of."""
+    undone: list[bytes]
+    """Those whose records had fallen back to before this owner took them."""
 
 
 class Claim(Struct, frozen=True):
@@ -92,6 +98,8 @@ class Claim(Struct, frozen=True):
     """Empty: nobody gets it yet, since whoever has it may be about to come back."""
     record: bytes = b""
     """For its new owner: what the session was opened with."""
+    moves: int = 0
+    """For its new owner: how often the session was taken over."""
 
 
 SETTLING_SECONDS = 8.0
@@ -198,12 +206,21 @@ end
 return found
 """
 )
+_IS_MINE = """
+-- Whether a member that took a session so often has it; if the record says less, a failover undid that it was taken.
+local function is_mine(key, owner, member, moves)
+  if owner == member then return true end
+  return owner ~= '-' and tonumber(redis.call('HGET', key, 'moves') or 0) < tonumber(moves)
+end
+"""
 _WRITE = script(
-    """
+    _IS_MINE
+    + """
+-- ARGV: the member, who may use it, the record, milliseconds, `new` or `known`, how often it was taken over
 local owner = redis.call('HGET', KEYS[1], 'owner')
 if (ARGV[5] == 'new') == (owner ~= false) then return 0 end
-if owner and owner ~= ARGV[1] then return 0 end
-redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'who', ARGV[2], 'record', ARGV[3])
+if owner and not is_mine(KEYS[1], owner, ARGV[1], ARGV[6]) then return 0 end
+redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'who', ARGV[2], 'record', ARGV[3], 'moves', ARGV[6])
 redis.call('PEXPIRE', KEYS[1], ARGV[4])
 return 1
 """
@@ -222,16 +239,22 @@ if owner ~= '' and owner ~= ARGV[1] then
   if ends and settling then return {''} end
 end
 redis.call('HSET', KEYS[2], 'owner', ARGV[1])
-return {ARGV[1], redis.call('HGET', KEYS[2], 'record')}
+return {ARGV[1], redis.call('HGET', KEYS[2], 'record'), redis.call('HINCRBY', KEYS[2], 'moves', 1)}
 """
 )
 _END = script(
-    """
-local owner = redis.call('HGET', KEYS[1], 'owner')
-if owner and owner ~= ARGV[1] then return 0 end
-redis.call('DEL', KEYS[1])
-redis.call('HSET', KEYS[1], 'owner', '-') -- no member
-return redis.call('EXPIRE', KEYS[1], ARGV[2])
+    _IS_MINE
+    + """
+-- ARGV: the member, seconds, and of each session how often it was taken over
+for i, key in ipairs(KEYS) do
+  local owner = redis.call('HGET', key, 'owner')
+  if not owner or is_mine(key, owner, ARGV[1], ARGV[i + 2]) then
+    redis.call('DEL', key)
+    redis.call('HSET', key, 'owner', '-') -- no member
+    redis.call('EXPIRE', key, ARGV[2])
+  end
+end
+return 1
 """
 )
 _GIVE_UP = script(
@@ -241,20 +264,25 @@ return redis.call('HSET', KEYS[1], 'owner', '') + 1
 """
 )
 _KEEP = script(
-    """
-local lost, missing = {}, {}
+    _IS_MINE
+    + """
+-- ARGV: the member, milliseconds, and of each session how often it was taken over
+local lost, missing, undone = {}, {}, {}
 for i, key in ipairs(KEYS) do
   local owner = redis.call('HGET', key, 'owner')
-  if owner == '' then redis.call('HSET', key, 'owner', ARGV[1]) end -- a failover undid that it was taken
-  if owner == ARGV[1] or owner == '' then
-    redis.call('PEXPIRE', key, ARGV[2])
-  elseif owner then
-    lost[#lost + 1] = i
-  else
+  if not owner then
     missing[#missing + 1] = i
+  elseif is_mine(key, owner, ARGV[1], ARGV[i + 2]) then
+    if owner ~= ARGV[1] then
+      redis.call('HSET', key, 'owner', ARGV[1], 'moves', ARGV[i + 2])
+      undone[#undone + 1] = i
+    end
+    redis.call('PEXPIRE', key, ARGV[2])
+  else
+    lost[#lost + 1] = i
   end
 end
-return {lost, missing}
+return {lost, missing, undone}
 """
 )
 _UNUSE = script("if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0")
@@ -291,13 +319,15 @@ class FleetRecords:
         """Whoever has a lease."""
         return _read(await self._server.run(_MEMBERS, self._members))
 
-    async def write(self, id_: bytes, owner: str, who: bytes, record: bytes, seconds: float, *, is_new: bool) -> bool:
+    async def write(
+        self, id_: bytes, owner: str, who: bytes, record: bytes, seconds: float, *, is_new: bool, moves: int = 0
+    ) -> bool:
         """Write down a session for so long. False: somebody else has it, or, unless it is new, there is none any more.
 
-        `who`: what only requests of its user have, for `claim`.
+        `who`: what only requests of its user have, for `claim`. `moves`: see `Claim`.
         """
         mode = "new" if is_new else "known"
-        arguments = (owner, who, record, int(seconds * 1000), mode)
+        arguments = (owner, who, record, int(seconds * 1000), mode, moves)
         return bool(await self._server.run(_WRITE, [self._session(id_)], *arguments))
 
     async def claim(self, id_: bytes, member: str, who: bytes, *, is_own: bool = False) -> Claim | None:
@@ -306,23 +336,28 @@ class FleetRecords:
         `is_own`: nobody but this member ever had it, so that it is over if there is no record.
         """
         keys = [self._members[0], self._session(id_), self._settling]
-        found = await self._server.run(_CLAIM, keys, member, who, int(not is_own))
+        found = await self._server.run(_CLAIM, keys, member, who, int(not is_own), until="on a replica that is up")
         return None if not found else Claim(found[0].decode(), *found[1:])
 
-    async def end(self, id_: bytes, owner: str) -> None:
-        """The session is over, unless somebody else has it."""
-        await self._server.run(_END, [self._session(id_)], owner, _ENDED_SECONDS)
+    async def end(self, moves: Mapping[bytes, int], owner: str) -> None:
+        """These sessions are over, unless somebody else has them. `moves`: of each, see `Claim`."""
+        keys = [self._session(id_) for id_ in moves]
+        await self._server.run(_END, keys, owner, _ENDED_SECONDS, *moves.values(), until="on a replica that is up")
 
     async def give_up(self, id_: bytes, owner: str) -> None:
         """The session is for whoever asks first, unless somebody else has it."""
         await self._server.run(_GIVE_UP, [self._session(id_)], owner)
 
-    async def keep(self, ids: Iterable[bytes], owner: str, seconds: float) -> Kept:
-        """Keep sessions of this owner's for so long from now."""
-        kept = list(ids)
+    async def keep(self, moves: Mapping[bytes, int], owner: str, seconds: float) -> Kept:
+        """Keep sessions of this owner's for so long from now. `moves`: of each, see `Claim`."""
+        kept = list(moves)
         keys, until = [self._session(id_) for id_ in kept], int(seconds * 1000)
-        lost, missing = await self._server.run(_KEEP, keys, owner, until)
-        return Kept([kept[number - 1] for number in lost], [kept[number - 1] for number in missing])
+        lost, missing, undone = await self._server.run(_KEEP, keys, owner, until, *moves.values())
+        return Kept(
+            [kept[number - 1] for number in lost],
+            [kept[number - 1] for number in missing],
+            [kept[number - 1] for number in undone],
+        )
 
     async def is_first_use(self, seal: bytes, seconds: float) -> bool:
         """Whether nobody has used this seal, which is good for so many seconds; from now on it is used.

@@ -108,6 +108,21 @@ async def _until_replicated(group: Sentinels) -> None:
     assert group.master.cli("WAIT", "1", "30000") == "1"
 
 
+async def test_who_takes_a_session_of_a_fleet_has_it_when_a_replica_knows_that(sentinels: Sentinels) -> None:
+    records, master = FleetRecords(redis_address(sentinels.settings()), "fleet-tests"), sentinels.master
+
+    def waits() -> int:
+        found = [line for line in master.cli("INFO", "commandstats").splitlines() if line.startswith("cmdstat_wait:")]
+        return int(found[0].partition("calls=")[2].partition(",")[0]) if found else 0
+
+    assert await records.write(b"session", "a" * 10, b"who", b"record", 600, is_new=True)
+    before = waits()
+    assert await records.claim(b"session", "b" * 10, b"who") is not None
+    await records.end({b"session": 1}, "b" * 10)
+    assert waits() == before + 2
+    await records.close()
+
+
 async def test_a_cluster_is_used_by_whoever_knows_one_of_its_nodes(cluster: Cluster) -> None:
     store = RedisStore(
         redis_address(StoreSettings(kind="redis", url=f"redis+cluster://127.0.0.1:{cluster.nodes[2].port}"))

@@ -125,6 +125,8 @@ class FleetSessions:
                 passed.close()
 
     async def _serve(self, exchange: Exchange, id_: bytes, passed: PassedOn | None) -> bool:
+        if passed is None and id_ in self._written.ended:
+            return False
         if exchange.is_forwarded:
             if await self._is_still_here(id_):
                 return False
@@ -242,14 +244,16 @@ class FleetSessions:
 
     def ended(self, session: Session) -> None:
         """Forget it, or leave it to the others where this bridge stops."""
-        is_ours = self._written.forget(session.id)
-        self._streams.session_ended(session.id, is_over=is_ours and session.why != BRIDGE_STOPPED)
+        is_over = session.why != BRIDGE_STOPPED
+        is_ours = self._written.end(session.id) if is_over else self._written.forget(session.id)
+        self._streams.session_ended(session.id, is_over=is_ours and is_over)
         if not is_ours:
             return
-        if session.why == BRIDGE_STOPPED:
-            session.client.is_handed_on = True
-        work = self._records.give_up if session.why == BRIDGE_STOPPED else self._records.end
-        self.tasks.spawn(self._quietly(work(session.id, self._members.me.id)))
+        if is_over:
+            self.tasks.spawn(self._write_ends())
+            return
+        session.client.is_handed_on = True
+        self.tasks.spawn(self._quietly(self._records.give_up(session.id, self._members.me.id)))
 
     async def drain(self, seconds: float) -> None:
         """Let calls under way end, then hand on all sessions."""
@@ -364,7 +368,7 @@ class FleetSessions:
             return await self._claim(id_, exchange, front)
 
     async def _claim(self, id_: bytes, exchange: Exchange, front: SessionFront) -> Member | None:
-        if id_ in front.sessions:
+        if id_ in front.sessions or id_ in self._written.ended:
             return None
         me = self._members.me.id
         try:
@@ -403,7 +407,7 @@ class FleetSessions:
         if not has_room:
             await self._quietly(self._records.give_up(id_, me))
             raise Refused(503, "not sent: all sessions of this bridge are busy (`http.max_sessions`)", headers=SOON)
-        self._written.take(id_, record)
+        self._written.take(id_, record, claim.moves)
         self._moved.pop(id_, None)
         self._counts.taken_over += 1
         log.info("a session was taken over from a bridge that is gone")
@@ -427,6 +431,13 @@ class FleetSessions:
         while True:  # `repeat` ends when all of it is kept
             await repeat(_KEEP_EVERY, self._keep_once)
 
+    async def _write_ends(self) -> None:
+        try:
+            await self._written.write_ends()
+        except StoreFailed as error:
+            log.warning("the end of a session is not written down yet", reason=str(error))
+            self._keep_soon()
+
     async def _keep_once(self) -> bool:
         """Keep the records for longer, and write down what they lack. False: not all of it could be."""
         if self._front is None:
@@ -435,6 +446,7 @@ class FleetSessions:
             return False
         lapses = self._lapses.count
         try:
+            await self._written.write_ends()
             kept = await self._written.keep()
         except StoreFailed:
             return False
@@ -446,11 +458,11 @@ class FleetSessions:
             log.info("this bridge is a member of its fleet again")
             self.is_cut_off = False
         missing = set(kept.missing)
-        for id_ in missing | self._written.unwritten:
+        for id_ in missing | self._written.unwritten | set(kept.undone):
             session = self._front.sessions.get(id_)
             if session is not None and id_ in self._written:
                 await self._written.write(session, is_new=id_ in missing)
-        return not self._written.unwritten
+        return not self._written.unwritten and not self._written.ended
 
     def _keep_soon(self) -> None:
         if self._writing_again is None or self._writing_again.done():

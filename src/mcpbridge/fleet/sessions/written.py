@@ -1,11 +1,14 @@
 """What a bridge has written down of its sessions, so that another one can take them over.
 
-What cannot be written, since the server is away, is written later. Until then the session continues here.
+What cannot be written, since the server is away, is written later. Until then the session continues here, or has ended
+here: nobody else could know that.
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from hashlib import sha256
+from itertools import islice
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -23,6 +26,10 @@ log = get_logger("mcpbridge.fleet")
 
 _BEGINNING = ("initialize", "notifications/initialized")
 """What a session begins with."""
+_MOST_ENDED = 10_000
+"""Sessions whose ends are not written down: the oldest are given up."""
+_AT_ONCE = 1000
+"""Ends that are written down by one command."""
 
 
 class WrittenSessions:
@@ -35,6 +42,10 @@ class WrittenSessions:
         """
         self._records, self._me, self._seconds, self._is_missing = records, me, seconds, is_missing
         self._messages: dict[bytes, dict[str, Raw]] = {}
+        self._moves: dict[bytes, int] = {}
+        """How often each was taken over."""
+        self.ended = OrderedDict[bytes, int]()
+        """The same of those that have ended, which their records do not say yet."""
         self._writing = WeakValueDictionary[bytes, asyncio.Lock]()
         self.unwritten = set[bytes]()
         """Sessions whose records lack something, since the server was away."""
@@ -57,7 +68,7 @@ class WrittenSessions:
 
     async def open(self, session: Session, frame: Frame) -> None:
         """Write down a new session, which begins with this message."""
-        self._messages[session.id] = {}
+        self._messages[session.id], self._moves[session.id] = {}, 0
         note(self._messages[session.id], frame)
         await self.write(session, is_new=True)
 
@@ -67,14 +78,37 @@ class WrittenSessions:
         if messages is not None and note(messages, frame):
             await self.write(session, is_new=False)
 
-    def take(self, id_: bytes, record: SessionRecord) -> None:
-        """It is this bridge's by now, and is written down so."""
-        self._messages[id_] = dict(record.messages)
+    def take(self, id_: bytes, record: SessionRecord, moves: int) -> None:
+        """It is this bridge's by now, and is written down so. `moves`: see `Claim`."""
+        self._messages[id_], self._moves[id_] = dict(record.messages), moves
 
     def forget(self, id_: bytes) -> bool:
         """It is not this bridge's any more; False: nor was it."""
         self.unwritten.discard(id_)
+        self._moves.pop(id_, None)
         return self._messages.pop(id_, None) is not None
+
+    def end(self, id_: bytes) -> bool:
+        """It has ended, which `write_ends` writes down; False: it is not this bridge's."""
+        moves = self._moves.get(id_)
+        if moves is None:
+            return False
+        self.forget(id_)
+        self.ended[id_] = moves
+        while len(self.ended) > _MOST_ENDED:
+            self.ended.popitem(last=False)
+        return True
+
+    async def write_ends(self) -> None:
+        """Write down which sessions have ended.
+
+        Raises:
+            StoreFailed: the records cannot be reached.
+        """
+        while ended := dict(islice(self.ended.items(), _AT_ONCE)):
+            await self._records.end(ended, self._me)
+            for id_ in ended:
+                self.ended.pop(id_, None)
 
     async def write(self, session: Session, *, is_new: bool) -> None:
         """Write down all of it. A failure is logged, and `is_missing` called."""
@@ -89,14 +123,16 @@ class WrittenSessions:
             StoreFailed: they cannot be reached.
         """
         if not self._messages:
-            return Kept([], [])
-        return await self._records.keep(list(self._messages), self._me, self._seconds)
+            return Kept([], [], [])
+        return await self._records.keep(dict(self._moves), self._me, self._seconds)
 
     async def _write(self, session: Session, *, is_new: bool) -> None:
         record = msgspec.json.encode(SessionRecord(self._messages[session.id]))
-        who = who_uses(session.client.principal, session)
+        who, moves = who_uses(session.client.principal, session), self._moves[session.id]
         try:
-            is_ours = await self._records.write(session.id, self._me, who, record, self._seconds, is_new=is_new)
+            is_ours = await self._records.write(
+                session.id, self._me, who, record, self._seconds, is_new=is_new, moves=moves
+            )
         except StoreFailed as error:
             if session.id not in self.unwritten:
                 log.warning("a session is not written down yet: until then it ends with this bridge", reason=str(error))
