@@ -1,5 +1,6 @@
 """Bridges of neighbouring versions in one fleet, as during a rolling upgrade (issue 24)."""
 
+import json
 import shutil
 from collections.abc import Generator, Sequence
 from pathlib import Path
@@ -111,6 +112,31 @@ def test_a_session_of_a_format_that_is_not_known_waits_for_its_version(
     assert all("not sent" in answer.text or "outcome unknown" in answer.text for answer in seen), seen
     until(lambda: echoes(client, another), "the later version does")
     assert echoes(client, old), "and the earlier one forwards to that"
+
+
+def test_a_bridge_that_keeps_records_in_another_form_is_no_member_and_is_named(
+    one: Fleet, http: httpx2.Client, tmp_path: Path
+) -> None:
+    """In the log once, and by the commands; each bridge serves its own clients."""
+    old = one.replicas[0]
+    new = one.add(neighbour(tmp_path, ("fleet/records.py", "\nFORMAT = 1\n", "\nFORMAT = 2\n"))).start()
+    words = "a bridge of another version keeps records in another form"
+    until(lambda: words in old.log.read_text("utf-8"), "the earlier version warns")
+    until(lambda: words in new.log.read_text("utf-8"), "so does the later one")
+    for command in (("fleet", "members"), ("fleet", "status")):
+        shown = old.command(*command)
+        assert shown.returncode == 0, shown.stderr
+        assert new.name not in shown.stdout
+        assert f"no member: {new.name} (" in shown.stderr, shown.stderr
+        assert "version 9999.0) keeps records in form 2" in shown.stderr
+        (known,) = json.loads(old.command(*command, "--json").stdout)["incompatible"]
+        assert (known["name"], known["version"], known["format"]) == (new.name, "9999.0", 2)
+    assert old.log.read_text("utf-8").count(words) == 1, "though it was seen again and again"
+    for replica in (old, new):
+        client = Client(http).begin(replica)
+        until(lambda client=client, replica=replica: echoes(client, replica), "its clients are served")
+    new.stop()
+    until(lambda: "no member" not in old.command("fleet", "members").stderr, "it is gone")
 
 
 def test_a_request_in_a_form_that_a_neighbour_does_not_know_is_not_sent(

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from mcpbridge.base.background_tasks import OwnedTasks, repeat
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.log import get_logger
-from mcpbridge.fleet.records import Beat, FleetRecords, Member
+from mcpbridge.fleet.records import FORMAT, Beat, FleetRecords, Incompatible, Member
 
 log = get_logger("mcpbridge.fleet")
 
@@ -55,6 +55,8 @@ class Members:
         """Called then, too: the others may have announced what did not reach this bridge."""
         self.differing: dict[str, tuple[str, str]] = {}
         """By member: the digests of its configuration and of this bridge's, where they differ."""
+        self.incompatible: list[Incompatible] = []
+        """Bridges with leases that are no members for this one, since their version keeps records in another form."""
         self.is_settling = False
         """The records were away for all when this bridge last reached them: nobody gets a session of another then."""
         self._records = records
@@ -176,6 +178,7 @@ class Members:
             self._absent.pop(id_, None)
             log.info("a bridge has joined the fleet", member=id_, name=other.name, address=other.address)
         self._compare()
+        self._name_incompatible(beat.incompatible)
         if lapsed:
             self.on_lapsed()
             self.on_back()
@@ -207,6 +210,20 @@ class Members:
             if id_ in self._known:
                 log.info("bridges of the fleet have one configuration again", member=id_, name=self._known[id_].name)
         self.differing = differ
+
+    def _name_incompatible(self, incompatible: list[Incompatible]) -> None:
+        """Warn once of each."""
+        for one in incompatible:
+            if one not in self.incompatible:
+                log.warning(
+                    "a bridge of another version keeps records in another form, so nothing is shared with it",
+                    member=one.id,
+                    name=one.name,
+                    version=one.version,
+                    format=one.format,
+                    own_format=FORMAT,
+                )
+        self.incompatible = incompatible
 
     def _differs(self, other: Member) -> bool:
         return other.id != self.me.id and other.settings != self.me.settings

@@ -70,6 +70,16 @@ class Member(Struct, frozen=True):
     """Servers to which its breakers let no calls through."""
 
 
+class Incompatible(Struct, frozen=True):
+    """A bridge whose version keeps records in another form: nothing is shared with it. What is known of it."""
+
+    id: str = ""
+    name: str = ""
+    version: str = ""
+    format: int = 0
+    """0: it says nothing that this version can read."""
+
+
 class Beat(Struct, frozen=True):
     """What a member learns when it renews its lease."""
 
@@ -78,6 +88,8 @@ class Beat(Struct, frozen=True):
     members: Mapping[str, Member]
     is_settling: bool
     """Others may be about to come back, after the server was away."""
+    incompatible: list[Incompatible]
+    """Who has a lease as well, and is no member for this version."""
 
 
 class Kept(Struct, frozen=True):
@@ -289,6 +301,7 @@ _UNUSE = script("if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call
 _NOT_USED = "not sent: the fleet's records cannot be reached, so nobody knows whether this was answered before"
 _PERHAPS_USED = f"{_NOT_USED}; if it is refused once they can be reached, make the call anew"
 _members = msgspec.json.Decoder(Member)
+_incompatible = msgspec.json.Decoder(Incompatible)
 
 
 class FleetRecords:
@@ -309,7 +322,8 @@ class FleetRecords:
         held, found, is_settling = await self._server.run(
             _BEAT, keys, member.id, int(seconds * 1000), msgspec.json.encode(member), settling
         )
-        return Beat(bool(held), _read(found), bool(is_settling))
+        members, incompatible = _read(found)
+        return Beat(bool(held), members, bool(is_settling), incompatible)
 
     async def leave(self, member: str) -> None:
         """The lease ends now."""
@@ -317,7 +331,7 @@ class FleetRecords:
 
     async def members(self) -> Mapping[str, Member]:
         """Whoever has a lease."""
-        return _read(await self._server.run(_MEMBERS, self._members))
+        return _read(await self._server.run(_MEMBERS, self._members))[0]
 
     async def write(
         self, id_: bytes, owner: str, who: bytes, record: bytes, seconds: float, *, is_new: bool, moves: int = 0
@@ -406,14 +420,24 @@ class FleetRecords:
         await self._server.close()
 
 
-def _read(entries: Iterable[bytes]) -> Mapping[str, Member]:
-    """Members of formats that this version does not know are none for it."""
+def _read(entries: Iterable[bytes]) -> tuple[Mapping[str, Member], list[Incompatible]]:
+    """Members by their ids, and those of formats that this version does not know, which are none for it."""
     members: dict[str, Member] = {}
+    incompatible: list[Incompatible] = []
     for encoded in entries:
         try:
             member = _members.decode(encoded)
         except msgspec.MsgspecError:
-            continue
-        if member.format == FORMAT:
+            member = None
+        if member is not None and member.format == FORMAT:
             members[member.id] = member
-    return members
+        else:
+            incompatible.append(_parse_incompatible(encoded))
+    return members, incompatible
+
+
+def _parse_incompatible(encoded: bytes) -> Incompatible:
+    try:
+        return _incompatible.decode(encoded)
+    except msgspec.MsgspecError:
+        return Incompatible()

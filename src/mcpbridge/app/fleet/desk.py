@@ -112,7 +112,7 @@ class FleetDesk:
         await fleet.members.look()
         me = fleet.members.me
         found = [member_document(one, me) for one in fleet.members.all()]
-        return {"members": found, "problem": fleet.members.problem}
+        return {"members": found, **_around(fleet)}
 
     async def status(self) -> Document:
         """How each member is, by its own words, and all together.
@@ -128,7 +128,7 @@ class FleetDesk:
         for member, report in await fleet.orders.reports():
             row: dict[str, Any] = dict(member_document(member, me))
             rows.append(row | ({"error": report} if isinstance(report, str) else msgspec.to_builtins(report)))
-        return {"members": rows, "together": _together(rows), "problem": fleet.members.problem}
+        return {"members": rows, "together": _together(rows), **_around(fleet)}
 
     async def drain(self, which: str, *, undo: bool) -> Document:
         """Have a member take nothing new, or take it again. `which`: its name or id; empty: this bridge.
@@ -289,6 +289,12 @@ class FleetDesk:
             return {"pid": os.getpid(), **done}
         except Problem as problem:
             return _failed(problem)
+
+
+def _around(fleet: "Fleet") -> dict[str, Any]:
+    """Who is no member though it has a lease, and why who has one may not be known."""
+    members = fleet.members
+    return {"incompatible": msgspec.to_builtins(members.incompatible), "problem": members.problem}
 
 
 def _together(rows: list[dict[str, Any]]) -> dict[str, Any]:

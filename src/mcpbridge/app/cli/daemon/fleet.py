@@ -56,7 +56,7 @@ def list_members(*, config: str | None, as_json: bool) -> int:
     _warn(answer)
     rows = cast("Sequence[Row]", answer["members"])
     if as_json:
-        print_json("fleet-members/1", {"members": [_document(row) for row in rows], "problem": answer["problem"]})
+        print_json("fleet-members/1", {"members": [_document(row) for row in rows], **_around(answer)})
         return OK
     titles = ["Name", "Id", "Address", "Version", "Since", "Notes"]
     print_table(titles, [[*_identity(row), row["version"], _time(row["since"]), _notes(row)] for row in rows])
@@ -82,7 +82,7 @@ def show_status(*, config: str | None, as_json: bool) -> int:
     code = UNREACHABLE if together["silent"] else OK
     _warn(answer)
     if as_json:
-        document = {"members": [_document(row) for row in rows], "together": together, "problem": answer["problem"]}
+        document = {"members": [_document(row) for row in rows], "together": together, **_around(answer)}
         print_json("fleet-status/1", document)
         return code
     names = {row["id"]: row["name"] for row in rows}
@@ -197,6 +197,13 @@ def _fail(bridge: RunningBridge, answer: Document) -> NoReturn:
 def _warn(answer: Document) -> None:
     if answer.get("problem"):
         note(f"the fleet's shared records cannot be reached, so this is who was there last: {answer['problem']}")
+    for one in _around(answer)["incompatible"]:
+        who = f"{one['name'] or 'a bridge'} ({one['id'] or 'no id'}, version {one['version'] or 'unknown'})"
+        note(visible(f"no member: {who} keeps records in form {one['format']}, which this version does not share"))
+
+
+def _around(answer: Document) -> dict[str, Any]:
+    return {"incompatible": cast("Sequence[Row]", answer.get("incompatible") or []), "problem": answer["problem"]}
 
 
 def _document(row: Row) -> dict[str, Any]:

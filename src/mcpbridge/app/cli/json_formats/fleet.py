@@ -24,11 +24,26 @@ class FleetMember(TypedDict):
     """Whether it is the bridge that answers."""
 
 
+class IncompatibleMember(TypedDict):
+    """A bridge with the same store and prefix that is no member, since its version keeps records in another form."""
+
+    name: str
+    """`fleet.name`, or the name of its machine; empty: it cannot be read."""
+    id: str
+    """Another one after each start; empty: it cannot be read."""
+    version: str
+    """Its release; empty: it cannot be read."""
+    format: int
+    """The number of that form; 0: it cannot be read."""
+
+
 class FleetMembers(TypedDict):
     """The bridges of the fleet."""
 
     members: list[FleetMember]
     """Each of them, the oldest first."""
+    incompatible: list[IncompatibleMember]
+    """Bridges that are none, since they are of a version that shares nothing with this one."""
     problem: str
     """Why the shared records cannot be reached, so that this is who was there last; empty: they can."""
 
@@ -108,6 +123,8 @@ class FleetStatus(TypedDict):
     """Each bridge, the oldest first."""
     together: FleetTogether
     """All of them."""
+    incompatible: list[IncompatibleMember]
+    """Bridges that are none, since they are of a version that shares nothing with this one."""
     problem: str
     """Why the shared records cannot be reached; empty: they can."""
 
