@@ -305,3 +305,14 @@ async def test_a_no_that_cannot_be_kept_for_the_session_is_a_no_to_this_call() -
         await world.desk.decide("request", None, "me", in_session=True)
     async with asyncio.timeout(60):
         assert await call == Verdict("", "me")
+
+
+async def test_a_request_can_be_answered_later_in_whichever_moment_its_call_gives_up() -> None:
+    """Also while it is written down: on a busy disk that may take longer than people have."""
+    was_cancelled = True
+    for count in range(1, STEPS):
+        world = World(store=SlowToDrop())
+        was_cancelled = await cancelled_after(world.desk.ask(world.request, call_of_client()), count)
+        assert was_cancelled
+        assert "mcpbridge approve" in await world.desk.keep(world.request)
+        assert await world.ids() == ["request"]

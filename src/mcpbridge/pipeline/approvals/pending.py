@@ -159,10 +159,7 @@ class PendingApprovals:
         answer: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
         self._count[principal] += 1
         try:
-            # Asked again, it is answered in this moment where its record is gone: it must not come back.
-            if request.asked == 1 or await self._records.remove(request):
-                await self._record(request)
-            self._waiting[request.id] = request, answer  # only now: whoever answers takes the record
+            await to_its_end(self._begin(request, answer))  # else nobody knew whether the record is there
             if self._has_ended:
                 self.end()
             tell_asked(request, call)
@@ -423,6 +420,13 @@ class PendingApprovals:
 
     def _too_many(self) -> Overloaded:
         return Overloaded(f"{self._settings.max_pending} calls wait for approval already; no more are accepted")
+
+    async def _begin(self, request: ApprovalRequest, answer: asyncio.Future[Verdict]) -> None:
+        """Let the request be answered, here and elsewhere."""
+        # Asked again, it is answered in this moment where its record is gone: it must not come back.
+        if request.asked == 1 or await self._records.remove(request):
+            await self._record(request)
+        self._waiting[request.id] = request, answer  # only now: whoever answers takes the record
 
     async def _record(self, request: ApprovalRequest) -> None:
         await self._records.write(request, lifetime=request.lasts or self._settings.grant_lifetime)
