@@ -69,6 +69,11 @@ class Node:
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
+    def resume(self) -> None:
+        """Continue."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
     def cli(self, *command: str) -> str:
         """What redis-cli prints for a command."""
         return subprocess.run(
@@ -133,6 +138,11 @@ class Sentinels(Group):
         first.until(lambda: port in first.cli(*command).split(), "the replica is the master")
         self.replica.until(lambda: "role:master" in self.replica.cli("INFO", "replication"), "it is the master")
         self.master, self.replica = self.replica, self.master
+
+    def find_down_after(self, milliseconds: int) -> None:
+        """How long a server may say nothing until the Sentinels take it for dead."""
+        for sentinel in self.nodes[2:]:
+            sentinel.cli("SENTINEL", "SET", "ours", "down-after-milliseconds", str(milliseconds))
 
     def heal(self) -> None:
         """Whoever was killed is back as the replica, and the Sentinels know so."""

@@ -1,5 +1,6 @@
 """Accounts and tokens that bridges of one store have in common, on a real server (issue 24)."""
 
+import random
 import shutil
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from mcpbridge.base.errors import ConfigError, StoreFailed
 from mcpbridge.config.schema import Settings
 from mcpbridge.engine.user_accounts import open_secrets_of
+from mcpbridge.storage.redis import shared_secrets
 from mcpbridge.storage.redis.shared_secrets import SharedRows, SharedSecrets
 from mcpbridge.storage.redis.shared_vault import SharedVault
 from mcpbridge.storage.settings import redis_address
@@ -162,6 +164,70 @@ async def test_who_lost_a_lock_does_not_free_that_of_another(bridges: Bridges, s
             server.cli("DEL", key)
             await second.enter_async_context(bridges.secrets().lock("renew", 30))
         assert server.cli("EXISTS", key).split()[-1] == "1"
+
+
+async def test_whoever_lost_a_lock_to_another_bridge_is_stopped(
+    bridges: Bridges, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_secrets, "_LOCK_SECONDS", 3.0)
+
+    async def lose() -> None:
+        async with bridges.vault("one").lock(ALICE, "renew", 30):
+            [key] = server.cli("KEYS", "*:lock:*").split()
+            server.cli("SET", key, "another")  # as if this one had been stopped for a while
+            await anyio.sleep_forever()
+
+    with anyio.fail_after(60), pytest.raises(StoreFailed, match="another bridge got a lock"):
+        await lose()
+    [key] = server.cli("KEYS", "*:lock:*").split()
+    assert server.cli("GET", key) == "another"
+
+
+async def test_a_lock_that_a_failover_has_undone_is_taken_again(
+    bridges: Bridges, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_secrets, "_LOCK_SECONDS", 3.0)
+    async with bridges.vault("one").lock(ALICE, "renew", 30):
+        [key] = server.cli("KEYS", "*:lock:*").split()
+        before = server.cli("GET", key)
+        server.cli("DEL", key)
+        with anyio.fail_after(60):
+            while server.cli("GET", key) != before:
+                await anyio.sleep(0.02)
+    assert server.cli("EXISTS", key) == "0"
+
+
+async def test_whoever_gives_up_waiting_for_a_lock_leaves_none(bridges: Bridges, server: Server) -> None:
+    """It may have been given while nobody waited for the answer any more."""
+    tokens = bridges.secrets()
+    for number in range(60):
+        with anyio.move_on_after(random.random() / 300):
+            async with tokens.lock(f"renew {number}", 30):
+                await anyio.sleep(random.random() / 300)
+    assert server.cli("KEYS", "*:lock:*") == ""
+
+
+async def test_a_row_that_the_server_has_lost_is_written_again_by_whoever_has_it(
+    bridges: Bridges, server: Server
+) -> None:
+    """As in a failover: a refresh token that was used must not come back."""
+    one, two = bridges.vault("one"), bridges.vault("two")
+    await one.save(ALICE, b"first")
+    await one.save(BOB, b"of bob")
+    keys = [f"mcpbridge:{{v1/#accounts}}:{part}" for part in ("rows", "changes", "seq")]
+    for key in keys:
+        server.cli("COPY", key, f"{key}:before", "REPLACE")
+    assert await newest(two, ALICE) == b"first"
+    await one.save(ALICE, b"rotated")
+    await one.drop(BOB)
+    for key in keys:
+        server.cli("COPY", f"{key}:before", key, "REPLACE")
+    await bridges.vault("three").save(replace(ALICE, principal="carol"), b"of carol")  # so that numbers grow again
+    await one.settle()
+    assert await newest(two, ALICE) == b"rotated"
+    assert await newest(two, BOB) is None
+    await two.save(ALICE, b"rotated again")
+    assert await newest(one, ALICE) == b"rotated again"
 
 
 async def test_while_the_server_is_away_the_copy_answers_and_nothing_is_locked(

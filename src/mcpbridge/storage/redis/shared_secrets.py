@@ -1,7 +1,11 @@
 """Secrets that all bridges of one store have in common, on its server: sealed values, rows of the vault, and locks.
 
 Everything is sealed before it leaves the bridge, so that the server sees digests and bytes. Each change has a number:
-whoever has read up to one asks only for what came later. A lock ends by itself when its holder dies. Layout:
+whoever has read up to one asks only for what came later. Numbers are milliseconds of the server's clock, or one more
+than the last: of two rows the one with the higher number is the newer one, also after a failover that undid changes.
+
+What a failover must not undo is done once a replica has it: rows, since a refresh token that was used must not come
+back, and locks. A lock ends by itself when its holder dies; whoever lost it to another one is cancelled. Layout:
 
     PREFIX:{v1/#accounts}:rows       a hash: rows of the vault, sealed, by their place
     PREFIX:{v1/#accounts}:changes    places by the number of their last change, also of rows that are gone
@@ -33,33 +37,40 @@ log = get_logger("mcpbridge.storage")
 
 _LOCK_SECONDS = 15.0
 """How long a lock lasts that its holder does not renew; it does so three times in that."""
+SEND_SECONDS = 15.0
+"""How long whoever holds a lock keeps trying to write down what it has changed: as during a failover."""
+SEND_AGAIN = 0.2
+"""Seconds between two tries."""
+_LONGEST_PAUSE = 1.0
+"""Seconds between two attempts to reach the server: whoever has a newer row is to be there before the lock ends."""
 _LOOK = 0.05
 """Seconds between two tries to get a lock."""
 _PAGE = 200
 """Rows that are read in one step."""
 
-_PUT_ROW = script("""
-redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
-redis.call('ZADD', KEYS[2], redis.call('INCR', KEYS[3]), ARGV[1])
-return 1
-""")
-_DROP_ROW = script("""
-local was_there = redis.call('HDEL', KEYS[1], ARGV[1])
-redis.call('ZADD', KEYS[2], redis.call('INCR', KEYS[3]), ARGV[1])
-return was_there
-""")
+_NUMBER = """
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local number = math.max(now, tonumber(redis.call('GET', KEYS[3]) or '0') + 1)
+redis.call('SET', KEYS[3], string.format('%.0f', number))
+redis.call('ZADD', KEYS[2], number, ARGV[1])
+"""
+_PUT_ROW = script(f"{_NUMBER} redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) return number")
+_DROP_ROW = script(f"{_NUMBER} return {{number, redis.call('HDEL', KEYS[1], ARGV[1])}}")
 _CHANGES = script("""
 local places = redis.call('ZRANGE', KEYS[2], '(' .. ARGV[1], '+inf', 'BYSCORE', 'LIMIT', 0, ARGV[2], 'WITHSCORES')
 local last, found = tonumber(redis.call('GET', KEYS[3]) or '0'), {}
 for i = 1, #places, 2 do
   found[#found + 1] = {places[i], places[i + 1], redis.call('HGET', KEYS[1], places[i]) or ''}
 end
-return {last, found, redis.call('GET', KEYS[4]) or ''}
+return {last, found, redis.call('GET', KEYS[4]) or '', redis.call('ZSCORE', KEYS[2], ARGV[3]) or '0'}
 """)
 _FREE = script("if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0")
 _RENEW = script("""
-if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
-return 0
+local holder = redis.call('GET', KEYS[1])
+if holder and holder ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) -- it may have ended, or a failover have undone it
+return 1
 """)
 
 
@@ -76,7 +87,8 @@ class SharedRows:
     """The rows of the vault on the server, and locks. Every method raises `StoreFailed` where that does not answer."""
 
     def __init__(self, address: RedisAddress, prefix: str) -> None:
-        self.server = Connections(address)
+        self.server = Connections(address, longest_pause=_LONGEST_PAUSE)
+        self._place = address.without_password
         self.name = hashlib.sha256(f"{address.without_password}\n{prefix}".encode()).hexdigest()[:12]
         """Tells the records of one store from those of another."""
         self.begin = f"{prefix}:{{v1/#accounts}}:"
@@ -91,18 +103,23 @@ class SharedRows:
             found = await self.server.call("GET", key)
         return found or b""
 
-    async def changes(self, since: int) -> tuple[int, Sequence[Change], bytes]:
-        """The number of the last change, a page of those after `since` in their order, and the salt."""
-        last, found, salt = await self.server.run(_CHANGES, self._keys, since, _PAGE)
-        return last, [Change(place.decode(), int(number), data) for place, number, data in found], salt
+    async def changes(self, after: int, newest: tuple[str, int]) -> tuple[Sequence[Change], bytes, bool]:
+        """The next rows that changed after this number, the salt, and whether the server has lost changes.
 
-    async def put(self, place: str, data: bytes) -> None:
-        """Keep a row."""
-        await self.server.run(_PUT_ROW, self._keys, place, data)
+        `newest`: the place and number of the newest change that is known here.
+        """
+        last, found, salt, number = await self.server.run(_CHANGES, self._keys, after, _PAGE, newest[0])
+        page = [Change(place.decode(), int(number), data) for place, number, data in found]
+        return page, salt, last < after or int(number) < newest[1]
 
-    async def drop(self, place: str) -> bool:
-        """Take a row away. False: there was none."""
-        return bool(await self.server.run(_DROP_ROW, self._keys, place))
+    async def put(self, place: str, data: bytes) -> int:
+        """Keep a row; returns the number of this change."""
+        return await self.server.run(_PUT_ROW, self._keys, place, data, until="on a replica that is up")
+
+    async def drop(self, place: str) -> tuple[int, bool]:
+        """Take a row away; returns the number of this change, and whether there was one."""
+        number, was_there = await self.server.run(_DROP_ROW, self._keys, place, until="on a replica that is up")
+        return number, bool(was_there)
 
     @asynccontextmanager
     async def lock(self, name: str, seconds: float) -> AsyncGenerator[None]:
@@ -110,27 +127,40 @@ class SharedRows:
 
         Raises:
             TimeoutError: another holds it all the time.
+            StoreFailed: the server does not answer; or another one got the lock meanwhile, and the body was cancelled.
         """
         key, mine = f"{self.begin}lock:{name}", secrets.token_hex(16)
-        lease = int(_LOCK_SECONDS * 1000)
-        with anyio.fail_after(seconds):
-            while await self.server.call("SET", key, mine, "NX", "PX", lease) is None:  # noqa: ASYNC110 - of another bridge
-                await anyio.sleep(_LOOK)
+        lease, held = int(_LOCK_SECONDS * 1000), asyncio.timeout(None)
 
         async def renew() -> bool:
             with suppress(StoreFailed):
                 if not await self.server.run(_RENEW, [key], mine, lease):
-                    log.warning("a lock of the shared accounts ended while it was held")
+                    log.warning("a lock of the shared accounts ended while it was held, and another bridge has it")
+                    held.reschedule(0)  # ends it now
                     return True
             return False
 
-        keeper = asyncio.create_task(repeat(_LOCK_SECONDS / 3, renew))
         try:
-            yield
-        finally:
-            keeper.cancel()
+            with anyio.fail_after(seconds):
+                while not await self._got(key, mine, lease):  # noqa: ASYNC110 - of another bridge
+                    await anyio.sleep(_LOOK)
+            async with held:
+                keeper = asyncio.create_task(repeat(_LOCK_SECONDS / 3, renew))
+                try:
+                    yield
+                finally:
+                    keeper.cancel()
+        except TimeoutError as error:
+            if held.expired():
+                what = "another bridge got a lock of the shared accounts while it was held here"
+                raise StoreFailed(what, file=self._place) from error
+            raise
+        finally:  # also if it was written, and the answer never came
             with anyio.CancelScope(shield=True), suppress(StoreFailed):  # then it ends by itself
                 await self.server.run(_FREE, [key], mine)
+
+    async def _got(self, key: str, mine: str, lease: int) -> bool:
+        return await self.server.call("SET", key, mine, "NX", "PX", lease, until="on a replica that is up") is not None
 
     async def close(self) -> None:
         """End the connections."""
@@ -149,6 +179,8 @@ class SharedSecrets:
         self._seals: dict[str, Seals] = {}
         self._known: dict[str, bytes | None] = {}
         """What was read or written last, for as long as the server does not answer."""
+        self._held = 0
+        """Locks that are held here."""
 
     async def load(self, key: str) -> bytes | None:
         """What is kept under `key`; what it was last, while the server does not answer. See `SecretStore`."""
@@ -160,18 +192,32 @@ class SharedSecrets:
         return self._known.get(key)
 
     async def save(self, key: str, value: bytes) -> None:
-        """Keep `value`. See `SecretStore`."""
-        try:
-            seal = await anyio.to_thread.run_sync(self._all_seals()[0].of, await self._rows.salt())
-            data = seal.id.to_bytes(8, "big") + seal.close(value, "secret", key)
-            await self._rows.server.call("HSET", f"{self._rows.begin}secrets", _digest(key), data)
-        except StoreFailed as error:
-            raise ConfigError(f"a sign-in cannot be stored: {error.what}", file=error.file) from error
-        self._known[key] = value
+        """Keep `value`. See `SecretStore`.
+
+        Under a lock, a failover is waited for: what was used up elsewhere for this value is of no use any more.
+        """
+        end = anyio.current_time() + SEND_SECONDS
+        while True:
+            try:
+                await self._save(key, value)
+            except StoreFailed as error:
+                if not self._held or anyio.current_time() > end:
+                    raise ConfigError(f"a sign-in cannot be stored: {error.what}", file=error.file) from error
+                await anyio.sleep(SEND_AGAIN)
+            else:
+                self._known[key] = value
+                return
+
+    async def _save(self, key: str, value: bytes) -> None:
+        seal = await anyio.to_thread.run_sync(self._all_seals()[0].of, await self._rows.salt())
+        data = seal.id.to_bytes(8, "big") + seal.close(value, "secret", key)
+        command = "HSET", f"{self._rows.begin}secrets", _digest(key), data
+        await self._rows.server.call(*command, until="on a replica that is up")
 
     async def drop(self, key: str) -> bool:
         """Forget what is kept under `key`. See `SecretStore`."""
-        was_there = bool(await self._rows.server.call("HDEL", f"{self._rows.begin}secrets", _digest(key)))
+        command = "HDEL", f"{self._rows.begin}secrets", _digest(key)
+        was_there = bool(await self._rows.server.call(*command, until="on a replica that is up"))
         self._known.pop(key, None)
         return was_there
 
@@ -179,7 +225,11 @@ class SharedSecrets:
     async def lock(self, name: str, seconds: float) -> AsyncGenerator[None]:
         """Hold a lock over all bridges. See `SecretStore`."""
         async with self._rows.lock(_digest(name), seconds):
-            yield
+            self._held += 1
+            try:
+                yield
+            finally:
+                self._held -= 1
 
     async def close(self) -> None:
         """End the connections."""

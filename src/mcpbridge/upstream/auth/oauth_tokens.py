@@ -209,21 +209,29 @@ class Account:
         """Alone among all processes of the user, as far as `what` goes.
 
         Raises:
-            UpstreamUnavailable: another process is at it all the time.
+            UpstreamUnavailable: another process is at it all the time; or has begun with it meanwhile.
         """
-        async with AsyncExitStack() as stack:
-            try:
-                await stack.enter_async_context(self._around.store.lock(f"{self._key}\n{what}", seconds))
-            except TimeoutError:
-                raise UpstreamUnavailable(self.name, "another bridge has been signing in for too long") from None
-            except StoreFailed as error:  # two bridges that use one refresh token lose the account
-                raise UpstreamUnavailable(
-                    self.name, f"its sign-in is shared with other bridges, and cannot be locked: {error}"
-                ) from error
-            except (ConfigError, OSError) as error:
-                # Without a place to store anything there is nothing to share with other processes either.
-                log.warning("cannot lock the stored sign-ins", upstream=self.name, reason=str(error))
-            yield
+        failure: BaseException | None = None
+        try:
+            async with AsyncExitStack() as stack:
+                try:
+                    await stack.enter_async_context(self._around.store.lock(f"{self._key}\n{what}", seconds))
+                except TimeoutError:
+                    raise UpstreamUnavailable(self.name, "another bridge has been signing in for too long") from None
+                except (ConfigError, OSError) as error:
+                    # Without a place to store anything there is nothing to share with other processes either.
+                    log.warning("cannot lock the stored sign-ins", upstream=self.name, reason=str(error))
+                try:
+                    yield
+                except BaseException as error:
+                    failure = error
+                    raise
+        except StoreFailed as error:  # two bridges that use one refresh token lose the account
+            if error is failure:
+                raise
+            raise UpstreamUnavailable(
+                self.name, f"its sign-in is shared with other bridges, and cannot be locked: {error}"
+            ) from error
 
     def _about(self, http: "OAuthHttp", challenge: Challenge, *, before: Grant | None = None) -> "SignIn":
         from mcpbridge.upstream.auth.oauth_steps import SignIn
