@@ -28,6 +28,8 @@ _BEGINNING = ("initialize", "notifications/initialized")
 """What a session begins with."""
 _MOST_ENDED = 10_000
 """Sessions whose ends are not written down: the oldest are given up."""
+_ROOM = 64 << 20
+"""Bytes of the records of one bridge's sessions: what takes more is not written down."""
 _AT_ONCE = 1000
 """Ends that are written down by one command."""
 
@@ -35,11 +37,23 @@ _AT_ONCE = 1000
 class WrittenSessions:
     """The records of the sessions that this bridge has."""
 
-    def __init__(self, records: FleetRecords, me: str, seconds: float, is_missing: Callable[[], None]) -> None:
-        """`me`: the id of this bridge. `seconds`: how long a record lasts.
+    def __init__(
+        self,
+        records: FleetRecords,
+        me: str,
+        seconds: float,
+        is_missing: Callable[[], None],
+        *,
+        room: int = _ROOM,
+    ) -> None:
+        """`me`: the id of this bridge. `seconds`: how long a record lasts. `room`: bytes of all records.
 
         `is_missing` is called when the records lack something, or others have what is written.
         """
+        self._room, self._is_full = room, False
+        self._bytes = 0
+        self._sizes: dict[bytes, int] = {}
+        """Bytes of each record."""
         self._records, self._me, self._seconds, self._is_missing = records, me, seconds, is_missing
         self._messages: dict[bytes, dict[str, Raw]] = {}
         self._moves: dict[bytes, int] = {}
@@ -81,11 +95,13 @@ class WrittenSessions:
     def take(self, id_: bytes, record: SessionRecord, moves: int) -> None:
         """It is this bridge's by now, and is written down so. `moves`: see `Claim`."""
         self._messages[id_], self._moves[id_] = dict(record.messages), moves
+        self._resize(id_, len(msgspec.json.encode(record)))
 
     def forget(self, id_: bytes) -> bool:
         """It is not this bridge's any more; False: nor was it."""
         self.unwritten.discard(id_)
         self._moves.pop(id_, None)
+        self._resize(id_, 0)
         return self._messages.pop(id_, None) is not None
 
     def end(self, id_: bytes) -> bool:
@@ -126,8 +142,26 @@ class WrittenSessions:
             return Kept([], [], [])
         return await self._records.keep(dict(self._moves), self._me, self._seconds)
 
+    def _takes(self, id_: bytes, size: int) -> bool:
+        """Whether there is room for a record of this size, which is then taken."""
+        if self._bytes - self._sizes.get(id_, 0) + size > self._room:
+            if not self._is_full:
+                log.warning("the records of sessions take all their room: what is new in them ends with this bridge")
+            self._is_full = True
+            return False
+        self._resize(id_, size)
+        self._is_full = False
+        return True
+
+    def _resize(self, id_: bytes, size: int) -> None:
+        self._bytes += size - self._sizes.pop(id_, 0)
+        if size:
+            self._sizes[id_] = size
+
     async def _write(self, session: Session, *, is_new: bool) -> None:
         record = msgspec.json.encode(SessionRecord(self._messages[session.id]))
+        if not self._takes(session.id, len(record)):
+            return  # its record stays as it was; one that has none is tried again with the next `keep`
         who, moves = who_uses(session.client.principal, session), self._moves[session.id]
         try:
             is_ours = await self._records.write(
