@@ -26,7 +26,7 @@ from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.storage.settings import StoreSettings, store_path
 from mcpbridge.storage.sqlite.store import SqliteStore
 from mcpbridge.storage.store import Store
-from support.redis_groups import Cluster
+from support.redis_groups import Cluster, Sentinels
 from support.redis_server import PROGRAM, VALKEY, needs_redis, needs_valkey, shared_server
 
 BOUND = 4 * 1024**2
@@ -73,12 +73,26 @@ def shared_cluster() -> Cluster:
     return found
 
 
+@cache
+def shared_sentinels() -> Sentinels:
+    """The same behind Sentinels, whose server has a replica."""
+    directory = tempfile.TemporaryDirectory(prefix="sentinels-")
+    found = Sentinels(Path(directory.name))
+    atexit.register(directory.cleanup)
+    atexit.register(found.end)
+    return found
+
+
 def valkey(path: Path, clock: Clock) -> Store:
     return shared_server(VALKEY).store(prefix=prefix(path), max_bytes=BOUND, clock=clock)
 
 
 def redis_cluster(path: Path, clock: Clock) -> Store:
     return shared_cluster().store(prefix=prefix(path), max_bytes=BOUND, clock=clock)
+
+
+def redis_sentinels(path: Path, clock: Clock) -> Store:
+    return shared_sentinels().store(prefix=prefix(path), max_bytes=BOUND, clock=clock)
 
 
 def lazy_redis(path: Path, clock: Clock) -> Store:
@@ -94,6 +108,7 @@ STORES: dict[str, Callable[[Path, Clock], Store]] = {
     "redis": redis,
     "redis with a key": lambda path, clock: redis(path, clock, KEY),
     "redis cluster": redis_cluster,
+    "redis behind sentinels": redis_sentinels,
     "lazy redis": lazy_redis,
     "valkey": valkey,
 }
