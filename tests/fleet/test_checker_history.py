@@ -106,7 +106,7 @@ def test_what_cannot_be_passed_on_fails_within_a_second_and_what_the_machine_del
         (200, 'event: message\ndata: {"result":{"content":[{"type":"text","text":"[\\"a\\", 7]"}]}}\n', "answered"),
         (200, 'event: message\ndata: {"jsonrpc":"2.0","error":{"message":"outcome unknown: lost"}}\n', "unknown"),
         (503, '{"jsonrpc":"2.0","error":{"message":"not sent: it is about to stop"}}', "not sent"),
-        (503, '{"jsonrpc":"2.0","error":{"message":"The bridge is stopping"}}', "not sent"),
+        (503, '{"jsonrpc":"2.0","error":{"message":"The bridge is stopping"}}', "wrong"),
         (503, "<html>503 Service Unavailable</html>", "unknown"),
         (404, '{"jsonrpc":"2.0","error":{"message":"This session is over"}}', "wrong"),
         (200, '{"jsonrpc":"2.0","id":1,"result":{"isError":true,"content":[]}}', "wrong"),

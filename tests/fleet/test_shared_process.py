@@ -1,8 +1,10 @@
 """Several bridges on one channel to a server: each message finds its way back (issue 24)."""
 
 import json
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -11,10 +13,12 @@ import pytest
 from msgspec import Raw
 
 from mcpbridge.base.errors import UpstreamGone
+from mcpbridge.base.process.process import ProcessSpec
 from mcpbridge.fleet.servers import process as shared_process
 from mcpbridge.fleet.servers.process import SharedProcess, line_of
 from mcpbridge.protocol.jsonrpc import Frame, decode_frame
 from mcpbridge.protocol.transport import Outgoing, Receiver
+from mcpbridge.upstream.transports.stdio import StdioTransport
 
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 
@@ -266,6 +270,27 @@ async def test_the_process_ends_with_the_last_that_uses_it(shared: Shared) -> No
     process.spoiled([str(wire.sent[0]["id"]).encode()], "odd", b"")
     process.detach(numbers[1])
     assert not process.is_valid
+
+
+async def test_what_was_sent_as_the_bridge_was_stopped_is_not_written_after_its_lease(tmp_path: Path) -> None:
+    """A message is written a turn after it was sent; meanwhile another bridge may have started a process of its own."""
+    taken = tmp_path / "taken"
+    taken.touch()
+    program = f"import sys\nfor line in sys.stdin:\n    with open({str(taken)!r}, 'a') as file: file.write(line)"
+    transport = StdioTransport("x", ProcessSpec(sys.executable, ("-c", program), {}), max_bytes=1 << 20)
+    process, bridge = SharedProcess("x", 1, transport, monotonic() + 1000), Bridge()
+    with anyio.fail_after(120):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(process.run)
+            await process.started()
+            number = process.attach(bridge)
+            send(process, number, id=1, method="tools/call", params={"text": "in time"})
+            while "in time" not in taken.read_text():
+                await anyio.sleep(0.01)
+            send(process, number, id=2, method="tools/call", params={"text": "too late"})
+            process.valid_until = monotonic()  # as after a stop, before anything else has its turn
+    assert bridge.reason == "its bridge could not keep its lease"
+    assert "too late" not in taken.read_text()
 
 
 async def test_a_process_that_nobody_came_to_use_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,9 @@ A transport knows bytes and frames, nothing of MCP sessions beyond what its own 
 arrives goes to the `Receiver` it was given; what leaves goes through the `Channel` it hands out.
 """
 
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -83,6 +84,15 @@ class Channel(Protocol):
 
     def negotiated(self, version: str) -> None:
         """The session agreed on this protocol version; from now on headers and eras follow it."""
+        ...
+
+
+@runtime_checkable
+class FencedChannel(Protocol):
+    """A channel that asks in the moment of each write whether it still may."""
+
+    def fence(self, may_write: Callable[[], bool]) -> None:
+        """After a no, nothing that was taken and not yet written leaves any more."""
         ...
 
 

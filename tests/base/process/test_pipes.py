@@ -249,6 +249,21 @@ async def test_a_closed_writer_drops_what_it_holds() -> None:
             assert take_all(out) == b""
 
 
+async def test_what_may_not_be_written_any_more_is_not() -> None:
+    """Whoever asks is asked in the moment of the write, not when the line was taken."""
+    with pipe() as (out, into):
+        async with writing(into) as (writer, _):
+            answers = [True, False]
+            writer.may_write = lambda: answers.pop(0)
+            writer.write_line(b"a")
+            await asyncio.sleep(0)
+            writer.write_line(b"b")
+            await asyncio.sleep(0)
+            writer.write_line(b"c")
+            await asyncio.sleep(0)
+            assert (take_all(out), answers) == (b"a\n", [])
+
+
 async def test_the_last_lines_are_written_before_the_end() -> None:
     with pipe() as (out, into):
         async with writing(into) as (writer, _):

@@ -7,8 +7,8 @@ from support.fleet_checker.history import Outcome
 
 _LOST = ("outcome unknown", "UpstreamGone", "UpstreamTimeout")
 """Words of outcomes that are unknown; a result names that the server of the call was lost, or silent."""
-_NOTHING_DONE = ("not sent", "UpstreamUnavailable", "UpstreamResting", "initialize a new one", "The bridge is stopping")
-"""Words of calls that were not made: the server is not there, the session is not, or the bridge takes nothing more."""
+_NOTHING_DONE = ("not sent", "UpstreamUnavailable", "UpstreamResting", "initialize a new one")
+"""Words of calls that were not made: the server is not there, or the session is not."""
 
 
 def read(status: int, text: str, id_: str = "") -> tuple[Outcome, str, int]:

@@ -6,7 +6,7 @@ journal of `servers/single.py`.
 
 import asyncio
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +16,7 @@ import httpx2
 
 from mcpbridge.fleet.servers.leases import LEASE_SECONDS, MARGIN_SECONDS
 from support.fleet_checker.answers import read
-from support.fleet_checker.history import PAUSES, STOPPED, Disruption, Request
+from support.fleet_checker.history import PAUSES, Disruption, Request
 from support.fleet_checker.talkers import PAUSE, Talker
 from support.fleet_clients import in_an_envelope
 
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from support.replicas import Replica
 
 TOOL = "f__add"
-_SLACK = 0.1
-"""Seconds from when a bridge is stopped until it stands still."""
-_AT_ONCE = 1.0
-"""Seconds in which a bridge that continues does what it was about to do."""
 TRIAL = "trial"
 """The id of calls by which the run waits for the server."""
 PAST_LEASE_SECONDS = LEASE_SECONDS + MARGIN_SECONDS + 2.0
@@ -86,10 +82,9 @@ def process_faults(
     disruptions: Sequence[Disruption],
 ) -> Iterator[str]:
     """There is one process at a time, whose state lasts as long as it; a stopped bridge cannot end its own."""
-    began = {request.id: request.began for request in requests}
     for one, other in pairwise(found):
         for id_, at, _ in one.calls:
-            if at > other.began and not _was_on_its_way(began.get(id_, at), at, disruptions):
+            if at > other.began:
                 yield (
                     f"a process took a call though another had followed it: {id_} at {at:.2f} s by {one.pid}, "
                     f"and {other.pid} since {other.began:.2f} s"
@@ -109,14 +104,6 @@ def process_faults(
         if request.outcome == "answered" and _said(request) != taken.get(request.id):
             yield f"answered by another state: {request}, and {taken.get(request.id)} took it"
     yield from _moves(found, disruptions)
-
-
-def _was_on_its_way(began: float, at: float, disruptions: Iterable[Disruption]) -> bool:
-    """Whether its bridge was stopped after it had let the call pass, and before it wrote it to the process.
-
-    That is so short a time that hardly a call falls into it; one that comes later is refused by the bridge.
-    """
-    return any(began <= d.began + _SLACK and abs(at - d.ended) < _AT_ONCE for d in disruptions if d.kind in STOPPED)
 
 
 def _said(request: Request) -> tuple[int, int]:

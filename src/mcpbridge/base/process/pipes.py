@@ -154,6 +154,8 @@ class FdWriter:
         """Bytes taken and not yet written."""
         self._is_scheduled = self._is_polling = False
         self._is_open = True
+        self.may_write: Callable[[], bool] | None = None
+        """Asked in the moment of each write; after a no nothing is written any more."""
         self._stall: asyncio.TimerHandle | None = None
         if not os.isatty(fd):  # a terminal's description is shared with the shell: leave its mode alone
             os.set_blocking(fd, False)
@@ -208,6 +210,9 @@ class FdWriter:
     def _flush(self) -> None:
         self._is_scheduled = False
         if not self._is_open:
+            return
+        if self.may_write is not None and not self.may_write():
+            self.close()
             return
         data = self._rest
         if self._chunks:

@@ -39,7 +39,7 @@ from mcpbridge.downstream.http.sessions import Elsewhere
 from mcpbridge.downstream.http.sse import SseFront
 from mcpbridge.downstream.http.stateless import ModernFront
 from mcpbridge.downstream.http.token_lifetime import REVOKED, while_valid
-from mcpbridge.downstream.http.upgrade import STOPPING, Upgrades
+from mcpbridge.downstream.http.upgrade import ENDED, STOPPING, Upgrades
 from mcpbridge.downstream.services import RunningBridge
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.protocol.jsonrpc import Frame
@@ -260,7 +260,7 @@ class HttpFront:
         self._legacy.express.continue_all()
         self._modern.express.continue_all()
         self._legacy.sessions.hang_up()
-        self._underway.withdraw(STOPPING, lambda reply, _: reply.is_subscription)
+        self._underway.withdraw(ENDED, lambda reply, _: reply.is_subscription)
         async with TaskGroup() as ending:
             ending.create_task(self._finish_replies(seconds))
             ending.create_task(self._sse.stop(seconds))
@@ -274,7 +274,7 @@ class HttpFront:
             async with asyncio.timeout(seconds):
                 await self._underway.until_none()
         except TimeoutError:
-            self._underway.withdraw(STOPPING, lambda _, __: True, is_repeated=True)
+            self._underway.withdraw(ENDED, lambda _, __: True, is_repeated=True)
 
     def _answer(self, exchange: Exchange, checked: "Caller | None" = None) -> Awaitable[None]:
         """What answers the request. `checked`: who sends it, where that took time; the rules have let it in before.

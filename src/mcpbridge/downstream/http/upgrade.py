@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 
 RawHeaders = list[tuple[bytes, bytes]]
 
-STOPPING = Refused(503, "The bridge is stopping", headers=((b"retry-after", b"5"),), close=True)
+_SOON = ((b"retry-after", b"5"),)
+STOPPING = Refused(503, "not sent: the bridge is stopping; it is safe to repeat", headers=_SOON, close=True)
 """The answer to whatever comes then."""
+ENDED = Refused(503, "The bridge is stopping", headers=_SOON, close=True)
+"""What ends work that has begun."""
 
 
 class Upgrades:

@@ -33,7 +33,7 @@ from mcpbridge.protocol.jsonrpc import (
     encode_response,
 )
 from mcpbridge.protocol.meta import SUBSCRIPTION_ID
-from mcpbridge.protocol.transport import Channel, Outgoing, Transport
+from mcpbridge.protocol.transport import Channel, FencedChannel, Outgoing, Transport
 
 log = get_logger("mcpbridge.fleet")
 
@@ -117,6 +117,10 @@ class SharedProcess:
         unused: asyncio.TimerHandle | None = None
         try:
             async with self._transport.connect(self) as self._channel:
+                if isinstance(self._channel, FencedChannel):
+                    # What is sent is written a turn later: this bridge may have been stopped meanwhile, for so long
+                    # that another one has the server.
+                    self._channel.fence(lambda: self.is_valid)
                 self._started.set()
                 unused = asyncio.get_running_loop().call_later(_UNUSED_SECONDS, self._end_if_unused)
                 while not self.reason:

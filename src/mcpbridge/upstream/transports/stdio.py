@@ -221,6 +221,10 @@ class _StdioChannel:
         if message.id and message.method:
             self._asked = message.method
 
+    def fence(self, may_write: Callable[[], bool]) -> None:
+        """See `FencedChannel`."""
+        self._stdin.may_write = may_write
+
     def withdraw(self, id_: bytes) -> bool:
         return False
 
