@@ -272,6 +272,23 @@ async def test_the_process_ends_with_the_last_that_uses_it(shared: Shared) -> No
     assert not process.is_valid
 
 
+async def test_a_log_message_reaches_no_bridge_whose_client_would_read_another_clients(shared: Shared) -> None:
+    process, wire, bridges, numbers = shared
+    message = {"method": "notifications/message", "params": {"level": "info", "data": "the salary of ann"}}
+    says(process, **message)
+    assert [len(one.heard) for one in bridges] == [1, 1], "it is of no call"
+    send(process, numbers[0], id=1, method="tools/call", params={})
+    says(process, **message)
+    assert [len(one.heard) for one in bridges] == [2, 1], "it is of that call"
+    send(process, numbers[1], id=1, method="tools/call", params={})
+    says(process, **message)
+    assert [len(one.heard) for one in bridges] == [2, 1], "nobody knows of which it is"
+    says(process, id=wire.sent[0]["id"], result={})
+    says(process, **message)
+    assert [len(one.heard) for one in bridges] == [3, 2]
+    assert bridges[0].heard[-1] == {"jsonrpc": "2.0", "id": 1, "result": {}}
+
+
 async def test_what_was_sent_as_the_bridge_was_stopped_is_not_written_after_its_lease(tmp_path: Path) -> None:
     """A message is written a turn after it was sent; meanwhile another bridge may have started a process of its own."""
     taken = tmp_path / "taken"

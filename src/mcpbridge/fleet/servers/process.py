@@ -9,6 +9,7 @@ Nothing passes once the lease is over, in either direction, by a clock that cont
 """
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count
 from time import monotonic
@@ -339,8 +340,18 @@ class SharedProcess:
                     return
             except (msgspec.DecodeError, RecursionError):
                 pass
-        for number in list(self._parties):
+        for number in self._concerned(frame):
             self._deliver(number, frame)
+
+    def _concerned(self, frame: Frame) -> Sequence[int]:
+        """Who hears what is about no request: everybody, but a log message may be of one bridge's call.
+
+        A bridge that has one call under way takes it for the message of that call, and its client reads it.
+        """
+        if frame.method != "notifications/message":
+            return list(self._parties)
+        callers = {one.number for one in self._open.values() if not one.is_standing}
+        return list(callers) if len(callers) == 1 else [one for one in self._parties if one not in callers]
 
     def _withdrawn(self, id_: bytes, body: Body) -> None:
         """The server ends a listen stream, or takes back a request of its own."""
