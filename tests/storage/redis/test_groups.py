@@ -6,11 +6,12 @@ from collections.abc import Generator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+import anyio
 import pytest
 
 from mcpbridge.base.errors import ConfigError, StoreFailed
 from mcpbridge.fleet.records import FleetRecords, Member
-from mcpbridge.storage.redis.nodes import SLOTS, NodesOfCluster
+from mcpbridge.storage.redis.nodes import SLOTS, NodeOfSentinels, NodesOfCluster
 from mcpbridge.storage.redis.nodes import Node as Address
 from mcpbridge.storage.redis.store import RedisStore
 from mcpbridge.storage.settings import StoreSettings, redis_address
@@ -304,3 +305,45 @@ async def test_nodes_that_have_left_a_cluster_are_not_asked_any_more() -> None:
     nodes.forget()
     await nodes.of("")
     assert {node.port for node in asked} <= {7000, 7003, 7004}
+
+
+SENTINELS = redis_address(StoreSettings(kind="redis", url="redis+sentinel://first:1,second:2/ours"))
+NAMED = [b"flags", b"master", b"ip", b"10.0.0.1", b"port", b"6379", b"num-slaves", b"1", b"num-other-sentinels", b"1"]
+
+
+async def test_a_look_for_the_master_that_was_cancelled_fails_nobody_who_waited_for_it() -> None:
+    is_silent, asked = True, anyio.Event()
+
+    async def ask(node: Address, command: tuple[str | bytes | int, ...]) -> object:
+        asked.set()
+        if is_silent:
+            await anyio.sleep_forever()
+        return NAMED
+
+    nodes, found = NodeOfSentinels(SENTINELS, ask), list[Address]()
+
+    async def look() -> None:
+        found.append(await nodes.of("key"))
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            first = asyncio.create_task(look())
+            await asked.wait()
+            tasks.start_soon(look)
+            await anyio.wait_all_tasks_blocked()
+            is_silent = False
+            first.cancel()
+    assert found == [Address("10.0.0.1", 6379, 1)]
+
+
+@pytest.mark.parametrize("reply", [None, 1, [], [b"flags", b"master"], [*NAMED[:5], b"none", *NAMED[6:]]])
+async def test_an_odd_reply_of_a_sentinel_counts_as_none(reply: object) -> None:
+    async def ask(node: Address, command: tuple[str | bytes | int, ...]) -> object:
+        return NAMED if node.host == "second" and is_well else reply
+
+    nodes, is_well = NodeOfSentinels(SENTINELS, ask), False
+    with pytest.raises(StoreFailed, match=r"no Sentinel names a server of 'ours' .* gave an odd reply"):
+        await nodes.of("key")
+    assert not await nodes.is_alone("key")
+    is_well = True
+    assert await nodes.of("key") == Address("10.0.0.1", 6379, 1)

@@ -213,7 +213,7 @@ class Connections:
                 await connection.connect()
                 return await _exchange(connection, command)
             raise self._error(f"{node}: did not answer within {seconds:g} s")
-        except (redis_errors.RedisError, OSError) as error:
+        except (redis_errors.RedisError, OSError, RuntimeError) as error:  # the last one as in `_bounded`
             raise self._error(f"{node}: {_reason(error)}") from error
         finally:
             await connection.disconnect(nowait=True)

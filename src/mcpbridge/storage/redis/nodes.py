@@ -18,6 +18,8 @@ from mcpbridge.storage.settings import RedisAddress
 SLOTS = 16384
 _NEXT_AFTER = 0.05
 """Seconds that one has for its answer until the next one is asked as well."""
+_ODD = (LookupError, TypeError, ValueError, AttributeError)
+"""What reading a reply raises that has another form than those of Redis and Valkey."""
 
 _T = TypeVar("_T")
 
@@ -80,9 +82,12 @@ class Advisers:
             if self._looks != looks:  # others have just asked in vain
                 raise StoreFailed(self._problem)
             try:
-                return await self._ask(question)
-            finally:
+                found = await self._ask(question)
+            except StoreFailed:
                 self._looks += 1
+                raise
+            self._looks += 1  # not if it was cancelled: then the next one asks for itself
+            return found
 
     async def _ask(self, question: Callable[[Node], Awaitable[_T]]) -> _T:
         self._problem = "nobody answered in time"
@@ -93,8 +98,12 @@ class Advisers:
             try:
                 answers.append((node, await question(node)))
                 tasks.cancel_scope.cancel()
-            except StoreFailed as error:
-                self._problem = error.what
+            except (StoreFailed, *_ODD) as error:
+                self._problem = (
+                    error.what
+                    if isinstance(error, StoreFailed)
+                    else f"{node} gave an odd reply ({type(error).__name__})"
+                )
                 failed.set()
 
         try:
@@ -201,11 +210,11 @@ class NodeOfSentinels:
         try:
             about = _facts(await self._ask(sentinel, ("SENTINEL", "MASTER", self._service)))
             replicas = await self._ask(sentinel, ("SENTINEL", "REPLICAS", self._service))
-        except StoreFailed:
+            flags = [_facts(one)[b"flags"] for one in replicas]
+            are_down = all(b"down" in one or b"disconnected" in one for one in flags)
+            return are_down, 1 + int(about[b"num-other-sentinels"])
+        except (StoreFailed, *_ODD):
             return False, 0
-        flags = [_facts(one)[b"flags"] for one in replicas]
-        are_down = all(b"down" in one or b"disconnected" in one for one in flags)
-        return are_down, 1 + int(about[b"num-other-sentinels"])
 
     def forget(self) -> None:
         """See `Nodes`."""
