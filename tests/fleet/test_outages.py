@@ -3,6 +3,7 @@
 import secrets
 import signal
 from collections.abc import AsyncGenerator, Generator
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -12,6 +13,7 @@ from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.fleet.members import Members
 from mcpbridge.fleet.records import FleetRecords, Member
+from mcpbridge.storage.redis.connections import Connections
 from mcpbridge.storage.settings import redis_address
 from support.redis_server import Server, needs_redis
 
@@ -230,3 +232,32 @@ async def test_a_connection_that_was_closed_underneath_is_a_failure_of_the_store
     with pytest.raises(StoreFailed):
         await records._server._bounded(work, "")  # pyright: ignore[reportPrivateUsage]
     await records.beat(A, 30)
+
+
+async def test_a_lease_is_renewed_while_many_commands_wait_for_a_replica(
+    records: FleetRecords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_waiting, is_there = anyio.Event(), anyio.Event()
+
+    async def is_done(_: object, connection: object, node: object, key: str, until: str) -> bool:
+        if until != "written":
+            is_waiting.set()
+            with anyio.CancelScope(shield=True):  # however long the replica needs
+                await is_there.wait()
+        return True
+
+    async def ends(number: int) -> None:
+        with suppress(StoreFailed):
+            await records.end({b"%d" % number: 0}, A.id)
+
+    await records.beat(A, 30)
+    monkeypatch.setattr(Connections, "_is_done", is_done)
+    async with anyio.create_task_group() as tasks:
+        for number in range(40):
+            tasks.start_soon(ends, number)
+        with anyio.fail_after(60):
+            await is_waiting.wait()
+        try:
+            assert (await records.beat(A, 30)).held
+        finally:
+            is_there.set()

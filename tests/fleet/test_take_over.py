@@ -1,7 +1,7 @@
 """A session that another bridge takes over is found there when it is whole, or not at all."""
 
 import asyncio
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from time import monotonic
 from typing import Any, cast
@@ -167,6 +167,39 @@ async def test_a_bridge_that_was_none_for_a_while_answers_for_no_session_until_i
     finally:
         for bridge in (first, second):
             await bridge.records.close()
+        redis.kill()
+
+
+async def test_many_sessions_that_end_are_written_down_by_few_commands(tmp_path: Path) -> None:
+    """Each may wait for a replica."""
+    redis = Server(tmp_path / "redis").start()
+    bridge = Bridge(redis, "a")
+    end, may_end, commands = bridge.records.end, asyncio.Event(), list[int]()
+
+    async def end_slowly(moves: Mapping[bytes, int], owner: str) -> None:
+        commands.append(len(moves))
+        await may_end.wait()
+        await end(moves, owner)
+
+    bridge.records.end = end_slowly
+    try:
+        with anyio.fail_after(60):
+            async with bridge.sessions.tasks.running():
+                await bridge.members.look()
+                opened = [await opens(bridge) for _ in range(30)]
+                for id_ in opened:
+                    session = bridge.front.sessions.get(id_)
+                    assert session is not None
+                    bridge.front.sessions.end(session, "its client ended it")
+                    await asyncio.sleep(0)  # a turn of its own for each
+                assert len(bridge.sessions.tasks.under_way()) == 1
+                may_end.set()
+                await asyncio.wait(bridge.sessions.tasks.under_way())
+        assert len(commands) <= 2, commands
+        keys = redis.cli("KEYS", "*:s:*").split()
+        assert [redis.cli("HGET", key, "owner") for key in keys] == ["-"] * 30
+    finally:
+        await bridge.records.close()
         redis.kill()
 
 

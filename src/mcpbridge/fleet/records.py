@@ -22,19 +22,19 @@ falls back to a former owner, `moves` is less than what the owner has, who puts 
 Ids of sessions are kept as digests: whoever can read the server does not learn them.
 """
 
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
 from secrets import token_hex
 
 import msgspec
-from anyio import CancelScope
+from anyio import CancelScope, Semaphore, move_on_after
 from msgspec import Raw, Struct
 
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.log import get_logger
 from mcpbridge.protocol.jsonrpc import Frame, encode
-from mcpbridge.storage.redis.connections import Connections, script
+from mcpbridge.storage.redis.connections import COMMAND_SECONDS, Connections, script
 from mcpbridge.storage.settings import RedisAddress
 
 log = get_logger("mcpbridge.fleet")
@@ -120,6 +120,8 @@ _ENDED_SECONDS = 600
 """For so long the records know that a session has ended: a bridge that was paused must not write it down again."""
 _LONGEST_PAUSE = 1.0
 """Seconds between two attempts to reach the server: leases must be there again while members settle."""
+_MOST_WAITING = 8
+"""Commands that wait for a replica at a time, half of the connections: while it is behind, leases are still renewed."""
 
 
 class SessionRecord(Struct, frozen=True, forbid_unknown_fields=True):
@@ -309,6 +311,7 @@ class FleetRecords:
 
     def __init__(self, address: RedisAddress, prefix: str) -> None:
         self._server = Connections(address, longest_pause=_LONGEST_PAUSE)
+        self._may_wait = Semaphore(_MOST_WAITING)
         begin = f"{prefix}:{{v1/#fleet}}:"
         self._members, self._settling = [f"{begin}leases", f"{begin}members"], f"{begin}settling"
         self._begin, self._used, self._streams = f"{begin}s:", f"{begin}u:", f"{begin}e:"
@@ -350,13 +353,15 @@ class FleetRecords:
         `is_own`: nobody but this member ever had it, so that it is over if there is no record.
         """
         keys = [self._members[0], self._session(id_), self._settling]
-        found = await self._server.run(_CLAIM, keys, member, who, int(not is_own), until="on a replica that is up")
+        async with self._waiting():
+            found = await self._server.run(_CLAIM, keys, member, who, int(not is_own), until="on a replica that is up")
         return None if not found else Claim(found[0].decode(), *found[1:])
 
     async def end(self, moves: Mapping[bytes, int], owner: str) -> None:
         """These sessions are over, unless somebody else has them. `moves`: of each, see `Claim`."""
         keys = [self._session(id_) for id_ in moves]
-        await self._server.run(_END, keys, owner, _ENDED_SECONDS, *moves.values(), until="on a replica that is up")
+        async with self._waiting():
+            await self._server.run(_END, keys, owner, _ENDED_SECONDS, *moves.values(), until="on a replica that is up")
 
     async def give_up(self, id_: bytes, owner: str) -> None:
         """The session is for whoever asks first, unless somebody else has it."""
@@ -383,10 +388,9 @@ class FleetRecords:
         """
         key, use = self._used + sha256(seal).hexdigest(), token_hex(8)
         try:
-            return (
-                await self._server.call("SET", key, use, "NX", "PX", max(1, int(seconds * 1000)), until="on a replica")
-                is not None
-            )
+            async with self._waiting():
+                command = ("SET", key, use, "NX", "PX", max(1, int(seconds * 1000)))
+                return await self._server.call(*command, until="on a replica") is not None
         except BaseException as error:
             was_given_back = await self._gave_back(key, use)
             if not isinstance(error, StoreFailed):
@@ -414,6 +418,18 @@ class FleetRecords:
 
     def _stream(self, session: bytes, name: bytes) -> str:
         return self._streams + sha256(session + b" " + name).hexdigest()
+
+    @asynccontextmanager
+    async def _waiting(self) -> AsyncGenerator[None]:
+        """For a command that waits for a replica, with a connection for all that time."""
+        with move_on_after(COMMAND_SECONDS) as scope:
+            await self._may_wait.acquire()
+        if scope.cancelled_caught:
+            raise StoreFailed("too many commands wait for a replica of the server")
+        try:
+            yield
+        finally:
+            self._may_wait.release()
 
     async def close(self) -> None:
         """End the connections."""

@@ -71,6 +71,7 @@ class FleetSessions:
         self._deadline = Deadline(BODY_SECONDS)
         self._written = WrittenSessions(records, members.me.id, idle + _KEEP_EVERY, self._keep_soon)
         self._writing_again: asyncio.Task[None] | None = None
+        self._writing_ends: asyncio.Task[None] | None = None
         self._lapses = Lapses()
         self._moved = OrderedDict[bytes, str]()
         self._taking = WeakValueDictionary[bytes, asyncio.Lock]()
@@ -250,7 +251,7 @@ class FleetSessions:
         if not is_ours:
             return
         if is_over:
-            self.tasks.spawn(self._write_ends())
+            self._write_ends_soon()
             return
         session.client.is_handed_on = True
         self.tasks.spawn(self._quietly(self._records.give_up(session.id, self._members.me.id)))
@@ -430,6 +431,11 @@ class FleetSessions:
         """Keep the records of sessions until cancelled, as long as these live."""
         while True:  # `repeat` ends when all of it is kept
             await repeat(_KEEP_EVERY, self._keep_once)
+
+    def _write_ends_soon(self) -> None:
+        """By one task for all: each command may wait for a replica, and takes up to 1000 ends."""
+        if self._writing_ends is None or self._writing_ends.done():
+            self._writing_ends = self.tasks.spawn(self._write_ends())
 
     async def _write_ends(self) -> None:
         try:
