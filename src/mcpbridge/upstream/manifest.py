@@ -213,10 +213,10 @@ class Manifest:
                 pending = self._take_pending()
                 with anyio.CancelScope(shield=True):  # else an end before the thread begins loses what was taken
                     await anyio.to_thread.run_sync(self._write, pending, not is_tidy)
-                if self.shared is not None:
-                    lacking = await self.shared.keep(_for_others(pending))
+                if (shared := self.shared) is not None:  # it may end meanwhile
+                    lacking = await shared.keep(_for_others(pending))
                     if lacking:
-                        await self.shared.keep(await anyio.to_thread.run_sync(self._contents, lacking))
+                        await shared.keep(await anyio.to_thread.run_sync(self._contents, lacking))
                 is_tidy = True
         finally:
             self._write(self._take_pending())

@@ -125,12 +125,65 @@ async def test_a_call_that_waits_here_is_approved_though_its_approval_is_cancell
 
 async def test_a_yes_that_cannot_be_kept_leaves_the_request() -> None:
     world = World()
-    await world.store.put("approval", encode(world.request), principal="", expires_in=600, handle="request")
+    gave_up = replace(world.request, expires=time.time() - 1)
+    await world.store.put("approval", encode(gave_up), principal="", expires_in=600, handle="request")
     world.store.fails_to_put = "grant"
     with pytest.raises(StoreFailed):
         await world.desk.decide("request", "once", "me")
     assert await world.ids() == ["request"]
     world.store.fails_to_put = ""
+    await world.desk.decide("request", "once", "me")
+    assert await world.grants.use(world.request) is not None
+
+
+class LosesAnswers(SlowStore):
+    """A value is put, and nobody hears of it."""
+
+    async def put(self, kind: str, body: bytes | memoryview, **how: Any) -> str:
+        handle = await super().put(kind, body, **how)
+        if kind == "grant":
+            raise StoreFailed("the connection was lost")
+        return handle
+
+
+@pytest.mark.parametrize("is_used", [True, False])
+async def test_a_yes_of_which_nobody_knows_whether_it_was_kept_counts_once(
+    is_used: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call waits at another bridge, and may use it at once; then nobody is asked once more."""
+    monkeypatch.setattr("mcpbridge.pipeline.approvals.pending.LOOK", 0.001)
+    world = World(store=LosesAnswers())
+    elsewhere = other_desk(world)
+    if is_used:
+        call = asyncio.ensure_future(elsewhere.ask(world.request, call_of_client()))
+        while not any(one.is_here for one in await elsewhere.pending()):
+            await asyncio.sleep(0)
+    else:
+        await world.store.put("approval", encode(world.request), principal="", expires_in=600, handle="request")
+
+    async def take_back(request: ApprovalRequest, scope: Any) -> bool:
+        if is_used:
+            async with asyncio.timeout(60):
+                verdict = await call
+            assert verdict is not None
+            assert verdict.granted == "once"
+        return await grants.take_back(request, scope)
+
+    grants = Grants(world.store, once_seconds=600, session_seconds=3600)
+    monkeypatch.setattr(world.grants, "take_back", take_back)
+    with pytest.raises(StoreFailed):
+        await world.desk.decide("request", "once", "me")
+    assert await world.ids() == ([] if is_used else ["request"])
+    assert await world.grants.use(world.request) is None
+
+
+async def test_a_request_that_was_asked_in_another_way_can_be_answered_later() -> None:
+    """Such as by a form of the client, in which nobody said anything."""
+    world = World()
+    assert "mcpbridge approve request" in await world.desk.keep(world.request)
+    assert await world.ids() == ["request"]
+    again = replace(world.request, asked=2)
+    assert "mcpbridge approve request" in await world.desk.keep(again)
     await world.desk.decide("request", "once", "me")
     assert await world.grants.use(world.request) is not None
 
@@ -267,7 +320,7 @@ async def test_what_another_bridge_answers_as_its_call_is_made_again_lets_it_pas
         was_in_time.add(was_first)
         assert await world.grants.use(world.request) is None
         assert await world.ids() == []
-    assert True in was_in_time
+    assert was_in_time == {True, False}
 
 
 async def test_a_call_waits_on_while_the_store_is_away(monkeypatch: pytest.MonkeyPatch) -> None:

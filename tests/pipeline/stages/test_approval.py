@@ -12,7 +12,14 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
-from mcpbridge.base.errors import ApprovalRefused, ApprovalUnavailable, ArgumentsRefused, Overloaded
+from mcpbridge.base.errors import (
+    ApprovalRefused,
+    ApprovalUnavailable,
+    ArgumentsRefused,
+    Overloaded,
+    StoreFailed,
+    ValueTooLarge,
+)
 from mcpbridge.core.call_options import NO_HINTS, CallOptions
 from mcpbridge.core.context import Session
 from mcpbridge.core.identity import Identity
@@ -795,3 +802,56 @@ async def test_a_call_that_does_not_wait_leaves_alone_what_an_equal_call_waits_f
     await desk.decide(id_, "once", "someone")
     await asyncio.wait_for(call, 60)
     assert len(world.sent) == 1
+
+
+class FailingStore(MemoryStore):
+    """Nothing of one kind can be kept."""
+
+    fails: str = ""
+    failure: StoreFailed = StoreFailed("it does not answer")
+
+    async def put(self, kind: str, body: bytes | memoryview, **how: Any) -> str:
+        if kind == self.fails:
+            raise self.failure
+        return await super().put(kind, body, **how)
+
+
+class Asks(Says):
+    """An approver that keeps what it is asked."""
+
+    store: FailingStore
+
+    def reaches(self, call: Call) -> bool:
+        return True
+
+    async def ask(self, request: ApprovalRequest, call: Call) -> Verdict | None:
+        await self.store.put("approval", b"{}", principal="", expires_in=60)
+        return ONCE
+
+
+async def test_where_the_store_does_not_keep_a_request_the_call_is_refused_and_says_why() -> None:
+    asks = Asks()
+    asks.store = FailingStore()
+    asks.store.fails = "approval"
+    world = World(asks)
+    with pytest.raises(ApprovalUnavailable, match="the store is away") as refused:
+        await world.calls()
+    assert refused.value.facts == {"mcpbridge/retryAfter": 5}
+    assert (world.sent, world.steps) == ([], ["asked", "unavailable"])
+    asks.store.failure = ValueTooLarge(2000, 1000)
+    with pytest.raises(ValueTooLarge):  # to try again would not help
+        await world.calls()
+    asks.store.fails = ""
+    await world.calls()
+    assert len(world.sent) == 1
+
+
+async def test_a_yes_for_the_session_that_cannot_be_kept_is_for_this_call_and_is_called_so() -> None:
+    world = World(Says(Verdict("session", "someone"), ONCE))
+    world.store = FailingStore()
+    world.store.fails = "grant"
+    world.grants = Grants(world.store, once_seconds=600, session_seconds=3600)
+    await world.calls({"a": 1})
+    await world.calls({"a": 1})
+    assert [event.scope for event in world.events if event.event == "granted"] == ["once", "once"]
+    assert len(world.sent) == 2

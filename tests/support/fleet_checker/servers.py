@@ -53,7 +53,7 @@ def servers(directory: Path, host: Host | None) -> Generator[Servers]:
         try:
             assert rounds.stdout
             port = int(rounds.stdout.readline())
-            config += f'[servers.n]\nurl = "http://{address}:{port}/mcp"\n'
+            config += f'[servers.n]\nurl = "http://{address}:{port}/mcp"\nquestion_rate = "1000/s"\n'
             yield Servers(config, made, journal, single, reads)
         finally:
             rounds.kill()

@@ -65,10 +65,12 @@ def _with_problems(endpoint: Callable[[Request], Any], bridge: Bridge) -> Endpoi
         except UnknownName as error:
             code, told = "unknown", error.full_message()
         except StoreFailed as error:
-            way_out = "`keep=false` does without the store"
+            way_out = "nothing was changed (`keep=false` does without the store)"
             if bridge.settings.fleet.listen is not None:
-                way_out = "it could not be kept for the other bridges of the fleet: repeat it when the store answers"
-            code, told = "failed", f"{error}; nothing was changed ({way_out})"
+                way_out = (
+                    "nothing was changed yet. It may take effect when the store answers: look before you repeat it"
+                )
+            code, told = "failed", f"{error}; {way_out}"
         except BridgeError as error:
             code, told = "failed", error.full_message()
         raise Problem(code, bridge.redact(told))

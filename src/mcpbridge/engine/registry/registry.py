@@ -145,7 +145,12 @@ class Registry:
         """False: the store could not be read."""
         while self._is_stale:
             self._is_stale = False
-            if not await self._read_stored():
+            try:
+                is_read = await self._read_stored()
+            except BaseException:
+                self._is_stale = True
+                raise
+            if not is_read:
                 self._is_stale = True
                 return False
         return True
@@ -156,6 +161,7 @@ class Registry:
                 for key, former in list(self._undeleted.items()):
                     await self._stored.change(former, None)
                     del self._undeleted[key]
+                    self._is_unsure = True  # others may have read it after they were told
                 was_lost = self._base().fleet.listen is not None and await self._stored.restore(
                     [entry for entry in self._now.entries.values() if entry.is_stored]
                 )

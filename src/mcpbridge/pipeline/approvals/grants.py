@@ -74,6 +74,10 @@ class Grants:
         handle = _handle(request, scope)
         await self._store.put(_KIND, body, principal=request.principal, expires_in=seconds, handle=handle)
 
+    async def take_back(self, request: ApprovalRequest, scope: Scope) -> bool:
+        """Undo a `put` that failed and may have kept the yes all the same. Whether it did, and nobody has used it."""
+        return await self._store.drop(_KIND, _handle(request, scope), principal=request.principal)
+
     async def use(self, request: ApprovalRequest) -> Grant | None:
         """The yes that lets this call pass; one for a single call is used up by that. None: somebody must be asked."""
         store, principal = self._store, request.principal

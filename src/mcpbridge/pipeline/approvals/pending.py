@@ -113,8 +113,8 @@ class PendingApprovals:
         """By principal, client and binding: the id of the last call that nobody answered."""
         self._asked_again: set[str] = set()
         """Ids of those that are asked for again now."""
-        self._taken_back: dict[str, None] = {}
-        """Ids of those that gave up, and that nobody had answered."""
+        self._given_up: dict[str, bool] = {}
+        """By id of those that waited and gave up: whether it is certain that nobody had answered."""
         self._cannot_read = False
         self._has_ended = False
         self.roles_of: RolesOf = lambda principal, identity: ()
@@ -170,9 +170,8 @@ class PendingApprovals:
             self._count[principal] -= 1
             if not self._count[principal]:
                 del self._count[principal]
-            # Else whoever decided took the record away.
-            if request.id not in self._decided and await self._records.remove(request):
-                _put(self._taken_back, request.id, None)
+            if request.id not in self._decided:  # else whoever decided took the record away
+                _put(self._given_up, request.id, await self._records.remove(request))
 
     @asynccontextmanager
     async def as_before(self, request: ApprovalRequest) -> AsyncGenerator[ApprovalRequest]:
@@ -203,10 +202,9 @@ class PendingApprovals:
         if request.lasts:
             _put(self._let_go, request.id, request)
             self._report(request)
+        may_be_answered = self._given_up.pop(request.id, None)
+        if may_be_answered is None:  # it did not wait here: nobody could answer it, unless it was kept before
             may_be_answered = request.asked == 1 or await self._records.remove(request)
-        else:
-            may_be_answered = request.id in self._taken_back
-            self._taken_back.pop(request.id, None)
         if not may_be_answered:  # another bridge took it, or nobody knows
             return await self._answered_elsewhere(request)
         if not request.lasts:
@@ -336,9 +334,12 @@ class PendingApprovals:
                 await self._grants.put(pending.request, granted, by)
             elif pending.request.lasts:
                 await self._grants.deny(pending.request, by, verdict.reason)
-        except BaseException:  # the store failed, or the loop ends: it can be answered again
+        except BaseException:  # the store failed, or the loop ends
             self._decided.pop(id_, None)
-            await self._record(pending.request)
+            # A yes may have been kept all the same, and the call that waits at another bridge may have used it by now.
+            is_unused = granted is None or await self._grants.take_back(pending.request, granted)
+            if is_unused or not pending.is_waiting:
+                await self._record(pending.request)  # it can be answered again
             raise
         if granted is not None:
             await self.approved.note(pending.request, by)

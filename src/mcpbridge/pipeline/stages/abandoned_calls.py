@@ -226,11 +226,10 @@ class AbandonedCalls:
             return data
         if self._together is not None and abandoned.is_shared:
             try:
-                entry = await self._together.take(LATE, abandoned.id, principal=abandoned.owner)
+                if await self._together.take(LATE, abandoned.id, principal=abandoned.owner) is None:
+                    return None  # another bridge gave it
             except StoreFailed:
-                entry = None
-            if entry is None:
-                return None  # another bridge gave it, or nobody can know
+                pass  # what is here still is given: twice does less harm than to do the same again
         return await self.store.get(RESULTS, abandoned.id, principal=abandoned.owner)
 
     async def _keep(self, abandoned: AbandonedCall, data: bytes, session: str) -> bool:

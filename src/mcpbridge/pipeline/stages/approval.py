@@ -15,7 +15,15 @@ from typing import Protocol
 from msgspec import Raw
 from msgspec.structs import replace
 
-from mcpbridge.base.errors import RETRY_AFTER, ApprovalRefused, ApprovalUnavailable, CallRefused, StoreFailed
+from mcpbridge.base.errors import (
+    RETRY_AFTER,
+    ApprovalRefused,
+    ApprovalUnavailable,
+    CallRefused,
+    StoreFailed,
+    ValueTooLarge,
+)
+from mcpbridge.base.log import get_logger
 from mcpbridge.base.units import show_seconds
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.context import text_in
@@ -34,6 +42,8 @@ from mcpbridge.pipeline.stage import Stage
 from mcpbridge.pipeline.validation.json_text import refuse_doubles
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.meta import APPROVAL
+
+log = get_logger("mcpbridge.approvals")
 
 _STORE_IS_AWAY = "Nothing was sent. Try again in a few seconds; whoever runs the bridge has to look at the store."
 _CHANGED = "its server changed the tool, and nobody agreed to that yet: {}"
@@ -135,6 +145,8 @@ class Approval:
         refuse_doubles(request.tool, request.arguments_json)  # the person is shown one of the two
         try:
             await self._agree(request, call)
+        except ValueTooLarge:
+            raise
         except StoreFailed as error:
             self._audit(ApprovalEvent("unavailable", request, why="the store"))
             raise _store_is_away(request) from error
@@ -188,11 +200,15 @@ class Approval:
             self._audit(record("denied", by=verdict.by, why=verdict.reason, address=verdict.address))
             call.note("approval", f"denied by {verdict.by}")
             raise ApprovalRefused(f"The call of {request.tool} {verdict.outcome}")
-        if verdict.granted == "session":
-            with suppress(StoreFailed):  # then it is for this call alone
+        scope = verdict.granted
+        if scope == "session":
+            try:
                 await self._grants.put(request, "session", verdict.by)
-        self._audit(record("granted", by=verdict.by, scope=verdict.granted, address=verdict.address))
-        call.note("approval", f"{verdict.granted} by {verdict.by}")
+            except StoreFailed as error:
+                log.warning("a yes for the session is for one call, since it cannot be kept", reason=str(error))
+                scope = "once"
+        self._audit(record("granted", by=verdict.by, scope=scope, address=verdict.address))
+        call.note("approval", f"{scope} by {verdict.by}")
         call.agreed = request.binding
         if not verdict.is_noted:
             await self._grants.approved.note(request, verdict.by)
