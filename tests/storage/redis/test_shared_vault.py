@@ -2,7 +2,7 @@
 
 import random
 import shutil
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from mcpbridge.base.errors import ConfigError, StoreFailed
 from mcpbridge.config.schema import Settings
 from mcpbridge.engine.user_accounts import open_secrets_of
-from mcpbridge.storage.redis import shared_secrets
-from mcpbridge.storage.redis.shared_secrets import SharedRows, SharedSecrets
+from mcpbridge.storage.redis import shared_secrets, shared_vault
+from mcpbridge.storage.redis.shared_secrets import Change, SharedRows, SharedSecrets
 from mcpbridge.storage.redis.shared_vault import SharedVault
 from mcpbridge.storage.settings import redis_address
 from mcpbridge.storage.vault import Row
@@ -376,3 +376,84 @@ async def test_with_a_key_that_could_not_be_read_nothing_is_opened_or_kept(bridg
         assert await bridges.secrets().load("b") is None
     finally:
         await unread.close()
+
+
+def changes_at(vault: SharedVault) -> list[tuple[str, bool]]:
+    """What a vault says that other bridges changed: whose row, and whether it is there."""
+    found: list[tuple[str, bool]] = []
+    vault.changed_elsewhere = lambda row, is_there: found.append((row.principal, is_there))
+    return found
+
+
+async def test_an_account_that_is_gone_is_noticed_where_the_server_takes_no_changes(
+    bridges: Bridges, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its memory is full, so that what was changed here cannot be sent after what others changed was read."""
+    one, two = bridges.vault("one"), bridges.vault("two")
+    await one.save(ALICE, SECRET)
+    await two.settle()
+    changes = changes_at(two)
+    monkeypatch.setattr(shared_vault, "FOLLOW_SECONDS", 1000.0)
+    await one.drop(ALICE)
+    server.cli("CONFIG", "SET", "maxmemory", "1")
+    await two.save(BOB, b"of bob")
+    assert changes == []
+    with pytest.raises(StoreFailed, match="memory is full"):
+        await two.settle()
+    assert changes == [("alice", False)]
+
+
+class HalfReadRows(SharedRows):
+    """The server fails while its changes are read."""
+
+    pages = -1
+    """How many can be read; -1: all."""
+
+    async def changes(self, after: int, newest: tuple[str, int]) -> tuple[Sequence[Change], bytes, bool]:
+        if self.pages == 0:
+            self.server.epoch += 1
+            raise StoreFailed("does not answer")
+        self.pages -= 1
+        return await super().changes(after, newest)
+
+
+async def test_accounts_that_were_half_read_are_noticed_once(bridges: Bridges, server: Server, tmp_path: Path) -> None:
+    one, rows = bridges.vault("one"), HalfReadRows(redis_address(server.settings()), "mcpbridge")
+    two = SharedVault(lambda: tmp_path / "two", lambda directory: vault_keys(directory, KEY, ()), rows)
+    try:
+        await two.settle()
+        changes = changes_at(two)
+        await one.save(ALICE, SECRET)
+        rows.pages = 1
+        with pytest.raises(StoreFailed):
+            await two.settle()
+        rows.pages = -1
+        await two.settle()
+        await two.settle()
+        assert changes == [("alice", True)]
+    finally:
+        await two.close()
+
+
+async def test_an_account_that_a_command_of_the_machine_stored_after_an_outage_is_noticed(
+    bridges: Bridges, server: Server
+) -> None:
+    """They share the files, so that nothing in them is new to the bridge."""
+    bridge, command = bridges.vault("one"), bridges.vault("one")
+    await bridge.settle()
+    changes = changes_at(bridge)
+    server.kill()
+    with pytest.raises(StoreFailed):
+        await bridge.settle()
+    server.start()
+    await command.save(ALICE, SECRET)
+
+    async def is_settled() -> bool:
+        try:
+            await bridge.settle()
+        except StoreFailed:  # it is tried again in a moment
+            return False
+        return True
+
+    await eventually(is_settled, bool)
+    assert changes == [("alice", True)]

@@ -146,37 +146,42 @@ class SharedVault(Vault):
             raise ConfigError(f"an account cannot be stored: {error.what}", file=error.file) from error
 
     async def _fetch(self) -> None:
-        async with self._changing:
-            epoch, is_first = self._shared.server.epoch, self._last < 0
-            is_whole = is_first or epoch != self._epoch
-            at = 0 if is_whole else self._last
-            if is_whole:
+        changed: list[tuple[Row, bool]] = []
+        try:
+            async with self._changing:
+                await self._fetch_into(changed)
+        finally:  # also where it failed on the way: what is in the files already is no change the next time
+            for row, is_there in changed:
+                self.changed_elsewhere(row, is_there)
+
+    async def _fetch_into(self, changed: list[tuple[Row, bool]]) -> None:
+        epoch, is_first = self._shared.server.epoch, self._last < 0
+        is_whole = is_first or epoch != self._epoch
+        at = 0 if is_whole else self._last
+        if is_whole:
+            await self._take_salt()
+        if is_first:
+            self._unsent |= await anyio.to_thread.run_sync(_places_in, self.directory / _UNSENT)
+        seen: set[str] = set()
+        while True:
+            page, salt, has_lost = await self._shared.changes(at, self._newest)
+            if has_lost or salt != self._known_salt:
+                self._newest = ("", 0)
+                log.warning("the server of the shared accounts has lost changes")
+                at, is_whole = 0, True
+                seen.clear()
                 await self._take_salt()
-            if is_first:
-                self._unsent |= await anyio.to_thread.run_sync(_places_in, self.directory / _UNSENT)
-            seen: set[str] = set()
-            changed: list[tuple[Row, bool]] = []
-            while True:
-                page, salt, has_lost = await self._shared.changes(at, self._newest)
-                if has_lost or salt != self._known_salt:
-                    self._newest = ("", 0)
-                    log.warning("the server of the shared accounts has lost changes")
-                    at, is_whole = 0, True
-                    seen.clear()
-                    await self._take_salt()
-                    continue
-                changed += await anyio.to_thread.run_sync(self._take, page, is_whole)
-                seen.update(change.place for change in page if change.data)
-                if not page:
-                    break
-                at = page[-1].number
-            if is_whole:
-                changed += await anyio.to_thread.run_sync(self._keep_only, seen)
-            self._last, self._epoch, self._asked_at = at, epoch, monotonic()
-            self._sent.clear()
-            await self._send(list(self._unsent))
-        for row, is_there in changed:
-            self.changed_elsewhere(row, is_there)
+                continue
+            changed += await anyio.to_thread.run_sync(self._take, page, is_first)
+            seen.update(change.place for change in page if change.data)
+            if not page:
+                break
+            at = page[-1].number
+        if is_whole:
+            changed += await anyio.to_thread.run_sync(self._keep_only, seen)
+        self._last, self._epoch, self._asked_at = at, epoch, monotonic()
+        self._sent.clear()
+        await self._send(list(self._unsent))
 
     async def _take_salt(self) -> None:
         salt, path = await self._shared.salt(), self.directory / "salt"
@@ -191,7 +196,7 @@ class SharedVault(Vault):
             self._numbers.clear()
         self._known_salt = salt
 
-    def _take(self, page: Sequence[Change], is_whole: bool) -> list[tuple[Row, bool]]:
+    def _take(self, page: Sequence[Change], is_first: bool) -> list[tuple[Row, bool]]:
         """Write what others changed; returns the rows that are not as they were.
 
         A command on this machine shares the files: the row may be there already.
@@ -202,6 +207,7 @@ class SharedVault(Vault):
                 self._unsent.add(change.place)
                 continue
             self._unsent.discard(change.place)
+            is_known = is_first or self._numbers.get(change.place) == change.number or change.place in self._sent
             self._know(change.place, change.number)
             path = self.directory / f"{change.place}.row"
             before, is_same = head_of(path), _bytes_of(path) == change.data
@@ -210,7 +216,7 @@ class SharedVault(Vault):
             elif not is_same:  # else its time would say that it changed
                 write_private(path, change.data)
             head = head_of(path) or before
-            if head is not None and not (is_same and (is_whole or change.place in self._sent)):
+            if head is not None and not (is_same and is_known):
                 changed.append((head, bool(change.data)))
         return changed
 
