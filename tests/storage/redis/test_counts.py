@@ -10,6 +10,7 @@ import pytest
 
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.storage.open_store import LazyStore
+from mcpbridge.storage.redis import counts
 from mcpbridge.storage.redis.scripts import SET_COUNTS
 from mcpbridge.storage.redis.store import RedisStore
 from mcpbridge.storage.settings import StoreSettings, redis_address
@@ -121,5 +122,39 @@ async def test_what_cannot_be_counted_is_not_counted_later_either(redis: Server)
                 except StoreFailed:
                     await anyio.sleep(0.05)
         assert await store.read_counts("calls") == {ROW: [100]}, "the server had lost the first one"
+    finally:
+        await store.close()
+
+
+async def test_counts_can_be_read_while_the_memory_of_the_server_is_full(redis: Server) -> None:
+    """What it refused was surely not counted."""
+    store = redis.store(prefix="p")
+    try:
+        await store.count("calls", {ROW: [1]})
+        redis.cli("CONFIG", "SET", "maxmemory", "1")
+        with pytest.raises(StoreFailed, match="memory is full"):
+            await store.count("calls", {ROW: [10]})
+        assert await store.read_counts("calls") == {ROW: [1]}
+        redis.cli("CONFIG", "SET", "maxmemory", "0")
+        await store.count("calls", {ROW: [100]})
+        assert await store.read_counts("calls") == {ROW: [101]}
+    finally:
+        await store.close()
+
+
+async def test_an_addition_that_the_server_no_longer_knows_is_not_made_again(
+    redis: Server, between: Cutting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counts, "_KNOWN_SECONDS", 2)
+    store = RedisStore(redis_address(between.settings), prefix="p")
+    try:
+        with anyio.fail_after(60):
+            async with between.running():
+                await store.count("calls", {ROW: [1]})
+                between.lose = 1
+                await store.count("calls", {ROW: [10]})
+                while redis.cli("KEYS", "p:{v1/#counts}:a:*"):
+                    await anyio.sleep(0.05)
+                assert await store.read_counts("calls") == {ROW: [11]}
     finally:
         await store.close()

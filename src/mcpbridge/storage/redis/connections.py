@@ -319,6 +319,11 @@ class Connections:
         return StoreFailed(reason, file=self._address.without_password)
 
 
+def was_refused(error: StoreFailed) -> bool:
+    """Whether the server refused the command, so that it surely did nothing: such as while its memory is full."""
+    return isinstance(error.__cause__, _refusals())
+
+
 async def _connected(pool: Pool, make: Callable[[Node], Any], node: Node) -> Any:
     """A connection to this node: an idle one, or a new one."""
     while (idle := pool.take(node)) is not None:

@@ -1,11 +1,13 @@
 """Counts by day on a Redis server: each addition is made once, also where its answer gets lost.
 
 Additions of one bridge have numbers, and the server knows the last one that was made. An addition without an answer is
-sent again under its number before anything else is counted or read, so that it is in the sums, and once.
+sent again under its number before anything else is counted or read, so that it is in the sums, and once. What the
+server refused was not made.
 """
 
 import json
 import random
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import unquote
@@ -14,10 +16,13 @@ import anyio
 from msgspec import Struct
 
 from mcpbridge.base.errors import StoreFailed
+from mcpbridge.base.log import get_logger
 from mcpbridge.storage.redis import scripts
-from mcpbridge.storage.redis.connections import Connections
+from mcpbridge.storage.redis.connections import Connections, was_refused
 from mcpbridge.storage.redis.scripts import Keys
 from mcpbridge.storage.store import DailyCounts, add, new_handle
+
+log = get_logger("mcpbridge.storage")
 
 _TRIES = 60
 _KNOWN_SECONDS = 86400
@@ -32,6 +37,8 @@ class _Addition(Struct, frozen=True):
     number: int
     ledger: str
     rows: Mapping[tuple[str, ...], Sequence[int]]
+    at: float
+    """Unix time before it was first sent."""
 
 
 class RedisCounts:
@@ -57,7 +64,7 @@ class RedisCounts:
             await self._clear_up()
             self._number += 1
             try:
-                await self._add(_Addition(self._number, ledger, dict(rows)))
+                await self._add(_Addition(self._number, ledger, dict(rows), time.time()))
             except StoreFailed:
                 if self._unsure is None:
                     raise
@@ -90,7 +97,12 @@ class RedisCounts:
                 pass
 
     async def _clear_up(self) -> None:
-        if self._unsure is not None:
+        if self._unsure is None:
+            return
+        if time.time() - self._unsure.at > _KNOWN_SECONDS / 2:  # the server may not know it much longer
+            log.warning("a count that may have been kept or not is so old that it is not kept again")
+            self._unsure = None
+        else:
             await self._add(self._unsure)
 
     async def _add(self, addition: _Addition) -> None:
@@ -108,7 +120,12 @@ class RedisCounts:
                 changes += (name, field, text or b"", json.dumps(sums[key]))
             was_unsure, self._unsure = self._unsure, addition
             keys = [self._keys.days, self._mine, *days]
-            is_made = await self._server.run(scripts.SET_COUNTS, keys, addition.number, _KNOWN_SECONDS, *changes)
+            try:
+                is_made = await self._server.run(scripts.SET_COUNTS, keys, addition.number, _KNOWN_SECONDS, *changes)
+            except StoreFailed as error:
+                if was_refused(error):
+                    self._unsure = was_unsure
+                raise
             self._unsure = None if is_made else was_unsure
             if is_made:
                 return
