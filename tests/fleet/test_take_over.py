@@ -9,6 +9,7 @@ from typing import Any, cast
 import anyio
 import pytest
 
+from mcpbridge.base.errors import StoreFailed
 from mcpbridge.downstream.client import Answer, Client
 from mcpbridge.downstream.http.exchange import Exchange, Refused
 from mcpbridge.downstream.http.legacy import LegacyFront
@@ -167,6 +168,42 @@ async def test_a_bridge_that_was_none_for_a_while_answers_for_no_session_until_i
     finally:
         for bridge in (first, second):
             await bridge.records.close()
+        redis.kill()
+
+
+async def test_ends_that_no_replica_takes_delay_no_return_after_a_lapse(tmp_path: Path) -> None:
+    redis = Server(tmp_path / "redis").start()
+    bridge = Bridge(redis, "a")
+    end, attempts = bridge.records.end, 0
+
+    async def end_without_replica(*_: object) -> None:
+        nonlocal attempts
+        attempts += 1
+        raise StoreFailed("no replica has what was written")
+
+    bridge.records.end = end_without_replica
+    try:
+        with anyio.fail_after(60):
+            async with bridge.sessions.tasks.running():
+                await bridge.members.look()
+                ended, kept = [await opens(bridge) for _ in range(2)]
+                session = bridge.front.sessions.get(ended)
+                assert session is not None
+                bridge.front.sessions.end(session, "its client ended it")
+                await bridge.records.leave(bridge.members.me.id)  # as if its lease had ended
+                await bridge.members.look()
+                assert kept not in bridge.front.sessions, "another bridge may have it"
+                while kept not in bridge.front.sessions:
+                    await asyncio.sleep(0.01)
+                while attempts < 3:  # it is tried again
+                    await asyncio.sleep(0.01)
+                bridge.records.end = end
+                while bridge.sessions.tasks.under_way():
+                    await asyncio.sleep(0.01)
+        owners = [redis.cli("HGET", key, "owner") for key in redis.cli("KEYS", "*:s:*").split()]
+        assert sorted(owners) == ["-", bridge.members.me.id]
+    finally:
+        await bridge.records.close()
         redis.kill()
 
 

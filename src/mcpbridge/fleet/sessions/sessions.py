@@ -435,14 +435,7 @@ class FleetSessions:
     def _write_ends_soon(self) -> None:
         """By one task for all: each command may wait for a replica, and takes up to 1000 ends."""
         if self._writing_ends is None or self._writing_ends.done():
-            self._writing_ends = self.tasks.spawn(self._write_ends())
-
-    async def _write_ends(self) -> None:
-        try:
-            await self._written.write_ends()
-        except StoreFailed as error:
-            log.warning("the end of a session is not written down yet", reason=str(error))
-            self._keep_soon()
+            self._writing_ends = self.tasks.spawn(self._written.write_ends())
 
     async def _keep_once(self) -> bool:
         """Keep the records for longer, and write down what they lack. False: not all of it could be."""
@@ -452,7 +445,6 @@ class FleetSessions:
             return False
         lapses = self._lapses.count
         try:
-            await self._written.write_ends()
             kept = await self._written.keep()
         except StoreFailed:
             return False
@@ -468,6 +460,8 @@ class FleetSessions:
             session = self._front.sessions.get(id_)
             if session is not None and id_ in self._written:
                 await self._written.write(session, is_new=id_ in missing)
+        if self._written.ended:
+            self._write_ends_soon()  # by itself: all may be well but a replica, which nothing else here waits for
         return not self._written.unwritten and not self._written.ended
 
     def _keep_soon(self) -> None:

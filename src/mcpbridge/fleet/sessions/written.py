@@ -60,6 +60,7 @@ class WrittenSessions:
         """How often each was taken over."""
         self.ended = OrderedDict[bytes, int]()
         """The same of those that have ended, which their records do not say yet."""
+        self._are_ends_late = False
         self._writing = WeakValueDictionary[bytes, asyncio.Lock]()
         self.unwritten = set[bytes]()
         """Sessions whose records lack something, since the server was away."""
@@ -116,15 +117,19 @@ class WrittenSessions:
         return True
 
     async def write_ends(self) -> None:
-        """Write down which sessions have ended.
-
-        Raises:
-            StoreFailed: the records cannot be reached.
-        """
+        """Write down which sessions have ended. A failure is logged, the first in a row, and `is_missing` called."""
         while ended := dict(islice(self.ended.items(), _AT_ONCE)):
-            await self._records.end(ended, self._me)
+            try:
+                await self._records.end(ended, self._me)
+            except StoreFailed as error:
+                if not self._are_ends_late:
+                    log.warning("the end of a session is not written down yet", reason=str(error))
+                self._are_ends_late = True
+                self._is_missing()
+                return
             for id_ in ended:
                 self.ended.pop(id_, None)
+        self._are_ends_late = False
 
     async def write(self, session: Session, *, is_new: bool) -> None:
         """Write down all of it. A failure is logged, and `is_missing` called."""
