@@ -5,6 +5,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from mcpbridge.downstream.http.sessions import Session
 from mcpbridge.fleet.records import FleetRecords, Member
 from mcpbridge.fleet.sessions.written import WrittenSessions, who_uses
@@ -55,6 +57,36 @@ async def test_records_of_sessions_take_a_bounded_room(tmp_path: Path) -> None:
         written.forget(sessions[1].id)
         await written.write(sessions[3], is_new=True)
         assert list((await written.keep()).missing) == [sessions[4].id], "there is room again"
+    finally:
+        await records.close()
+        redis.kill()
+
+
+async def test_sessions_that_get_no_room_are_not_tried_every_second(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    redis = Server(tmp_path / "redis").start()
+    records, missing = FleetRecords(redis_address(redis.settings()), "p"), list[bool]()
+    written = WrittenSessions(records, ME, 600, lambda: missing.append(True), room=10_000)
+    first, second, third = (session(b"session %d" % number) for number in range(3))
+    try:
+        await written.open(first, decode_frame(beginning(3000)))
+        redis.kill()
+        await written.change(first, decode_frame(subscription("u" * 100)))
+        assert written.unwritten == {first.id}
+        redis.start()
+        await written.open(second, decode_frame(beginning(6000)))
+        await written.change(first, decode_frame(subscription("u" * 5000)))
+        assert written.unwritten == set(), "it stays as it was"
+        for number in range(3):
+            await written.open(third, decode_frame(beginning(3000)))
+            await written.change(second, decode_frame(subscription(f"{number}")))
+        assert capsys.readouterr().out.count("take all their room") == 1
+        written.forget(first.id)
+        assert len(missing) == 1
+        await written.change(third, decode_frame(subscription("v")))
+        assert len(missing) == 1, "it is this bridge's, which writes it down the first time"
+        assert (await written.keep()).missing == []
     finally:
         await records.close()
         redis.kill()

@@ -30,6 +30,8 @@ _MOST_ENDED = 10_000
 """Sessions whose ends are not written down: the oldest are given up."""
 _ROOM = 64 << 20
 """Bytes of the records of one bridge's sessions: what takes more is not written down."""
+_HAS_ROOM_AGAIN = 0.9
+"""Part of the room: below that it counts as not full any more, and a warning says when it is full again."""
 _AT_ONCE = 1000
 """Ends that are written down by one command."""
 
@@ -155,7 +157,7 @@ class WrittenSessions:
             self._is_full = True
             return False
         self._resize(id_, size)
-        self._is_full = False
+        self._is_full = self._is_full and self._bytes > self._room * _HAS_ROOM_AGAIN
         return True
 
     def _resize(self, id_: bytes, size: int) -> None:
@@ -165,7 +167,9 @@ class WrittenSessions:
 
     async def _write(self, session: Session, *, is_new: bool) -> None:
         record = msgspec.json.encode(SessionRecord(self._messages[session.id]))
+        is_new = is_new or session.id not in self._sizes  # there was no room for it when it was
         if not self._takes(session.id, len(record)):
+            self.unwritten.discard(session.id)
             return  # its record stays as it was; one that has none is tried again with the next `keep`
         who, moves = who_uses(session.client.principal, session), self._moves[session.id]
         try:
