@@ -2,6 +2,7 @@
 
 import random
 import shutil
+import time
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -177,16 +178,36 @@ async def test_whoever_lost_a_lock_to_another_bridge_is_stopped(
             server.cli("SET", key, "another")  # as if this one had been stopped for a while
             await anyio.sleep_forever()
 
-    with anyio.fail_after(60), pytest.raises(StoreFailed, match="another bridge got a lock"):
+    with (
+        anyio.fail_after(60),
+        pytest.raises(StoreFailed, match=r"a lock .* ended while it was held here: another bridge got it"),
+    ):
         await lose()
     [key] = server.cli("KEYS", "*:lock:*").split()
     assert server.cli("GET", key) == "another"
 
 
+async def test_whoever_was_stopped_for_longer_than_a_lock_lasts_does_not_take_it_again(
+    bridges: Bridges, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another bridge may have had it meanwhile, and have used up what was read under it."""
+    monkeypatch.setattr(shared_secrets, "_LOCK_SECONDS", 3.0)
+
+    async def be_stopped() -> None:
+        async with bridges.vault("one").lock(ALICE, "renew", 30):
+            server.cli("DEL", *server.cli("KEYS", "*:lock:*").split())
+            monkeypatch.setattr(shared_secrets, "monotonic", lambda: time.monotonic() + 3)
+            await anyio.sleep_forever()
+
+    with anyio.fail_after(60), pytest.raises(StoreFailed, match="another bridge may have had it"):
+        await be_stopped()
+    assert server.cli("KEYS", "*:lock:*") == ""
+
+
 async def test_a_lock_that_a_failover_has_undone_is_taken_again(
     bridges: Bridges, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_secrets, "_LOCK_SECONDS", 3.0)
+    monkeypatch.setattr(shared_secrets, "_LOCK_SECONDS", 9.0)
     async with bridges.vault("one").lock(ALICE, "renew", 30):
         [key] = server.cli("KEYS", "*:lock:*").split()
         before = server.cli("GET", key)

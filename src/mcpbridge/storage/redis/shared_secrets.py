@@ -5,7 +5,8 @@ whoever has read up to one asks only for what came later. Numbers are millisecon
 than the last: of two rows the one with the higher number is the newer one, also after a failover that undid changes.
 
 What a failover must not undo is done once a replica has it: rows, since a refresh token that was used must not come
-back, and locks. A lock ends by itself when its holder dies; whoever lost it to another one is cancelled. Layout:
+back, and locks. A lock ends by itself when its holder dies; whoever lost it to another one, or may have done so while
+stopped, is cancelled. Layout:
 
     PREFIX:{v1/#accounts}:rows       a hash: rows of the vault, sealed, by their place
     PREFIX:{v1/#accounts}:changes    places by the number of their last change, also of rows that are gone
@@ -20,6 +21,7 @@ import hashlib
 import secrets
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from time import monotonic
 
 import anyio
 import anyio.to_thread
@@ -68,9 +70,10 @@ return {last, found, redis.call('GET', KEYS[4]) or '', redis.call('ZSCORE', KEYS
 _FREE = script("if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0")
 _RENEW = script("""
 local holder = redis.call('GET', KEYS[1])
-if holder and holder ~= ARGV[1] then return 0 end
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) -- it may have ended, or a failover have undone it
-return 1
+if holder and holder ~= ARGV[1] then return 'another bridge got it' end
+if not holder and ARGV[3] == '0' then return 'another bridge may have had it' end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) -- a failover may have undone it
+return ''
 """)
 
 
@@ -127,23 +130,32 @@ class SharedRows:
 
         Raises:
             TimeoutError: another holds it all the time.
-            StoreFailed: the server does not answer; or another one got the lock meanwhile, and the body was cancelled.
+            StoreFailed: the server does not answer; or another one got the lock meanwhile, or may have had it, and the
+                body was cancelled.
         """
         key, mine = f"{self.begin}lock:{name}", secrets.token_hex(16)
         lease, held = int(_LOCK_SECONDS * 1000), asyncio.timeout(None)
+        renewed_at, lost = monotonic(), b""
 
         async def renew() -> bool:
+            nonlocal renewed_at, lost
+            now = monotonic()
             with suppress(StoreFailed):
-                if not await self.server.run(_RENEW, [key], mine, lease):
-                    log.warning("a lock of the shared accounts ended while it was held, and another bridge has it")
+                # After that long it has ended by itself, and nobody knows who has had it since.
+                may_set = int(now - renewed_at < _LOCK_SECONDS)
+                lost = await self.server.run(_RENEW, [key], mine, lease, may_set)
+                if lost:
+                    log.warning("a lock of the shared accounts ended while it was held", reason=lost.decode())
                     held.reschedule(0)  # ends it now
                     return True
+                renewed_at = now
             return False
 
         try:
             with anyio.fail_after(seconds):
-                while not await self._got(key, mine, lease):  # noqa: ASYNC110 - of another bridge
+                while not await self._got(key, mine, lease):
                     await anyio.sleep(_LOOK)
+                    renewed_at = monotonic()
             async with held:
                 keeper = asyncio.create_task(repeat(_LOCK_SECONDS / 3, renew))
                 try:
@@ -152,7 +164,7 @@ class SharedRows:
                     keeper.cancel()
         except TimeoutError as error:
             if held.expired():
-                what = "another bridge got a lock of the shared accounts while it was held here"
+                what = f"a lock of the shared accounts ended while it was held here: {lost.decode()}"
                 raise StoreFailed(what, file=self._place) from error
             raise
         finally:  # also if it was written, and the answer never came
