@@ -12,7 +12,7 @@ import anyio
 import pytest
 from msgspec import Raw
 
-from mcpbridge.base.errors import UpstreamGone
+from mcpbridge.base.errors import Overloaded, UpstreamGone
 from mcpbridge.base.process.process import ProcessSpec
 from mcpbridge.fleet.servers import process as shared_process
 from mcpbridge.fleet.servers.process import SharedProcess, line_of
@@ -31,6 +31,8 @@ class Wire:
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []
         self.is_open = False
+        self.refuses = 0
+        """Messages that it does not take from now on, as where the program does not read."""
 
     @asynccontextmanager
     async def connect(self, receiver: Receiver) -> AsyncGenerator["Wire"]:
@@ -41,6 +43,9 @@ class Wire:
             self.is_open = False
 
     def send(self, message: Outgoing) -> None:
+        if self.refuses:
+            self.refuses -= 1
+            raise Overloaded("it does not read")
         self.sent.append(json.loads(message.data))
 
     def withdraw(self, id_: bytes) -> bool:
@@ -245,6 +250,47 @@ async def test_what_a_bridge_has_open_is_cancelled_when_it_leaves(shared: Shared
     says(process, id=handshake, result={"protocolVersion": "x"})
     says(process, id=kept, result={})
     assert [one["id"] for one in bridges[0].heard] == [1, 2], "what others wait for is not"
+
+
+async def test_a_bridge_that_leaves_while_the_process_does_not_read_wants_nothing_any_more(shared: Shared) -> None:
+    process, wire, _, (first, second) = shared
+    for uri in ("a", "b"):
+        send(process, second, id=uri, method="resources/subscribe", params={"uri": uri})
+    send(process, first, id=1, method="resources/subscribe", params={"uri": "a"})
+    send(process, first, id=2, method="logging/setLevel", params={"level": "error"})
+    send(process, second, id=2, method="logging/setLevel", params={"level": "info"})
+    for one in list(wire.sent):
+        says(process, id=one["id"], result={})
+    send(process, second, id=3, method="tools/call", params={})
+    wire.sent.clear()
+    wire.refuses = 1
+    process.detach(second)
+    assert [one["method"] for one in wire.sent] == ["resources/unsubscribe", "logging/setLevel"], "what it takes"
+    send(process, first, id=4, method="resources/unsubscribe", params={"uri": "a"})
+    assert wire.sent[-1]["params"] == {"uri": "a"}
+
+
+async def test_a_log_level_that_the_process_did_not_take_is_sent_again(shared: Shared) -> None:
+    process, wire, _, (first, second) = shared
+    for number, level in ((first, "error"), (second, "info")):
+        send(process, number, id=2, method="logging/setLevel", params={"level": level})
+        says(process, id=wire.sent[-1]["id"], result={})
+    wire.sent.clear()
+    wire.refuses = 1
+    process.detach(second)
+    assert wire.sent == []
+    send(process, first, id=3, method="logging/setLevel", params={"level": "error"})
+    assert [one["params"] for one in wire.sent] == [{"level": "error"}]
+
+
+async def test_whoever_waited_for_a_subscription_in_vain_has_none(shared: Shared) -> None:
+    process, wire, _, (first, second) = shared
+    send(process, first, id=1, method="resources/subscribe", params={"uri": "a"})
+    send(process, first, method="notifications/cancelled", params={"requestId": 1})
+    send(process, second, id=1, method="resources/subscribe", params={"uri": "a"})
+    says(process, id=wire.sent[-1]["id"], result={})
+    send(process, second, id=2, method="resources/unsubscribe", params={"uri": "a"})
+    assert wire.sent[-1]["method"] == "resources/unsubscribe"
 
 
 async def test_nothing_passes_once_the_lease_is_over(shared: Shared) -> None:

@@ -10,7 +10,6 @@ Nothing passes once the lease is over, in either direction, by a clock that cont
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from itertools import count
 from time import monotonic
 from typing import Protocol
@@ -41,6 +40,7 @@ log = get_logger("mcpbridge.fleet")
 _MOST_OPEN = 10_000
 """Requests whose answers are waited for; the oldest is forgotten, such as one that was never answered."""
 _LISTEN, _CANCELLED = "subscriptions/listen", "notifications/cancelled"
+_CANCEL_PARAMS = b'{"requestId":%b,"reason":"the bridge that asked has left"}'
 
 _UNUSED_SECONDS = 10.0
 """How long a process waits for the first that uses it: whoever had it started may be gone by the time it runs."""
@@ -199,18 +199,23 @@ class SharedProcess:
         asked = [id_ for id_, whose in self._asked.items() if whose == number]
         for id_ in asked:
             del self._asked[id_]
+        due = [
+            Outgoing(encode_notification(_CANCELLED, _CANCEL_PARAMS % id_), _CANCELLED)
+            for id_, one in left
+            if one.method != "initialize"  # which must not be cancelled, and is of all
+        ]
+        due += [Outgoing(encode_error(id_, INTERNAL_ERROR, "who was asked has left")) for id_ in asked]
+        for method, params in self._wanted.left(number):
+            id_ = b"%d" % next(self._ids)  # of nobody's request: the answer concerns nobody
+            due.append(Outgoing(encode_request(id_, method, params), method, id_))
         if self._channel is None or self.reason:
             return
-        with suppress(UpstreamGone, Overloaded):  # it does not read, and nobody waits for what it would say
-            for id_, one in left:
-                if one.method != "initialize":  # which must not be cancelled, and is of all
-                    params = b'{"requestId":%b,"reason":"the bridge that asked has left"}' % id_
-                    self._channel.send(Outgoing(encode_notification(_CANCELLED, params), _CANCELLED))
-            for id_ in asked:
-                self._channel.send(Outgoing(encode_error(id_, INTERNAL_ERROR, "who was asked has left")))
-            for method, params in self._wanted.left(number):
-                id_ = b"%d" % next(self._ids)  # of nobody's request: the answer concerns nobody
-                self._channel.send(Outgoing(encode_request(id_, method, params), method, id_))
+        for message in due:
+            try:
+                self._channel.send(message)
+            except (UpstreamGone, Overloaded):  # it does not read, and nobody waits for what it would say
+                if message.method == "logging/setLevel":
+                    self._wanted.level_refused()
 
     def _end_if_unused(self) -> None:
         if not self._parties:
@@ -281,7 +286,8 @@ class SharedProcess:
         wanted = bytes(body.get("requestId") or b"")
         found = next((id_ for id_, one in self._open.items() if (one.number, one.id) == (number, wanted)), None)
         if found is not None:
-            del self._open[found]
+            if uri := self._open.pop(found).uri:  # whoever asked takes it for refused
+                self._wanted.unsubscribed(number, uri)
             body.put("requestId", Raw(found))
             channel.send(Outgoing(encode_notification(frame.method, body.data), frame.method))
 
