@@ -4,12 +4,13 @@ import asyncio
 import json
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import pytest
 
 from mcpbridge.base.background_tasks import OwnedTasks
+from mcpbridge.base.errors import StoreFailed
 from mcpbridge.fleet.records import FleetRecords
 from mcpbridge.fleet.sessions.streams import StreamRecords
 from mcpbridge.protocol.jsonrpc import decode_frame
@@ -245,3 +246,56 @@ async def test_what_the_server_has_of_an_answer_says_nothing(tmp_path: Path) -> 
     finally:
         await kept.close()
         redis.kill()
+
+
+class AwayRecords:
+    """Records whose server is away at first."""
+
+    def __init__(self) -> None:
+        self.is_away, self.attempts, self.written = True, list[bytes](), dict[bytes, bytes]()
+
+    async def keep_stream(self, _: bytes, name: bytes, record: bytes, __: float) -> None:
+        self.attempts.append(record)
+        if self.is_away:
+            raise StoreFailed("away")
+        self.written[name] = record
+
+    async def stream(self, _: bytes, name: bytes) -> bytes:
+        return self.written.get(name, b"")
+
+    async def drop_streams(self, _: bytes, names: list[bytes]) -> None:
+        if self.is_away:
+            raise StoreFailed("away")
+
+
+async def test_while_the_records_are_away_one_task_tries_again_for_all() -> None:
+    records, tasks = AwayRecords(), OwnedTasks()
+    request = decode_frame(b'{"jsonrpc":"2.0","id":1,"method":"tools/call"}')
+    names = [b"a.%d" % number for number in range(50)]
+    async with asyncio.timeout(120), tasks.running():
+        streams = StreamRecords(cast("FleetRecords", records), tasks, open_for=60, kept_for=600)
+
+        async def answered(session: bytes, name: bytes) -> None:
+            streams.opened(session, name, request)
+            await asyncio.sleep(0)  # a turn of its own
+            await streams.answered(session, name, request, b"answer of " + name, 2)
+
+        for name in names:
+            await answered(b"session", name)
+        await answered(b"over", b"b.1")
+        streams.opened(b"session", b"a.open", request)
+        streams.session_ended(b"over", is_over=True)
+        tried = len(records.attempts) + 1
+        while len(records.attempts) < tried + 3:
+            await asyncio.sleep(0.01)
+        assert len(tasks.under_way()) == 1
+        assert len(set(records.attempts)) == tried, "what is tried again was sealed once"
+        records.is_away = False
+        while tasks.under_way():
+            await asyncio.sleep(0.01)
+        assert records.written.keys() == {*names, b"a.open"}
+        for name in names:
+            assert await streams.answer(b"session", name) == (2, b"answer of " + name)
+        tried = len(records.attempts)
+        await answered(b"session", b"a.later")
+        assert len(records.attempts) == tried + 2

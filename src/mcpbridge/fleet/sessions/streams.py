@@ -4,8 +4,9 @@ A response that became a stream which its client can resume has a record from th
 The answer replaces it before it is sent, since nobody can know what a client has read of a connection, and stays for
 as long as a stream can be resumed. So a client that resumes it elsewhere gets one of both. Progress is lost.
 
-While the server of the records is away, answers are sent all the same, and written down as soon as it is back. Records
-are sealed with the id of the session, which the server does not have.
+While the server of the records is away, answers are sent all the same, and written down as soon as it is back: each is
+tried once, and one task tries again for all. Records are sealed with the id of the session, which the server does not
+have.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ import secrets
 from collections import OrderedDict
 from typing import Any
 
-from mcpbridge.base.background_tasks import OwnedTasks
+from mcpbridge.base.background_tasks import OwnedTasks, repeat
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.log import get_logger
 from mcpbridge.downstream.http.event_streams import Request, failed
@@ -52,9 +53,12 @@ class StreamRecords:
         self._answers = OrderedDict[_Record, _Records]()
         """The oldest first."""
         self._bytes = 0
+        self._late = OrderedDict[_Record, _Records]()
+        """Those that could not be written, by when that was tried."""
+        self._catching_up: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
-        return f"<StreamRecords: {len(self._sessions)} sessions, {self._bytes} bytes>"
+        return f"<StreamRecords: {len(self._sessions)} sessions, {self._bytes} bytes, {len(self._late)} late>"
 
     def opened(self, session: bytes, name: bytes, request: Request) -> None:
         """A stream for this request begins, and its client may know its name from now on."""
@@ -136,6 +140,7 @@ class StreamRecords:
         """Nobody needs these any more. One that is being written is dropped after that."""
         for record in dropped:
             record.is_dropped = True
+            self._late.pop(record, None)
         names = [record.name for record in dropped if not record.is_being_written]
         if names:
             self._tasks.spawn(self._drop_written(records.session, names))
@@ -149,61 +154,66 @@ class StreamRecords:
     # -- writing
 
     def _write(self, records: "_Records", record: "_Record", number: int, answer: bytes, seconds: float) -> None:
-        record.due, record.seconds = number.to_bytes(_NUMBER_BYTES, "big") + answer, seconds
+        data = number.to_bytes(_NUMBER_BYTES, "big") + answer
+        record.due, record.seconds = _sealed(records.session, record.name, data), seconds
         record.tried.clear()
-        record.is_due.set()
+        self._late.pop(record, None)
         if not record.is_being_written:
-            record.is_being_written = self._tasks.spawn(self._write_until_done(records, record)) is not None
+            record.is_being_written = self._tasks.spawn(self._write_once(records, record)) is not None
         if not record.is_being_written:
             record.tried.set()  # this bridge is about to end
 
-    async def _write_until_done(self, records: "_Records", record: "_Record") -> None:
-        session, name = records.session, record.name
+    async def _write_once(self, records: "_Records", record: "_Record") -> None:
+        """Write down what is due of it; what cannot be written is late."""
+        record.is_being_written = True
         try:
             while (due := record.due) and not record.is_dropped and record.until > self._loop.time():
                 try:
-                    await self._records.keep_stream(session, name, _sealed(session, name, due), record.seconds)
+                    await self._records.keep_stream(records.session, record.name, due, record.seconds)
                 except StoreFailed as error:
                     log.debug("a stream has no record yet: until then it ends with this bridge", reason=str(error))
-                    if record.due is due:  # else the answer came meanwhile
-                        record.tried.set()
-                        await record.until_due(_AGAIN_AFTER)
+                    if record.due is due and not record.is_dropped:  # else the answer came meanwhile
+                        self._late[record] = records
+                        return
                 else:
                     if record.due is due:
                         record.due = b""
             if record.is_dropped:
-                await self._drop_written(session, [name])
+                await self._drop_written(records.session, [record.name])
         finally:
             record.is_being_written = False
             record.tried.set()
+            if self._late and (self._catching_up is None or self._catching_up.done()):
+                self._catching_up = self._tasks.spawn(repeat(_AGAIN_AFTER, self._catch_up))
+
+    async def _catch_up(self) -> bool:
+        """Write down what is late, one after the other, up to the first that fails again. Whether that was all."""
+        now = self._loop.time()
+        for record in [one for one in self._late if one.until <= now]:
+            del self._late[record]
+        while self._late:
+            record, records = self._late.popitem(last=False)
+            await self._write_once(records, record)
+            if record in self._late:
+                return False
+        return True
 
 
 class _Record:
     """Of one stream."""
 
-    __slots__ = ("due", "is_being_written", "is_dropped", "is_due", "name", "seconds", "size", "tried", "until")
+    __slots__ = ("due", "is_being_written", "is_dropped", "name", "seconds", "size", "tried", "until")
 
     def __init__(self, name: bytes) -> None:
         self.name = name
         self.due, self.seconds = b"", 0.0
-        """What is to be written, and for how long; empty: it was."""
-        self.is_due = asyncio.Event()
-        """Something else is to be written."""
+        """What is to be written, sealed, and for how long; empty: it was."""
         self.tried = asyncio.Event()
         """It was written, or that failed once."""
         self.until = float("inf")
         """When its answer is of no use any more."""
         self.size = 0
         self.is_being_written = self.is_dropped = False
-
-    async def until_due(self, seconds: float) -> None:
-        """Wait so long, or until something else is to be written."""
-        self.is_due.clear()
-        try:
-            async with asyncio.timeout(seconds):
-                await self.is_due.wait()
-        except TimeoutError:
-            pass
 
 
 class _Records:
