@@ -40,7 +40,11 @@ from mcpbridge.storage.settings import RedisAddress
 log = get_logger("mcpbridge.fleet")
 
 FORMAT = 1
-"""Of what is kept; bridges that write another one do not share a fleet."""
+"""Of what is kept; bridges that write another one do not share a fleet.
+
+It counts from the first release on. Before that, form 1 changed: answers on streams were in one hash for each session.
+Nothing reads those, since no release wrote them. What changes in a released form gets another number here.
+"""
 
 _SESSION_FORMAT = 1
 """Of what a session was opened with."""
