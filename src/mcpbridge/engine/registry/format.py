@@ -54,8 +54,13 @@ _KIND = "registry"
 _MARK = "registry-mark"
 """The kind, and the name, of a random value that is there as long as the store keeps its data."""
 
+_REMOVED = "registry-removed"
+"""The kind, under the same handles, of what says that an entry was taken out on purpose."""
+
 _SECONDS = 3650 * 86400.0
 """How long they are kept."""
+_REMOVED_SECONDS = 86400.0
+"""How long it is known that one was taken out: within that every bridge has noticed that the store lost its data."""
 
 
 class StoredEntries:
@@ -79,7 +84,8 @@ class StoredEntries:
     async def restore(self, known: Iterable[Entry]) -> bool:
         """Whether the store has lost its data since this was last called: then what is known is written down again.
 
-        For bridges that share one store. What others have written there since stays as it is.
+        For bridges that share one store. What others have written there since stays as it is, and what they have taken
+        out since stays out.
 
         Raises:
             StoreFailed: it cannot be read, or written.
@@ -91,6 +97,8 @@ class StoredEntries:
         if former:  # before the mark: who finds the new one finds these, too
             for entry in known:
                 body, handle = msgspec.json.encode(entry), "/".join(entry.key)
+                if await self._store.get(_REMOVED, handle, principal=owner) is not None:
+                    continue
                 await self._store.put_if_absent(_KIND, body, principal=owner, expires_in=_SECONDS, handle=handle)
         self._mark = await self._store.put_if_absent(
             _MARK, new_handle().encode(), principal=owner, expires_in=_SECONDS, handle=_MARK
@@ -108,4 +116,8 @@ class StoredEntries:
             handle = "/".join(after.key)
             await self._store.put(_KIND, body, principal=self._owner(), expires_in=_SECONDS, handle=handle)
         elif before is not None and before.is_stored:
-            await self._store.drop(_KIND, "/".join(before.key), principal=self._owner())
+            handle, owner = "/".join(before.key), self._owner()
+            if self._mark:  # others that have not noticed a loss yet would write it down again
+                seconds = _REMOVED_SECONDS
+                await self._store.put(_REMOVED, b"1", principal=owner, expires_in=seconds, handle=handle)
+            await self._store.drop(_KIND, handle, principal=owner)
