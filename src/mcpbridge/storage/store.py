@@ -187,7 +187,7 @@ def add_rows(connection: "Connection", ledger: str, rows: Mapping[tuple[str, ...
         day, *rest = key
         name = (ledger, day, json.dumps(rest))
         found = connection.execute(_FIND, name).fetchone()
-        total = _sum(() if found is None else _numbers(found[0]), numbers)
+        total = _sum(() if found is None else numbers_in(found[0]), numbers)
         connection.execute("INSERT OR REPLACE INTO tally VALUES (?, ?, ?, ?)", (*name, json.dumps(total)))
 
 
@@ -195,7 +195,7 @@ def read_rows(connection: "Connection", ledger: str, since: str) -> DailyCounts:
     """What is in the file, from the day `since` on."""
     query = "SELECT day, key, numbers FROM tally WHERE ledger = ? AND day >= ?"
     rows = connection.execute(query, (ledger, since))
-    return {(day, *map(str, _list(rest))): _numbers(numbers) for day, rest, numbers in rows}
+    return {(day, *map(str, list_in(rest))): numbers_in(numbers) for day, rest, numbers in rows}
 
 
 def forget_rows(connection: "Connection", before: str) -> None:
@@ -212,12 +212,13 @@ _FORGET_OLDEST = """
 """
 
 
-def _numbers(text: str) -> list[int]:
-    return [number for number in _list(text) if isinstance(number, int)]
+def numbers_in(text: str | bytes) -> list[int]:
+    """The numbers of a kept count."""
+    return [number for number in list_in(text) if isinstance(number, int)]
 
 
-def _list(text: str) -> list[object]:
-    """Of a damaged row nothing: what is counted from now on is better than nothing ever."""
+def list_in(text: str | bytes) -> list[object]:
+    """A kept list. Of a damaged one nothing: what is counted from now on is better than nothing ever."""
     try:
         found = json.loads(text)
     except (ValueError, TypeError, RecursionError):

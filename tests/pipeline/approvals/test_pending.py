@@ -252,7 +252,7 @@ def other_desk(world: World) -> PendingApprovals:
     return PendingApprovals(ApprovalSettings(), world.store, grants, world.events.append)
 
 
-async def is_taken(desk: PendingApprovals, decision: Any) -> bool:
+async def is_heard(desk: PendingApprovals, decision: Any) -> bool:
     try:
         await desk.decide("request", decision, "somebody")
     except (UnknownApproval, AlreadyDecided):
@@ -278,13 +278,13 @@ async def test_what_another_bridge_answers_as_its_call_gives_up_is_answered_once
                 await call
             return await world.desk.keep(world.request)
 
-        answering = asyncio.ensure_future(is_taken(elsewhere, "once" if is_yes else None))
+        answering = asyncio.ensure_future(is_heard(elsewhere, "once" if is_yes else None))
         await steps(count)
         with monkeypatch.context() as soon:  # the call itself has begun to wait for its next look
             soon.setattr("mcpbridge.pipeline.approvals.pending.LOOK", 0.01)
             advice = await gives_up(call, world)
         is_first = await answering
-        is_second = await is_taken(world.desk, "once")
+        is_second = await is_heard(world.desk, "once")
         moments.add((is_first, is_second))
         assert is_first != is_second, count
         assert await world.ids() == []
@@ -305,7 +305,7 @@ async def test_what_another_bridge_answers_as_its_call_is_made_again_lets_it_pas
         late = replace(world.request, expires=time.time() - 1)
         await world.store.put("approval", encode(late), principal="", expires_in=600, handle="request")
         elsewhere = other_desk(world)
-        answering = asyncio.ensure_future(is_taken(elsewhere, "once"))
+        answering = asyncio.ensure_future(is_heard(elsewhere, "once"))
         await steps(count)
         call = asyncio.ensure_future(world.desk.ask(replace(world.request, asked=2), call_of_client()))
         if was_first := await answering:

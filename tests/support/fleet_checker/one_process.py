@@ -101,12 +101,12 @@ def process_faults(
                 yield f"a process lost its state: {id_} by {one.pid}"
     taken = {id_: (one.pid, count) for one in found for id_, _, count in one.calls}
     for request in requests:
-        if request.outcome == "answered" and _said(request) != taken.get(request.id):
+        if request.outcome == "answered" and _state_in_answer(request) != taken.get(request.id):
             yield f"answered by another state: {request}, and {taken.get(request.id)} took it"
     yield from _moves(found, disruptions)
 
 
-def _said(request: Request) -> tuple[int, int]:
+def _state_in_answer(request: Request) -> tuple[int, int]:
     return request.owner, int(request.detail or 0)
 
 

@@ -115,10 +115,14 @@ class _Pages:
             Route("/{id:str}", self.answer, methods=["POST"]),
         ]
         app = Starlette(
-            routes=[Route(self._prefix, self.show_all, methods=["GET"]), Mount(self._prefix, routes=routes)]
+            routes=[Route(self._prefix, self.show_all, methods=["GET"]), Mount(self._prefix, routes=routes)],
+            exception_handlers={StoreFailed: self._store_is_away},
         )
         app.router.redirect_slashes = False
         return app
+
+    async def _store_is_away(self, request: Request, _: Exception) -> Response:
+        return self._message(request, "Not now", 503, problem=_AWAY)
 
     # -- who
 
@@ -163,10 +167,7 @@ class _Pages:
         session = self._sessions.find(request)
         if session is None:
             return self._enter(request, self._own_path(request.url.path))
-        try:
-            pending = await self._desk.find(id_)
-        except StoreFailed:
-            return self._message(request, "Not now", 503, problem=_AWAY)
+        pending = await self._desk.find(id_)
         shown = self._view(pending.request, session, pending.until, pending.is_waiting) if pending else None
         if shown is None:
             return self._ended(request, session, id_)
@@ -180,10 +181,7 @@ class _Pages:
         if session is None or not await self._may_change(request, session):
             return self._refused(request)
         form = await self._form(request)
-        try:
-            pending = await self._desk.find(id_)
-        except StoreFailed:
-            return self._message(request, "Not now", 503, problem=_AWAY)
+        pending = await self._desk.find(id_)
         if pending is None:
             return self._ended(request, session, id_, 409)
         if self._view(pending.request, session, 0.0, is_waiting=True) is None:

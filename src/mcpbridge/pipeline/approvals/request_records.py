@@ -6,7 +6,7 @@ method fails, since a copy in the memory of one bridge could be taken as well.
 """
 
 import time
-from collections.abc import AsyncIterator, Container
+from collections.abc import Container
 
 import anyio
 import msgspec
@@ -58,7 +58,7 @@ class RequestRecords:
 
     async def take(self, id_: str) -> Pending | None:
         """Take the record with this id; None: there is none, or somebody was quicker."""
-        async for entry in self._named(id_):
+        for entry in await self._named(id_):
             body = await self._store.take(_KIND, id_, principal=entry.principal)
             if body is not None:
                 return _of_record(body, entry.expires)
@@ -79,7 +79,7 @@ class RequestRecords:
 
     async def find(self, id_: str) -> Pending | None:
         """The request with this id."""
-        async for entry in self._named(id_):
+        for entry in await self._named(id_):
             body = await self._store.get(_KIND, id_, principal=entry.principal)
             return _of_record(body, entry.expires) if body is not None else None
         return None
@@ -124,11 +124,9 @@ class RequestRecords:
                 return before.request
         return None
 
-    async def _named(self, id_: str) -> AsyncIterator[Entry]:
-        """Whose it is is not known."""
-        for entry in await self._store.entries(_KIND, principal=None):
-            if entry.handle == id_:
-                yield entry
+    async def _named(self, id_: str) -> list[Entry]:
+        """Those with this id, of whichever principal."""
+        return [entry for entry in await self._store.entries(_KIND, principal=None) if entry.handle == id_]
 
 
 def same(request: ApprovalRequest) -> tuple[str, str, str]:

@@ -9,7 +9,6 @@ import json
 import random
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
 from urllib.parse import unquote
 
 import anyio
@@ -20,7 +19,7 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.storage.redis import scripts
 from mcpbridge.storage.redis.connections import Connections, was_refused
 from mcpbridge.storage.redis.scripts import Keys
-from mcpbridge.storage.store import DailyCounts, add, new_handle
+from mcpbridge.storage.store import DailyCounts, add, list_in, new_handle, numbers_in
 
 log = get_logger("mcpbridge.storage")
 
@@ -82,7 +81,7 @@ class RedisCounts:
             while True:
                 cursor, pairs = await self._server.call("HSCAN", key, cursor, "COUNT", _PAGE)
                 for field, text in zip(pairs[::2], pairs[1::2], strict=True):
-                    found[(unquote(day), *map(str, _list(field)))] = _numbers(text)
+                    found[(unquote(day), *map(str, list_in(field)))] = numbers_in(text)
                 if cursor == b"0":
                     break
         return found
@@ -112,7 +111,7 @@ class RedisCounts:
         for attempt in range(_TRIES):
             old = await self._server.run(scripts.FIND_COUNTS, days, *fields)
             sums: DailyCounts = {
-                key: _numbers(text) for key, text in zip(addition.rows, old, strict=True) if text is not None
+                key: numbers_in(text) for key, text in zip(addition.rows, old, strict=True) if text is not None
             }
             add(sums, addition.rows)
             changes: list[str | bytes] = []
@@ -131,16 +130,3 @@ class RedisCounts:
                 return
             await anyio.sleep(random.random() * 0.002 * min(attempt + 1, 20))
         raise StoreFailed("the same numbers are counted by too many at once", file=self._place)
-
-
-def _numbers(text: bytes) -> list[int]:
-    return [number for number in _list(text) if isinstance(number, int)]
-
-
-def _list(text: bytes) -> list[Any]:
-    """Of a damaged count nothing, as for the file."""
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return []
-    return cast("list[Any]", found) if isinstance(found, list) else []
