@@ -197,11 +197,21 @@ def calls(*whats: str, at_once: bool = True) -> Step:
 
 
 async def answer_late(talk: Talk, up: ScriptedTransport, bridge: BridgeToScripts) -> None:
-    """The last call that waits gets its answer."""
+    """The last call that waits gets its answer.
+
+    The result of one that its client stopped waiting for is written to the store, which takes as long as the disk does.
+    """
+    upstream = bridge.pool.upstreams["up"]
+    at_server, answering = len(upstream.running), talk.conversation.running
     for asked in reversed(up.asked("tools/call")):
         if asked["params"].get("arguments", {}).get("what") == "later" and up.line.is_open:
             up.line.gives({"jsonrpc": "2.0", "id": asked["id"], "result": {**TEXT, "late": asked["id"]}})
             break
+    await turns()
+    if len(upstream.running) < at_server:
+        with anyio.fail_after(30):
+            while talk.conversation.running >= answering:
+                await asyncio.sleep(0.001)
     await turns()
 
 
