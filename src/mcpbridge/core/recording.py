@@ -15,6 +15,10 @@ MOST_STAGES = 32
 SERVER = "server"
 """How people see the server or tool that does the work named, among the stages of a call."""
 
+Names = tuple[str, str, str, str, str, str, str, str, str, str, str, str]
+"""Who calls what: method, server, tool (or what is asked for), client, principal, session, run, revision, user, IP
+address, the client's version, OAuth client."""
+
 _numbers = count(randbits(UID_BITS))
 
 
@@ -71,6 +75,8 @@ class Recording(Struct, eq=False):
     digested: bytes | Raw | None = None
     """Arguments of which `digest` is the digest; None: none is known."""
     digest: bytes = b""
+    names: Names | tuple[()] = ()
+    """Who calls what, once it was found out."""
     running: int = 0
     """Its number among the calls under way in the call log; 0: it has none there."""
     decides: Callable[..., tuple[str, str]] | None = None

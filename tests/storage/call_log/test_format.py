@@ -1,12 +1,18 @@
 """How a record becomes a row: what is masked together is masked as well as alone."""
 
 from collections.abc import Sequence
+from contextlib import closing
+from itertools import product
+from pathlib import Path
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpbridge.base.masking.known_values import Redactor
-from mcpbridge.storage.call_log.format import CallRows
+from mcpbridge.storage.call_log.format import CALL_COLUMNS, CallRecord, CallRows, insert_calls
+from mcpbridge.storage.call_log.schema import SCHEMA
+from mcpbridge.storage.sqlite.database import open_file
 from support.call_records import record
 from support.secret_texts import ISSUED, ORDINARY, SECRETS
 
@@ -45,3 +51,23 @@ def test_texts_that_hold_what_parts_them_are_kept_apart() -> None:
     for apart in (b"a" + b"\n" * 200 + b"b", b"a\n", b"\na", b"\n" * 64):
         kept = CallRows(REDACT, 1000).contents([record(arguments=apart, result=b"hunter2hunter2", asked=b"c")])[0]
         assert kept == (apart, b"c", b"[redacted]")
+
+
+def test_each_row_has_all_that_its_record_has_whatever_those_beside_it_have(tmp_path: Path) -> None:
+    """Calls over a network, of a person, with notes, and with nothing of that: all in one batch, in their order."""
+    more: list[dict[str, Any]] = [
+        {"user": "Ada", "oauth_client": "app"},
+        {"address": "10.0.0.7"},
+        {"facts": {"retries": 1, "kept": "h1", "rule": "rule 2"}},
+        {"parent": 7, "asked": b"{}", "original_size": 900, "original_tokens": 282},
+        {"role": "ops", "rule": "rule 1", "client_version": "2.0"},
+    ]
+    records: list[CallRecord] = []
+    for number, chosen in enumerate(product((False, True), repeat=len(more)), 1):
+        fields = {key: value for facts, on in zip(more, chosen, strict=True) if on for key, value in facts.items()}
+        records.append(record(uid=number, **fields))
+    with closing(open_file(tmp_path / "calls.db", SCHEMA)) as connection:
+        insert_calls(connection, records, REDACT, 1000)
+        found = connection.execute(f"SELECT {CALL_COLUMNS} FROM call ORDER BY id").fetchall()
+    rows = CallRows(REDACT, 1000)
+    assert found == [rows.row(one) for one in records]

@@ -11,7 +11,7 @@ from mcpbridge.base.errors import BridgeError, UpstreamAnswered
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.context import run_of, text_in
 from mcpbridge.core.model import Call, Tool
-from mcpbridge.core.recording import Recording, RunningCall, new_uid, uid_text
+from mcpbridge.core.recording import Names, Recording, RunningCall, new_uid, uid_text
 from mcpbridge.protocol.body import LARGE, Body
 from mcpbridge.protocol.canonical_json import canonical
 from mcpbridge.results.token_count import estimated_tokens
@@ -59,12 +59,15 @@ def record_of(
     role: str = "",
 ) -> CallRecord:
     """The record of a call. `at`: seconds since 1970, when it began."""
-    caller, context, meta, found = call.caller, call.existing_context, call.meta, arguments_of(call)
-    recorded, asked, stages, size, original = call.recorded, call.asked, (), len(result), 0
+    context, meta, tool, size = call.existing_context, call.meta, call.tool, len(result)
+    recorded, asked, stages, original, names = call.recorded, call.asked, (), 0, ()
+    # As `arguments_of`, which every call would enter here.
+    found = call.params.data if tool is None else call.params.fields.get("arguments") or b""
     arguments, digest = bytes(found), b""
     if recorded is not None:
         at, stages = recorded.at, recorded.express_stages or recorded.stages
         asked = asked or recorded.asked
+        names = recorded.names
         if recorded.digested is found:
             digest = recorded.digest
     if asked is found or (asked := bytes(asked)) == arguments:
@@ -72,16 +75,20 @@ def record_of(
     if call.original and size:
         original = len(call.original)
         original = 0 if original == size else original
+    # Who calls what is found out once for each call: mostly when its entry was made.
+    method, server, id_, client, principal, session, run, revision, user, address, version, oauth_client = (
+        names or _names_of(call)
+    )
     return CallRecord(
         at=at,
         seconds=seconds,
-        method=call.method,
-        server=call.upstream,
-        tool=call.tool.id if call.tool is not None else call.target,
-        client=caller.name,
-        principal=caller.principal,
-        session=caller.session.id,
-        run=context.run if context is not None else run_of(meta) if meta is not None else "",
+        method=method,
+        server=server,
+        tool=id_,
+        client=client,
+        principal=principal,
+        session=session,
+        run=run if context is None else context.run,
         outcome=outcome,
         error=error,
         arguments=arguments,
@@ -93,7 +100,7 @@ def record_of(
         running=call.running or (recorded.running if recorded is not None else 0),
         uid=new_uid(at) if recorded is None else recorded.uid,
         parent=parent_of(call) if call.within is not None else 0,
-        revision=caller.version,
+        revision=revision,
         asked=asked,
         stages=stages,
         arguments_digest=digest,
@@ -101,11 +108,31 @@ def record_of(
         original_size=original,
         original_tokens=estimated_tokens(original) if original else 0,
         rule=rule,
-        user=identity.name if (identity := caller.identity) is not None else "",
-        address=caller.address,
-        client_version=version if isinstance(version := caller.info.get("version"), str) else "",
-        oauth_client=identity.client_id if identity is not None else "",
+        user=user,
+        address=address,
+        client_version=version,
+        oauth_client=oauth_client,
         role=role,
+    )
+
+
+def _names_of(call: Call) -> Names:
+    """Who calls what."""
+    caller, context = call.caller, call.existing_context
+    identity, version = caller.identity, caller.info.get("version")
+    return (
+        call.method,
+        call.upstream,
+        call.tool.id if call.tool is not None else call.target,
+        caller.name,
+        caller.principal,
+        caller.session.id,
+        context.run if context is not None else run_of(call.meta) if call.meta is not None else "",
+        caller.version,
+        identity.name if identity is not None else "",
+        caller.address,
+        version if isinstance(version, str) else "",
+        identity.client_id if identity is not None else "",
     )
 
 
@@ -119,8 +146,8 @@ def interrupted(call: Call, at: float, decides: Decides | None, *, keeps_content
 
 def sent_call(call: Call, decides: Decides | None = None) -> SentCall:
     """What the journal has of a call that is about to be sent. What is noted of it begins here, if it had not yet."""
-    caller, context, arguments = call.caller, call.existing_context, arguments_of(call)
     recorded, asked = call.recorded, call.asked
+    arguments = call.params.data if call.tool is None else call.params.fields.get("arguments") or b""
     if recorded is None:
         at = time()
         recorded = call.recorded = Recording(new_uid(at), at, call.began)
@@ -131,7 +158,8 @@ def sent_call(call: Call, decides: Decides | None = None) -> SentCall:
     rule = role = ""
     if decides is not None:  # where nobody asks, calls do not pay for it
         recorded.decided = rule, role = decided(call, decides)
-    identity, facts = caller.identity, call.facts
+    facts = call.facts
+    recorded.names = names = _names_of(call)
     return SentCall(
         recorded.at,
         recorded.uid,
@@ -139,22 +167,7 @@ def sent_call(call: Call, decides: Decides | None = None) -> SentCall:
         len(arguments),
         0 if not asked or asked is arguments or bytes(asked) == bytes(arguments) else len(asked),
         digest,
-        (
-            call.method,
-            call.upstream,
-            call.tool.id if call.tool is not None else call.target,
-            caller.name,
-            caller.principal,
-            caller.session.id,
-            context.run if context is not None else run_of(call.meta) if call.meta is not None else "",
-            caller.version,
-            identity.name if identity is not None else "",
-            caller.address,
-            version if isinstance(version := caller.info.get("version"), str) else "",
-            identity.client_id if identity is not None else "",
-            role,
-            rule if facts is None else deciding_rule(facts, rule),
-        ),
+        (*names, role, rule if facts is None else deciding_rule(facts, rule)),
         facts if call.meta is None else _facts(call, call.meta),
     )
 

@@ -67,12 +67,14 @@ class Recorder:
         """Whether arguments and result of a call are kept. `asked`: what the configuration says of its tool."""
         return (self.recorded.content and not call.caller.principal) if asked is None else asked
 
-    def begin(self, call: Call, asked: bool | None) -> None:
-        """A call begins that is to be recorded. `asked`: as for `keeps_content`."""
-        keeps = (self.recorded.content and not call.caller.principal) if asked is None else asked
+    def begin(self, call: Call, asked: bool | None, sent_at: float = 0.0) -> None:
+        """A call begins that is to be recorded. `asked`: as for `keeps_content`.
+
+        `sent_at`: when it was sent, on `time.perf_counter`, if it was already.
+        """
         noted = call.recorded
         if noted is None:
-            at = time()
+            at, keeps = time(), (self.recorded.content and not call.caller.principal) if asked is None else asked
             noted = call.recorded = Recording(new_uid(at), at, perf_counter(), keeps)
         if call.tool is not None:
             noted.asked = call.params.fields.get("arguments", b"")
@@ -86,12 +88,8 @@ class Recorder:
                 self._timer = asyncio.get_running_loop().call_later(_TICK, self._look)
         if self._events.subscribers and (started := running_call(call, noted.began)) is not None:
             self._events.publish(STARTED, started, session=started.session, tool=started.tool)
-
-    def sent(self, call: Call, asked: bool | None, at: float) -> None:
-        """The same of a call that was sent already, at this time of `time.perf_counter`."""
-        self.begin(call, asked)
-        if (noted := call.recorded) is not None:
-            noted.began, noted.sent_at, noted.stage = call.began, at, SERVER
+        if sent_at:
+            noted.began, noted.sent_at, noted.stage = call.began, sent_at, SERVER
 
     def ended(self, record: CallRecord) -> None:
         """A call that had begun is over."""

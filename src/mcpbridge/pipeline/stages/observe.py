@@ -59,8 +59,7 @@ class Recording(Protocol):
     def keeps_content(self, call: Call, asked: bool | None) -> bool:  # noqa: D102 - as in `Recorder`
         ...
 
-    def begin(self, call: Call, asked: bool | None) -> None: ...  # noqa: D102 - as in `Recorder`
-    def sent(self, call: Call, asked: bool | None, at: float) -> None: ...  # noqa: D102 - as in `Recorder`
+    def begin(self, call: Call, asked: bool | None, sent_at: float = 0.0) -> None: ...  # noqa: D102 - as in `Recorder`
     def ended(self, record: CallRecord) -> None: ...  # noqa: D102 - as in `Recorder`
     def failed(self, record: CallRecord) -> None: ...  # noqa: D102 - as in `Recorder`
 
@@ -265,7 +264,7 @@ class _Recorded(_Observe):
     def express_sent(self, call: Call, at: float) -> None:
         """See `ExpressRecording`."""
         if self._recorder is not None:
-            self._recorder.sent(call, self._keeps_content, at)
+            self._recorder.begin(call, self._keeps_content, at)
             if self.decides is not None:
                 self._lend(call)
 

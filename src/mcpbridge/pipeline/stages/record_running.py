@@ -22,6 +22,7 @@ from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
 from mcpbridge.storage.call_log.format import CallRecord, SentCall
 
+_NOTHING = Raw()
 _PATIENCE = 0.5
 """Seconds that a call waits for its row: a disk that hangs, or another process that writes, must not hold up calls."""
 
@@ -123,17 +124,14 @@ class _Journaled(_Recorded):
     """The stage of calls that have an entry in the journal."""
 
     async def _begin(self, call: Call) -> None:
-        if not self._enter(call):
+        if not self.express_begin(call, _NOTHING):
             await super()._begin(call)
 
     def express_begin(self, call: Call, arguments: Raw) -> bool:
         """See `pipeline/stage.py`."""
-        return self._enter(call)
+        call.running = self._log.write_ahead(sent_call(call, self._decides), partial(self._record_of, call))
+        return call.running > 0
 
     def express_unsent(self, call: Call) -> None:
         """See `pipeline/stage.py`."""
         self._log.take_back(call.running)
-
-    def _enter(self, call: Call) -> bool:
-        call.running = self._log.write_ahead(sent_call(call, self._decides), partial(self._record_of, call))
-        return call.running > 0

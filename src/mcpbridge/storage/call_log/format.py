@@ -140,15 +140,27 @@ class MinuteRecord(Struct, frozen=True):
 Redact = Callable[[str], str]
 
 
-CALL_COLUMNS = (
+_USUAL = (
     "at, seconds, method, server, tool, client, principal, session, run, outcome, error, arguments_size,"
-    " arguments_digest, result_size, result_digest, facts, uid, parent, revision, stages, tokens, asked_size,"
-    " original_size, original_tokens, handle, user_name, address, client_version, oauth_client, role, rule"
+    " arguments_digest, result_size, result_digest, uid, revision, stages, tokens, client_version"
 )
+_WHO = "user_name, address, oauth_client, role, rule"
+_HOW = "facts, parent, asked_size, original_size, original_tokens, handle"
+"""What most calls have nothing in, as `_WHO` of calls that came over no network."""
+CALL_COLUMNS = f"{_USUAL}, {_WHO}, {_HOW}"
 """What the tables `call` and `running` have in common, in the order of `CallRows.row`."""
 
-CALL_MARKS = ", ".join("?" * len(CALL_COLUMNS.split(",")))
-_INSERT_CALL = f"INSERT INTO call (id, {CALL_COLUMNS}) VALUES (?, {CALL_MARKS})"
+
+def _marks(columns: str) -> str:
+    return ", ".join("?" * len(columns.split(",")))
+
+
+def _insert_call(columns: str) -> str:
+    return f"INSERT INTO call (id, {columns}) VALUES (?, {_marks(columns)})"
+
+
+CALL_MARKS = _marks(CALL_COLUMNS)
+_NO_WHO, _NO_HOW = ((None,) * len(columns.split(",")) for columns in (_WHO, _HOW))
 _INSERT_CONTENT = "INSERT INTO content (call, arguments, asked, result) VALUES (?, ?, ?, ?)"
 _MINUTE_COLUMNS = MinuteRecord.__struct_fields__
 _INSERT_MINUTE = f"INSERT INTO minute ({', '.join(_MINUTE_COLUMNS)}) VALUES ({', '.join('?' * len(_MINUTE_COLUMNS))})"
@@ -172,15 +184,26 @@ def insert_calls(connection: "Connection", records: Sequence[CallRecord], redact
     if not records:
         return
     rows, first = CallRows(redact, max_content), next_id(connection)
-    calls: list[tuple[object, ...]] = []
+    # A value that SQLite is given takes as long as one that it writes: columns without one are left out.
+    usual: list[tuple[object, ...]] = []
+    with_who: list[tuple[object, ...]] = []
+    whole: list[tuple[object, ...]] = []
     turn = _Turn()
     for id_, record in enumerate(records, first):
-        calls.append((id_, *rows.row(record)))
+        row, who, how = rows.parts(record)
+        if how != _NO_HOW:
+            whole.append((id_, *row, *who, *how))
+        elif who != _NO_WHO:
+            with_who.append((id_, *row, *who))
+        else:
+            usual.append((id_, *row))
         turn.give_way()
     with_content = [(id_, record) for id_, record in enumerate(records, first) if record.keeps_content]
     found = rows.contents([record for _, record in with_content], turn.give_way)
     contents = [(id_, *content) for (id_, _), content in zip(with_content, found, strict=True)]
-    connection.executemany(_INSERT_CALL, calls)
+    for columns, calls in ((_USUAL, usual), (f"{_USUAL}, {_WHO}", with_who), (CALL_COLUMNS, whole)):
+        if calls:
+            connection.executemany(_insert_call(columns), calls)
     if contents:
         connection.executemany(_INSERT_CONTENT, contents)
 
@@ -227,44 +250,54 @@ class CallRows:
 
     def __init__(self, redact: Redact, max_content: int) -> None:
         self._redact, self._max_content = redact, max_content
-        self._known, self._names = known_only(redact), dict[str, str]()
+        self._names = _Names(known_only(redact))
 
     def row(self, record: CallRecord) -> tuple[object, ...]:
         """The values of `CALL_COLUMNS`."""
-        name, facts = self._name, record.facts
-        return (
+        usual, who, how = self.parts(record)
+        return (*usual, *who, *how)
+
+    def parts(self, record: CallRecord) -> tuple[tuple[object, ...], tuple[object, ...], tuple[object, ...]]:
+        """The same in three parts: what every call has, who made it, and what few have."""
+        name, facts = self._names, record.facts
+        usual = (
             record.at,
             record.seconds,
-            name(record.method),
+            name[record.method],
             record.server,
-            name(record.tool),
-            name(record.client),
-            name(record.principal),
-            name(record.session),
-            name(record.run),
+            name[record.tool],
+            name[record.client],
+            name[record.principal],
+            name[record.session],
+            name[record.run],
             record.outcome,
             _text(record.error, self._redact, _LONGEST_TEXT) if record.error else "",
             len(record.arguments),
             record.arguments_digest or bytes.fromhex(canonical_digest(record.arguments)),
             len(record.result),
             sha256(record.result).digest(),
-            facts_text(facts, self._redact) if facts else None,
             record.uid or None,
-            record.parent or None,
-            name(record.revision),
+            name[record.revision],
             _stages(record.stages),
             record.tokens or None,
+            name[record.client_version] if record.client_version else None,
+        )
+        who = (
+            name[record.user] if record.user else None,
+            name[record.address] if record.address else None,
+            name[record.oauth_client] if record.oauth_client else None,
+            name[record.role] if record.role else None,
+            name[rule] if (rule := deciding_rule(facts, record.rule) if facts else record.rule) else None,
+        )
+        how = (
+            facts_text(facts, self._redact) if facts else None,
+            record.parent or None,
             len(record.asked) or None,
             record.original_size or None,
             record.original_tokens or None,
-            name(handle) if facts and isinstance(handle := facts.get("kept"), str) else None,
-            name(record.user) if record.user else None,
-            name(record.address) if record.address else None,
-            name(record.client_version) if record.client_version else None,
-            name(record.oauth_client) if record.oauth_client else None,
-            name(record.role) if record.role else None,
-            name(rule) if (rule := deciding_rule(facts, record.rule)) else None,
+            name[handle] if facts and isinstance(handle := facts.get("kept"), str) else None,
         )
+        return usual, who, how
 
     def contents(
         self, records: Sequence[CallRecord], between: Callable[[], object] = lambda: None
@@ -300,10 +333,15 @@ class CallRows:
     def _text_of(self, data: bytes | Raw) -> str:
         return bytes(memoryview(data)[: self._max_content + _MARGIN]).decode("utf-8", errors="replace")
 
-    def _name(self, text: str) -> str:
-        masked = self._names.get(text)
-        if masked is None:
-            masked = self._names[text] = name_text(text, self._known)
+
+class _Names(dict[str, str]):
+    """What is kept of names, by what they are: to look one up that was seen enters no function."""
+
+    def __init__(self, known: Redact) -> None:
+        self._known = known
+
+    def __missing__(self, text: str) -> str:
+        masked = self[text] = name_text(text, self._known)
         return masked
 
 
@@ -349,8 +387,8 @@ def _stages(stages: Sequence[StageTime] | ExpressStages) -> str | None:
     if not stages:
         return None
     if isinstance(stages, ExpressStages):
-        times = stages.sent, stages.answered, stages.over
-        return stages.text.format(*[f"{1000 * seconds:.2f}" for seconds in times])
+        sent, answered, over = 1000 * stages.sent, 1000 * stages.answered, 1000 * stages.over
+        return stages.text.format(f"{sent:.2f}", f"{answered:.2f}", f"{over:.2f}")
     in_order = list(reversed(stages))
     in_order.sort(key=itemgetter(1))  # of those that begin together the outermost was left last
     # Names are ours, and plain: no encoder is needed.
