@@ -369,7 +369,16 @@ async def test_a_bridge_on_stdio_loads_only_what_it_needs(place: Place, config: 
     finished = await place.run("serve", "--config", config)
     imported = {line.rpartition("|")[2].strip() for line in finished.err.splitlines() if "import time:" in line}
     assert "mcpbridge.library.bridge" in imported
-    assert not imported & {"click", "mcp", "uvicorn", "starlette", "platformdirs", "structlog", "rich"}
+    assert not imported & {
+        "click",
+        "mcp",
+        "uvicorn",
+        "starlette",
+        "platformdirs",
+        "structlog",
+        "rich",
+        "importlib.metadata",
+    }
 
 
 async def test_call_prints_large_results_whole_unless_less_is_wanted(place: Place) -> None:

@@ -32,6 +32,7 @@ def main(argv: list[str] | None = None) -> int:
             return _serve(arguments[1:])
         _remember_interrupts()
         if arguments[:1] == ["daemon"]:
+            _load_less()
             from mcpbridge.app.cli.daemon.run import daemon  # enables it in time, too
 
             return daemon(arguments[1:])
@@ -61,9 +62,17 @@ def _serve(arguments: list[str]) -> int:
 def _serve_here(arguments: "Sequence[str]", head: bytes) -> int:
     """The bridge in this process. `head`: what was read of its client already."""
     _remember_interrupts()
+    _load_less()
     from mcpbridge.app.cli.serve import serve  # enables the garbage collection in time
 
     return serve(arguments, head=head) if head else serve(arguments)
+
+
+def _load_less() -> None:
+    """Before all that imports pydantic: what runs a bridge stays."""
+    from mcpbridge.base.import_pydantic import import_pydantic
+
+    import_pydantic()
 
 
 def _remember_interrupts() -> None:
