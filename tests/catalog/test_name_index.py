@@ -1,11 +1,12 @@
 import pytest
 
 from mcpbridge.base.errors import UnknownName
-from mcpbridge.catalog.name_index import Listed, NameIndex
+from mcpbridge.catalog.name_index import NameIndex, Names
 
 
 def directory(*tools: tuple[str, str]) -> NameIndex[str]:
-    return NameIndex("tool", [Listed(f"{s}__{t}", s, t, f"{s}:{t}") for s, t in tools])
+    owners = {f"{s}:{t}": Names(s, t) for s, t in tools}
+    return NameIndex("tool", {f"{s}__{t}": f"{s}:{t}" for s, t in tools}, owners.__getitem__)
 
 
 @pytest.mark.parametrize("name", ["git__status", "git/status", "git.status", "status"])

@@ -1,7 +1,7 @@
 """Import pydantic without `importlib.metadata`, which costs 2 MiB and a tenth of the start, for two functions.
 
 pydantic asks `entry_points` once for its plugins, and `version` when an e-mail address is checked. While pydantic is
-imported, a module stands in whose functions are the same, and load the real one when there is something for it to do.
+imported, it finds a substitute with these two functions. They load the real module when it has something to do.
 """
 
 import importlib
@@ -14,20 +14,20 @@ _NAME = "importlib.metadata"
 
 
 def import_pydantic() -> None:
-    """Import pydantic, for a process that starts: other threads would meet the module that stands in."""
+    """Import pydantic, for a process that starts: other threads would meet the substitute."""
     if _NAME in sys.modules or "pydantic" in sys.modules:
         return
-    sys.modules[_NAME] = _StandIn(_NAME)
+    sys.modules[_NAME] = _Substitute(_NAME)
     try:
         from pydantic import AnyUrl, TypeAdapter
 
         TypeAdapter(AnyUrl)  # looks for plugins
     finally:
-        if isinstance(sys.modules.get(_NAME), _StandIn):
+        if isinstance(sys.modules.get(_NAME), _Substitute):
             del sys.modules[_NAME]
 
 
-class _StandIn(ModuleType):
+class _Substitute(ModuleType):
     """Has `entry_points` and `version`; whoever wants more gets the real module."""
 
     def __getattr__(self, name: str) -> Any:
@@ -49,7 +49,7 @@ class _StandIn(ModuleType):
 
 
 def _real() -> ModuleType:
-    if isinstance(sys.modules.get(_NAME), _StandIn):
+    if isinstance(sys.modules.get(_NAME), _Substitute):
         del sys.modules[_NAME]
     return importlib.import_module(_NAME)
 

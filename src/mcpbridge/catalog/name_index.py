@@ -6,8 +6,9 @@ For a name that means nothing there are suggestions. Comparing two names well co
 not hold up the calls of all others: so only the names that share most pairs of letters with it are compared.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
+from functools import cached_property
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 
@@ -42,39 +43,50 @@ _Wires = dict[str, tuple[str, ...]]
 """What a name may mean, in the order in which it came."""
 
 
-class Listed(NamedTuple, Generic[_Ref]):
-    """One thing that has a name: how it is listed, whose it is, what it is called there, and what it stands for."""
+class Names(NamedTuple):
+    """Whose something is, and what it is called there."""
 
-    wire: str
     server: str
     name: str
-    ref: _Ref
     bare: tuple[str, ...] | None = None
     """Names without a server that mean it where nothing else has them; None: `name`."""
-    id: str = ""
-    """`server/name`, where that is kept anyway."""
+
+
+class _Aliases(Generic[_Ref]):
+    """What is no wire name, made when somebody asks for such a name: for thousands of tools that takes a megabyte."""
+
+    def __init__(self, by_wire: Mapping[str, _Ref], names_of: Callable[[_Ref], Names]) -> None:
+        self._by_wire, self._names_of = by_wire, names_of
+
+    @cached_property
+    def tables(self) -> tuple[_Wires, _Wires, _Wires]:
+        """By `server/name`, by `server.name`, and by the bare names."""
+        ids, dotted, bare = _Wires(), _Wires(), _Wires()
+        for wire, ref in self._by_wire.items():
+            server, name, bare_names = self._names_of(ref)
+            one = (wire,)  # nearly every name means one thing, and thousands of lists of one take a megabyte
+            for alias, names in (
+                (f"{server}/{name}", ids),
+                (f"{server}.{name}", dotted),
+                *[(bare_name, bare) for bare_name in ((name,) if bare_names is None else bare_names)],
+            ):
+                names[alias] = names[alias] + one if alias in names else one
+        return ids, dotted, bare
 
 
 class NameIndex(Generic[_Ref]):
     """All tools (or all prompts) by all their names."""
 
-    def __init__(self, kind: str, listed: Iterable[Listed[_Ref]]) -> None:
-        """`kind` is the word for error messages. Wire names are unique; the rest may be ambiguous."""
+    def __init__(self, kind: str, by_wire: Mapping[str, _Ref], names_of: Callable[[_Ref], Names]) -> None:
+        """`kind` is the word for error messages. Wire names are unique; the rest may be ambiguous.
+
+        `names_of` is asked when the first name comes that is no wire name; its answers must not change until then.
+        """
         self._kind = kind
-        wires: dict[str, _Ref] = {}
-        ids, dotted, bare = _Wires(), _Wires(), _Wires()
-        for wire, server, name, ref, bare_names, id_ in listed:
-            wires[wire] = ref
-            one = (wire,)  # nearly every name means one thing, and thousands of lists of one take a megabyte
-            for alias, names in (
-                (id_ or f"{server}/{name}", ids),
-                (f"{server}.{name}", dotted),
-                *[(bare_name, bare) for bare_name in ((name,) if bare_names is None else bare_names)],
-            ):
-                names[alias] = names[alias] + one if alias in names else one
-        self.by_wire: Mapping[str, _Ref] = wires
+        self.by_wire = by_wire
         """What has a wire name, hidden or not. Not to be changed."""
-        self._aliases = (ids, dotted, bare)
+        self._names_of = names_of
+        self._aliases = _Aliases(by_wire, names_of)
         self._hidden: frozenset[str] = frozenset()
 
     @property
@@ -93,15 +105,8 @@ class NameIndex(Generic[_Ref]):
 
     def without(self, wires: frozenset[str]) -> "NameIndex[_Ref]":
         """The same without these: their names mean what they would mean if nothing had them."""
-        other = copy(self)
-        other.by_wire = {wire: ref for wire, ref in self.by_wire.items() if wire not in wires}
-        kept = [
-            {name: tuple(one for one in of if one not in wires) for name, of in names.items()}
-            for names in self._aliases
-        ]
-        ids, dotted, bare = ({name: of for name, of in names.items() if of} for names in kept)
-        other._aliases = ids, dotted, bare  # noqa: SLF001 - it is one of us
-        return other
+        kept = {wire: ref for wire, ref in self.by_wire.items() if wire not in wires}
+        return NameIndex(self._kind, kept, self._names_of).hiding(self._hidden)
 
     def find(self, name: str) -> _Ref:
         """What `name` means.
@@ -112,7 +117,7 @@ class NameIndex(Generic[_Ref]):
         ref = self.by_wire.get(name)
         if ref is not None:
             return ref
-        for aliases in self._aliases:
+        for aliases in self._aliases.tables:
             wires = aliases.get(name)
             if wires is not None and len(wires) == 1:
                 return self.by_wire[wires[0]]
@@ -123,7 +128,7 @@ class NameIndex(Generic[_Ref]):
 
     def _guesses(self, name: str) -> list[str]:
         """Wire names close to `name`, or whose bare name is."""
-        _, _, bare = self._aliases
+        _, _, bare = self._aliases.tables
         known = {**self.by_wire, **bare}
         if self._hidden:
             shown = {name: tuple(wire for wire in wires if wire not in self._hidden) for name, wires in bare.items()}
@@ -136,7 +141,7 @@ class NameIndex(Generic[_Ref]):
 
     def _guesses_of_ids(self, name: str) -> list[str]:
         """Wire names of what `name` may be the id of: few of them look like it where they are bare names."""
-        ids, _, _ = self._aliases
+        ids, _, _ = self._aliases.tables
         shown = {id_: [wire for wire in wires if wire not in self._hidden] for id_, wires in ids.items()}
         meant = likely_meant(name.replace("__", "/", 1), [id_ for id_, wires in shown.items() if wires])
         return [wire for id_ in meant for wire in shown[id_]][:_CANDIDATES]

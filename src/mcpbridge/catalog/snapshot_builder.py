@@ -25,7 +25,7 @@ from mcpbridge.catalog.definitions.format import ListedDefinition
 from mcpbridge.catalog.listed_definitions import Rewriting
 from mcpbridge.catalog.listing.exposure import UNLISTED
 from mcpbridge.catalog.listing.pagination import Entry, Listing
-from mcpbridge.catalog.name_index import Listed, NameIndex
+from mcpbridge.catalog.name_index import NameIndex, Names
 from mcpbridge.catalog.slim.levels import Level
 from mcpbridge.catalog.slim.slim import slimmed
 from mcpbridge.catalog.snapshot import PromptRef, ResourceRef, Snapshot, TemplateRef, ToolRef, digest_of
@@ -214,13 +214,13 @@ class _Merge:
         ui_uris = defaultdict[str, dict[str, str]](dict)
         for (server, uri), published in self._uris.resources.items():
             ui_uris[server][uri] = published
-        found: list[Listed[ToolRef]] = []
+        found: dict[str, ToolRef] = {}
         for server, item in items:
             wire, definition = wires[server, item.name], item.definition
             ui = {**with_ui_uris(definition, ui_uris[server]), **self._rewriting.changes(server, definition)}
             plain: Changes = {} if definition.task_support and server in self._runs_tasks else {"execution": None}
             entry = self._entry("tools", server, item, {**item.changes, **ui, **plain, "name": encode(wire)})
-            ref = ToolRef(
+            ref = found[wire] = ToolRef(
                 server=server,
                 name=definition.key,
                 wire=wire,
@@ -235,23 +235,22 @@ class _Merge:
                 hints=definition.hints,
                 task_support=definition.task_support,
             )
-            bare = bare_names(server, item.name, self._every_server)
-            found.append(Listed(wire, server, item.name, ref, bare, ref.id))
             if server == BRIDGE and item.name in UNLISTED:
                 self.unlisted.append((ref, self.listed["tools"].pop()))
-        return NameIndex("tool", found).hiding(frozenset(ref.wire for ref, _ in self.unlisted))
+        names = NameIndex("tool", found, partial(_tool_names, self._every_server))
+        return names.hiding(frozenset(ref.wire for ref, _ in self.unlisted))
 
     def prompts(self) -> NameIndex[PromptRef]:
         owners = ((server, item.name) for server, item in self._items("prompts"))
         wires = self._names(owners, are_tools=False)
-        found: list[Listed[PromptRef]] = []
+        found: dict[str, PromptRef] = {}
         for server, item in self._items("prompts"):
             wire, raw = wires[server, item.name], item.definition.raw
             entry = self._entry("prompts", server, item, {"name": encode(wire)})
             key = item.definition.key
-            ref = PromptRef(server, key, wire, f"{server}/{item.name}", raw, entry.legacy, entry.modern)
-            found.append(Listed(wire, server, item.name, ref, id=ref.id))
-        return NameIndex("prompt", found)
+            ref_id = f"{server}/{item.name}"
+            found[wire] = PromptRef(server, key, wire, ref_id, raw, entry.legacy, entry.modern)
+        return NameIndex("prompt", found, _prompt_names)
 
     def resources(self) -> dict[str, ResourceRef]:
         refs: dict[str, ResourceRef] = {}
@@ -301,6 +300,15 @@ class _Merge:
         self.entries[key] = entry
         self.listed[kind].append(entry)
         return entry
+
+
+def _tool_names(servers: Collection[str], ref: ToolRef) -> Names:
+    name = ref.id[len(ref.server) + 1 :]  # which a renamed tool has here alone
+    return Names(ref.server, name, bare_names(ref.server, name, servers))
+
+
+def _prompt_names(ref: PromptRef) -> Names:
+    return Names(ref.server, ref.id[len(ref.server) + 1 :])
 
 
 def _listed_definition(definition: Definition, changes: Changes, level: Level) -> ListedDefinition:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from mcpbridge.catalog.name_index import Listed, NameIndex
+from mcpbridge.catalog.name_index import NameIndex, Names
 from mcpbridge.catalog.search.ranker import Ranker
 from mcpbridge.catalog.tool_names import bare_names
 from mcpbridge.core.model import Call, Tool
@@ -53,16 +53,14 @@ class VisibleTools(Struct, frozen=True, dict=True):
 
     @cached_property
     def _names(self) -> "NameIndex[Findable]":
-        found = self.by_id.values()
-        names = ((tool, tool.id.partition("/")[2]) for tool in found)
-        servers = {tool.server for tool in found}
-        return NameIndex(
-            "tool",
-            (
-                Listed(tool.wire, tool.server, name, tool, bare_names(tool.server, name, servers))
-                for tool, name in names
-            ),
-        )
+        found = {tool.wire: tool for tool in self.by_id.values()}
+        servers = {tool.server for tool in found.values()}
+
+        def names_of(tool: Findable) -> Names:
+            name = tool.id.partition("/")[2]
+            return Names(tool.server, name, bare_names(tool.server, name, servers))
+
+        return NameIndex("tool", found, names_of)
 
     def find(self, name: str) -> Findable:
         """The tool of this name: its wire name, `server/tool`, `server.tool`, or a bare name that is unique.
