@@ -31,17 +31,17 @@ MOST_ENTRIES = {
     "modern client and server": 51,
     "modern client and server, HTTP to HTTP": 65,
     "results as they come": 33,
-    "call log": 53,
-    "history": 47,
+    "call log": 52,
+    "history": 46,
     "no history": 34,
-    "rule on arguments": 44,
+    "rule on arguments": 42,
     "rate limit": 42,
-    "call budget": 40,
+    "call budget": 39,
     "concurrency limit": 45,
     "deadline": 35,
     "retry": 37,
     "secrets redacted": 41,
-    "cache": 99,
+    "cache": 98,
 }
 """What was reached. Lower them with the way; whoever has to raise them says why."""
 

@@ -99,10 +99,10 @@ class Condition:
         Raises:
             Undecidable: something that it names is missing or of another type, or there is too much to look at.
         """
-        if self._text_test is not None:
-            known = self._text_test.holds(values["args"])
-            if known is not None:
-                return known
+        if (test := self._text_test) is not None:
+            value = cast("dict[str, object]", values["args"]).get(test.name)
+            if isinstance(value, str) and value.isascii():  # else what that means is the library's to say
+                return test.test(value, test.text)
         if self._depth or not _is_flat(values):
             self._check_size([values.get("args"), values.get("context"), values.get("claims")])
         try:
@@ -142,8 +142,8 @@ class _TextTest:
     )
 
     def __init__(self, name: str, method: str, text: str) -> None:
-        self._name, self._text = name, text
-        self._test: Callable[[str, str], bool] = _TESTS[method]
+        self.name, self.text = name, text
+        self.test: Callable[[str, str], bool] = _TESTS[method]
 
     @classmethod
     def of(cls, source: str) -> "_TextTest | None":
@@ -152,11 +152,6 @@ class _TextTest:
         if found is None or bool(found[3]) is not bool(found[6]):
             return None
         return cls(found[1], found[2] or found[3], found[4] or found[5] or "")
-
-    def holds(self, arguments: object) -> bool | None:
-        """Whether it holds; None: the argument is no plain text, and what that means is the library's to say."""
-        value = cast("dict[str, object]", arguments).get(self._name)
-        return self._test(value, self._text) if isinstance(value, str) and value.isascii() else None
 
 
 _TESTS: Mapping[str, Callable[[str, str], bool]] = {

@@ -143,7 +143,7 @@ class CallBudget:
         self.max_calls, self.max_chain, self._pause = calls.max_calls, calls.max_chain, calls.chain_pause
         self.clock = clock
         state = state or BudgetState()
-        self._counts, self._chains = state.counts, state.chains
+        self.counts, self._chains = state.counts, state.chains
         self.is_plain = bool(calls.max_calls) and not calls.max_chain and max_calls_of is None
         """Nothing but `max_calls` counts."""
         together = state.together
@@ -156,7 +156,7 @@ class CallBudget:
 
     def count_of(self, call: Call) -> CallCount:
         """How many calls the conversation of this one has made."""
-        return self._counts.of(client_of(call))
+        return self.counts.of(client_of(call))
 
     def refuse_if_spent(self, count: CallCount, call: Call) -> None:
         """Raise BudgetSpent if a conversation has made as many calls as it may."""
@@ -264,7 +264,7 @@ class _Counted:
     def express_begin(self, call: Call, arguments: Raw) -> bool:
         """See `pipeline/stage.py`."""
         budget = self._budget
-        count = self._count = budget.count_of(call)
+        count = self._count = budget.counts.of(client_of(call))
         if budget.is_plain:  # the usual case, without a further call
             return count.calls < budget.max_calls
         return budget.has_room(count, call)

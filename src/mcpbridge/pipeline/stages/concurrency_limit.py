@@ -28,7 +28,7 @@ from msgspec import Raw
 
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.call_settings import CallDefaults
-from mcpbridge.core.elicitation import Elicitor, ElicitorWrapper, Question
+from mcpbridge.core.elicitation import NO_CAPABILITIES, Elicitor, ElicitorWrapper, Question
 from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.pipeline.per_client import client_of
 from mcpbridge.pipeline.stage import Stage, Trigger
@@ -87,10 +87,36 @@ class Slots:
         slot.users += 1
         return slot
 
-    def is_free(self, limit: Limit) -> bool:
-        """Whether a call would come in at once."""
-        slot = self._slots.get(limit.key)
-        return limit.slots > 0 if slot is None else slot.free > 0 and not slot.queue
+    def are_free(self, limits: Sequence[Limit]) -> bool:
+        """Whether a call would come in at once everywhere. One function for all its limits, as those below."""
+        slots = self._slots
+        for limit in limits:
+            slot = slots.get(limit.key)
+            if limit.slots <= 0 if slot is None else slot.free <= 0 or slot.queue:
+                return False
+        return True
+
+    def enter_all(self, limits: Sequence[Limit]) -> list[LimitSlots]:
+        """Have a call come in, which `are_free` has seen that it may. The slots that it holds, for `leave_all`."""
+        slots, inside = self._slots, list[LimitSlots]()
+        for limit in limits:
+            slot = slots.get(limit.key)
+            if slot is None:
+                slot = self.use(limit)
+            else:
+                slot.users += 1
+            slot.free -= 1
+            inside.append(slot)
+        return inside
+
+    def leave_all(self, inside: Sequence[LimitSlots]) -> None:
+        """The call that holds these is over."""
+        for slot in reversed(inside):
+            if slot.queue or slot.users == 1:
+                self.leave(slot)
+            else:
+                slot.free += 1
+                slot.users -= 1
 
     def leave(self, slot: LimitSlots) -> None:
         """A call that was inside is over: the one who waits longest comes in."""
@@ -242,23 +268,15 @@ class _LimitedTool:
 
     def express_begin(self, call: Call, arguments: Raw) -> bool:
         """See `pipeline/stage.py`: it need not wait. Plain calls name no turn, and are made within none."""
-        self._entering = entering = self._limits_of(call)
-        is_free = self._limits.slots.is_free
-        for limit in entering:  # noqa: SIM110 - a generator would be one function more for every call
-            if not is_free(limit):
-                return False
-        return True
+        is_same = call.meta is None and client_of(call) == self._client
+        self._entering = entering = self._of_client if is_same else self._limits_of(call)
+        return self._limits.slots.are_free(entering)
 
     def express_sent(self, call: Call, at: float) -> None:
         """See `pipeline/stage.py`."""
-        slots = self._limits.slots
-        inside: list[LimitSlots] = []
-        for limit in self._entering:
-            slot = slots.use(limit)
-            slot.free -= 1  # `try_enter`, which every call would enter here: `express_begin` has seen that it is free
-            inside.append(slot)
-        slots.held[call] = inside
-        if call.client.capabilities:
+        slots, capabilities = self._limits.slots, call.client.capabilities
+        slots.held[call] = inside = slots.enter_all(self._entering)
+        if capabilities is not NO_CAPABILITIES and capabilities:
             call.client = SlotLending(call, inside)
 
     def express_over(self, call: Call) -> None:
@@ -267,8 +285,7 @@ class _LimitedTool:
         if isinstance(client, SlotLending):
             client.is_over = True
             call.client = client.elicitor
-        for slot in reversed(slots.held.pop(call, ())):
-            slots.leave(slot)
+        slots.leave_all(slots.held.pop(call, ()))
 
     def _limits_of(self, call: Call) -> Sequence[Limit]:
         """In the order in which every call takes them."""

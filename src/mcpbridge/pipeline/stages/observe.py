@@ -21,7 +21,6 @@ from mcpbridge.pipeline.observability.call_records import (
     MESSAGE,
     Decides,
     RuleOf,
-    arguments_of,
     decided,
     deciding,
     message_of,
@@ -175,7 +174,9 @@ class _Observe:
             series = self._series.get(client)
             if series is None:
                 series = self._series_of(self._metrics, call, client)
-            series.ended(outcome, seconds, call.upstream_seconds, len(arguments_of(call)), len(result))
+            arguments = call.params.data if call.tool is None else call.params.fields.get("arguments")
+            sent = len(arguments) if arguments is not None else 0
+            series.ended(outcome, seconds, call.upstream_seconds, sent, len(result))
             if error is not None:
                 series.went_wrong(outcome, error_name(error))
             if call.facts is not None:

@@ -6,7 +6,7 @@ tools that have rules with conditions on the arguments. A tool whose calls are a
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from mcpbridge.base.errors import BridgeError, CallRefused, InsufficientScope, NotPermitted, UnknownName
 from mcpbridge.base.log import get_logger
@@ -200,23 +200,21 @@ def judge_again(policy: Policy, call: Call, begun: Call) -> None:
         raise NotPermitted(f"a person has to agree to this call of {tool.id} by now: call it again")
 
 
-class _Asked:
+class _Asked(Struct, eq=False):
     """A call, for conditions."""
 
-    __slots__ = ("_begun", "_call")
-
-    def __init__(self, call: Call, begun: Call | None = None) -> None:
-        """`begun`: whose arguments count, if it is another one that this one continues."""
-        self._call, self._begun = call, begun or call
+    call: Call
+    begun: Call | None = None
+    """Whose arguments count, if it is another one that this one continues."""
 
     @property
     def client(self) -> Mapping[str, object]:
-        caller = self._call.caller
+        caller = self.call.caller
         return {"name": caller.name, "principal": caller.principal}
 
     @property
     def claims(self) -> Mapping[str, object]:
-        identity = self._call.caller.identity
+        identity = self.call.caller.identity
         if identity is None:
             return {}
         from mcpbridge.pipeline.roles.claims import Unreadable, for_conditions
@@ -228,12 +226,12 @@ class _Asked:
 
     @property
     def arguments(self) -> Fields:
-        raw = self._begun.params.fields.get("arguments")
+        raw = (self.begun or self.call).params.fields.get("arguments")
         return decode_fields(raw) if raw is not None and first_byte(raw) == OBJECT_START else {}
 
     @property
     def context(self) -> Mapping[str, object]:
-        around = self._call.context
+        around = self.call.context
         return {
             "run": around.run,
             "session": around.session.id,

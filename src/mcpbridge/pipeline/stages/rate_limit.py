@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from msgspec import Raw
 
 from mcpbridge.base.errors import RateLimited
-from mcpbridge.base.token_bucket import Bucket
+from mcpbridge.base.token_bucket import Bucket, all_have_tokens, take_of_all
 from mcpbridge.base.units import Rate
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.model import Call, Caller, CallHandler, Tool
@@ -181,12 +181,13 @@ class RateLimit:
 class _Rated:
     """Stage: the rates of one tool's calls."""
 
-    __slots__ = ("_limit", "_own", "_shared")
+    __slots__ = ("_buckets", "_limit", "_next", "_now", "_shared")
 
     def __init__(self, limit: RateLimit, shared: list[_Shared]) -> None:
         self._limit, self._shared = limit, shared
-        self._own: Bucket | None = None
-        """The bucket of the client whose call is about to be sent on the express lane."""
+        self._buckets = [one.bucket for one in shared]
+        self._next, self._now = self._buckets, 0.0
+        """The buckets of the call that is about to be sent on the express lane, and when it came."""
 
     def __call__(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
         """No coroutine of its own: every call would pay for it."""
@@ -197,19 +198,13 @@ class _Rated:
     def express_begin(self, call: Call, arguments: Raw) -> bool:
         """See `pipeline/stage.py`."""
         now, own = self._limit.clock(), self._limit.of_client(call)
-        self._own = own
-        is_free = own is None or not own.wait(now)
-        for one in self._shared:
-            is_free = is_free and not one.bucket.wait(now)
-        return is_free
+        self._next = buckets = self._buckets if own is None else [own, *self._buckets]
+        self._now = now
+        return all_have_tokens(buckets, now)
 
     def express_sent(self, call: Call, at: float) -> None:
         """See `pipeline/stage.py`."""
-        now, own = self._limit.clock(), self._own
-        if own is not None:
-            own.take(now)
-        for one in self._shared:
-            one.bucket.take(now)
+        take_of_all(self._next, self._now)
 
 
 class _RatedTogether:
