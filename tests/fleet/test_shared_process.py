@@ -370,3 +370,18 @@ def test_a_message_is_one_line_of_json() -> None:
         "id": 1,
         "error": {"code": 1},
     }
+
+
+async def test_what_the_process_did_not_take_is_not_under_way(shared: Shared) -> None:
+    process, wire, bridges, numbers = shared
+    wire.refuses = 2
+    with pytest.raises(Overloaded):
+        send(process, numbers[0], id=1, method="initialize", params={})
+    with pytest.raises(Overloaded):
+        send(process, numbers[0], id=2, method="tools/call", params={})
+    says(process, method="notifications/message", params={"level": "info", "data": "of no call"})
+    assert [one.heard[-1]["params"]["data"] for one in bridges] == ["of no call"] * 2
+    send(process, numbers[1], id=1, method="initialize", params={})
+    [asked] = wire.sent
+    says(process, id=asked["id"], result={"protocolVersion": "x"})
+    assert [len(one.heard) for one in bridges] == [1, 2], "the first was refused, and does not wait"

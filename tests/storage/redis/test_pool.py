@@ -5,6 +5,7 @@ import random
 import signal
 from collections.abc import Callable, Generator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -14,6 +15,7 @@ from mcpbridge.base.errors import StoreFailed
 from mcpbridge.fleet.records import FleetRecords, Member
 from mcpbridge.fleet.servers.leases import ServerLeases
 from mcpbridge.storage.redis import pool
+from mcpbridge.storage.redis.connections import Connections
 from mcpbridge.storage.redis.epochs import SharedEpochs
 from mcpbridge.storage.redis.shared_secrets import SharedRows
 from mcpbridge.storage.settings import redis_address
@@ -133,3 +135,39 @@ async def test_a_part_with_less_time_takes_none_from_another(server: Server) -> 
             await anyio.sleep(0.02)
     await hasty.close()
     await patient.close()
+
+
+async def test_a_command_that_had_a_connection_for_a_moment_only_says_nothing_of_the_server(server: Server) -> None:
+    """Sixteen commands at once are the bridge's own limit: the breaker is for servers that are slow."""
+    connections = Connections(redis_address(server.settings()), seconds=6)
+    refused = list[str]()
+
+    async def wait(*, is_first: bool) -> None:
+        try:
+            await connections.call("BLPOP", "nothing", 4)
+            assert is_first
+        except StoreFailed as error:
+            refused.append(str(error))
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(20):
+            tasks.start_soon(partial(wait, is_first=number < 16))
+    assert len(refused) == 4
+    assert all("all 16 connections to it were in use" in reason for reason in refused)
+    assert "working" in repr(connections)
+    assert await connections.call("PING")
+    await connections.close()
+
+
+async def test_a_server_with_no_connection_left_says_which_setting_it_is(tmp_path: Path) -> None:
+    server = Server(tmp_path / "redis", "--maxclients", "2").start()
+    connections = Connections(redis_address(server.settings()))
+    others = [await anyio.connect_unix(str(server.socket)) for _ in range(2)]
+    try:
+        with pytest.raises(StoreFailed, match="maxclients"):
+            await connections.check()
+    finally:
+        for one in others:
+            await one.aclose()
+        await connections.close()
+        server.kill()

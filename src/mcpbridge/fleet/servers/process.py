@@ -279,7 +279,15 @@ class SharedProcess:
         if len(self._open) > _MOST_OPEN:
             oldest = next((one for one, request in self._open.items() if not request.is_standing), id_)
             del self._open[oldest]
-        channel.send(Outgoing(encode_request(id_, frame.method, params), frame.method, id_))
+        try:
+            channel.send(Outgoing(encode_request(id_, frame.method, params), frame.method, id_))
+        except BridgeError:  # nothing was sent, so no answer will come
+            if (unsent := self._open.pop(id_, None)) is not None:
+                self._refused(unsent)
+            if id_ == self._handshake_id:
+                self._handshake_id = b""
+                self._waiting.remove((number, bytes(frame.id)))
+            raise
 
     def _cancel(self, channel: Channel, number: int, frame: Frame) -> None:
         body = Body(frame.params)

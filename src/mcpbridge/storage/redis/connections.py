@@ -9,6 +9,7 @@ again: a slow server is no queue.
 import ssl
 from collections.abc import Awaitable, Callable
 from hashlib import sha1
+from math import inf
 from time import monotonic
 from typing import Any, Literal
 
@@ -148,9 +149,16 @@ class Connections:
             raise self._error(error.what) from error
         from redis import exceptions as redis_errors
 
+        if self._slots is None:
+            self._slots = anyio.Semaphore(_AT_ONCE)
+        asked_at = inf
         try:
             with anyio.move_on_after(self._seconds) as scope:
-                reply = await self._redirected(make, work, key, until)
+                async with self._slots:
+                    asked_at = monotonic()
+                    reply = await self._redirected(make, work, key, until)
+            if scope.cancelled_caught and monotonic() - asked_at < self._seconds / 2:  # that says nothing of the server
+                raise self._error(f"all {_AT_ONCE} connections to it were in use for most of {self._seconds:g} s")
             if scope.cancelled_caught:
                 raise self._failed(f"did not answer within {self._seconds:g} s")
         except ConfigError as error:
@@ -228,39 +236,36 @@ class Connections:
         *,
         is_asking: bool,
     ) -> Any:
-        if self._slots is None:
-            self._slots = anyio.Semaphore(_AT_ONCE)
-        async with self._slots:
-            pool = self._joined_pool()
-            if self._idle_epoch != self.epoch:  # they may be of no use any more, and each would have to fail first
-                self._idle_epoch = self.epoch
-                await pool.close_idle()
-            connection = await _connected(pool, make, node)
-            is_in_step = False
-            try:
-                if node not in self._checked:
-                    _check_server(await _exchange(connection, ("INFO",)), self._address)
-                    self._checked.add(node)
+        pool = self._joined_pool()
+        if self._idle_epoch != self.epoch:  # they may be of no use any more, and each would have to fail first
+            self._idle_epoch = self.epoch
+            await pool.close_idle()
+        connection = await _connected(pool, make, node)
+        is_in_step = False
+        try:
+            if node not in self._checked:
+                _check_server(await _exchange(connection, ("INFO",)), self._address)
+                self._checked.add(node)
 
-                async def send(command: tuple[Argument, ...]) -> Any:
-                    if is_asking:  # holds for one command
-                        await _exchange(connection, ("ASKING",))
-                    return await _exchange(connection, command)
+            async def send(command: tuple[Argument, ...]) -> Any:
+                if is_asking:  # holds for one command
+                    await _exchange(connection, ("ASKING",))
+                return await _exchange(connection, command)
 
-                reply = await work(send)
-                is_done = not reply or await self._is_done(connection, node, key, until)
-                is_in_step = True
-                if not is_done:  # the server answers, so this is no failure of it
-                    self._nodes.forget()
-                    raise self._error("no replica has what was written, so that a failover could undo it")
-                return reply
-            except _refusals() as error:
-                is_in_step = type(error).__name__ != "ReadOnlyError"  # that one is not where to write any more
-                raise
-            finally:
-                # Else its reply may still come: nobody else must get it.
-                if not (is_in_step and connection.is_connected and pool.give_back(node, connection)):
-                    await connection.disconnect(nowait=True)
+            reply = await work(send)
+            is_done = not reply or await self._is_done(connection, node, key, until)
+            is_in_step = True
+            if not is_done:  # the server answers, so this is no failure of it
+                self._nodes.forget()
+                raise self._error("no replica has what was written, so that a failover could undo it")
+            return reply
+        except _refusals() as error:
+            is_in_step = type(error).__name__ != "ReadOnlyError"  # that one is not where to write any more
+            raise
+        finally:
+            # Else its reply may still come: nobody else must get it.
+            if not (is_in_step and connection.is_connected and pool.give_back(node, connection)):
+                await connection.disconnect(nowait=True)
 
     async def _is_done(self, connection: Any, node: Node, key: str, until: Until) -> bool:
         """Whether what was just written on this connection is where it must be."""
@@ -369,6 +374,8 @@ def _reason(error: BaseException) -> str:
         return "wants a password"
     if "username-password pair" in str(error):
         return "refuses the user or the password"
+    if "max number of clients" in str(error):
+        return "has no connection left: raise its `maxclients`, or `ulimit -n` of its user"
     cause = error.__cause__ or error.__context__ or error
     if isinstance(cause, ssl.SSLError):
         return f"TLS failed: {cause.reason or cause}"
