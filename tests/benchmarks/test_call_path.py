@@ -31,7 +31,7 @@ MOST_ENTRIES = {
     "modern client and server": 51,
     "modern client and server, HTTP to HTTP": 65,
     "results as they come": 33,
-    "call log": 52,
+    "call log": 51,
     "history": 46,
     "no history": 34,
     "rule on arguments": 42,
@@ -41,7 +41,7 @@ MOST_ENTRIES = {
     "deadline": 35,
     "retry": 37,
     "secrets redacted": 41,
-    "cache": 98,
+    "cache": 97,
 }
 """What was reached. Lower them with the way; whoever has to raise them says why."""
 

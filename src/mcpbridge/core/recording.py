@@ -46,10 +46,15 @@ class ExpressStages(Struct, frozen=True, gc=False):
     over: float
 
 
-def express_text(passed: Sequence[tuple[str, bool]]) -> str:
-    """`passed`: the stages, outermost first, and whether they have anything to do with the result."""
-    times = [f'["{name}",0.00,{"{2}" if is_last else "{1}"}]' for name, is_last in passed]
-    return f'[{",".join([*times, f"""["{SERVER}",{{0}},{{1}}]"""])}]'
+def express_text(passed: Sequence[tuple[str, bool]], *, is_sent: bool = True) -> str:
+    """`passed`: the stages, outermost first, and whether they have anything to do with the result.
+
+    `is_sent` False: of calls that the last one answers.
+    """
+    times = [f'["{name}",0.00,{"{2}" if is_last or not is_sent else "{1}"}]' for name, is_last in passed]
+    if is_sent:
+        times.append(f'["{SERVER}",{{0}},{{1}}]')
+    return f"[{','.join(times)}]"
 
 
 class Recording(Struct, eq=False):

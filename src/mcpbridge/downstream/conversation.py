@@ -204,6 +204,9 @@ class Conversation:
         task = self._tasks[id(frame)] = self._loop.create_task(FirstStep(self._answer(frame, sent)))
         return task
 
+    answers_at_once = True
+    """See `Channel` of the express lane."""
+
     def deliver(self, frame: Frame, answer: bytes) -> None:
         """Send the answer to a request."""
         self._send(answer if self._fit is None else self._fit(answer, frame))

@@ -17,6 +17,7 @@ from time import perf_counter
 from typing import Any, Protocol
 
 import msgspec
+from msgspec import Raw
 
 from mcpbridge.base.errors import BridgeError
 from mcpbridge.catalog.refresh import Catalog
@@ -30,7 +31,8 @@ from mcpbridge.downstream.progress import CallUpdates, own_log
 from mcpbridge.downstream.requests.lists import Listing
 from mcpbridge.downstream.revisions.downgrade import lower, news_for
 from mcpbridge.downstream.sessions import Sessions
-from mcpbridge.pipeline.plan import ExpressPlan, Pipelines
+from mcpbridge.pipeline.plan import Pipelines
+from mcpbridge.pipeline.stage import ExpressPlan
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import OBJECT_START, Frame, decode_text, encode_response, first_byte
 from mcpbridge.protocol.log_levels import LEVELS
@@ -45,7 +47,7 @@ from mcpbridge.protocol.meta import (
 from mcpbridge.protocol.payload import Payload
 from mcpbridge.protocol.peer import Update
 from mcpbridge.upstream.pool import Pool
-from mcpbridge.upstream.requests import SentCall
+from mcpbridge.upstream.requests import WHOLE, SentCall
 
 _UNREADABLE = (KeyError, msgspec.MsgspecError, RecursionError)
 _MEANS_SOMETHING = (OWN, PREFIX)
@@ -56,6 +58,11 @@ _SHORTEST = len('{"name":,"arguments":}')
 
 class Channel(Protocol):
     """The way of a client's answers; see `Conversation`, which is one."""
+
+    @property
+    def answers_at_once(self) -> bool:
+        """`deliver` may be called before `ExpressLane.take` has returned."""
+        ...
 
     def notify(self, message: bytes) -> object:
         """Send a message that belongs to a call under way."""
@@ -223,6 +230,7 @@ class ExpressLane:
             or (is_modern and (client.capabilities is not NO_CAPABILITIES or not upstream.is_shared))
             or CURRENT_CALL.get() is not None
             or (plan := self.plans.express(ref, arguments)) is None
+            or (plan.answer is not None and not channel.answers_at_once)
         ):
             return False
         notify, redact = channel.notify, self._around.redact
@@ -252,13 +260,22 @@ class ExpressLane:
                 for unsent in plan.unsent:
                     unsent(call)
                 return False
+        is_older = client.version < upstream.version and not is_modern
+        news = news_for(client.version) if is_older and not declared.modern else ()
+        spoken = upstream.version if is_older and declared.modern else ""
+        if plan.answer is not None:
+            if (result := self._kept_result(call, plan, news)) is None:
+                for unsent in plan.unsent:
+                    unsent(call)
+                return False
+            channel.deliver(frame, encode_response(id_, self._for_client(client, result, spoken)))
+            return True
         if calls is None:
             calls = self.calls[owner] = {}
         if plan.name is not None:
             params.put("name", plan.name)
         elif meta is not None or len(frame.params) != _SHORTEST + len(name) + len(arguments):
             params.remove_duplicate_members()
-        is_older = client.version < upstream.version and not is_modern
         calls[id_] = sent = ExpressCall(
             "tools/call",
             call.update,
@@ -274,8 +291,8 @@ class ExpressLane:
             frame=frame,
             id=id_,
             channel=channel,
-            news=news_for(client.version) if is_older and not declared.modern else (),
-            spoken=upstream.version if is_older and declared.modern else "",
+            news=news,
+            spoken=spoken,
         )
         call.update = update  # a stage may have put itself before it
         if not requests.send(sent):
@@ -288,6 +305,41 @@ class ExpressLane:
         for part in plan.sent:
             part(call, sent.sent_at)
         return True
+
+    def _kept_result(self, call: Call, plan: ExpressPlan, news: Sequence[bytes]) -> Raw | None:
+        """The result of a call that a stage has already, when all stages have done their part; None: it is not plain.
+
+        As for a call that is sent, and `ExpressCall.answered`.
+        """
+        result, uris = plan.answer(call) if plan.answer is not None else None, self.catalog.snapshot.uris
+        if result is None or len(result) > WHOLE:
+            return None
+        if call.upstream in uris.searched and uris.may_hold_uris(call.upstream, Body(result)):
+            return None
+        for word in news:
+            if bytes(result).find(word) >= 0:
+                return None
+        now = perf_counter()
+        seconds = now - call.began
+        for end in plan.end:
+            if not end(call, result, seconds):
+                return None
+        for part in plan.sent:
+            part(call, now)
+        for over in plan.over:
+            over(call)
+        for observe in plan.observe:
+            observe(call, result, seconds)
+        return result
+
+    def _for_client(self, client: Client, result: Raw, spoken: str) -> Raw:
+        """The result of a server in the form of the client. `spoken`: see `ExpressCall`."""
+        if client.modern:
+            return Raw(complete_for_modern(Body(result), self.server_info).data)
+        if spoken:
+            lower("tools/call", body := Body(result), spoken=spoken, understood=client.version)
+            return Raw(body.data)
+        return result
 
     def _plain_meta(self, params: Body, *, is_modern: bool) -> Body | None:
         """The `_meta` of a call, if it is all that the call has beside its name and arguments, and is plain as well.

@@ -26,9 +26,11 @@ from mcpbridge.pipeline.deliver import mirroring
 from mcpbridge.pipeline.observability.metrics import Metrics
 from mcpbridge.pipeline.permissions.policy import Policy
 from mcpbridge.pipeline.stage import (
+    ExpressAnswer,
     ExpressBegin,
     ExpressEnd,
     ExpressOver,
+    ExpressPlan,
     ExpressSent,
     ExpressUnsent,
     ExpressWithdrawn,
@@ -193,36 +195,6 @@ _SAME_TURN = (Observe, LostMemory, Compress, ValidateArguments)
 What a call triggers is looked for once, when it begins. That is right for the stages that the call reaches through
 these; below any other stage it may meanwhile have become another call, or another time.
 """
-
-
-class ExpressPlan(Struct, frozen=True):
-    """The plan of a tool of which every stage can do its part of a plain call without waiting.
-
-    `downstream/express_lane.py` sends such calls, and takes their results, without a task. A call that turns out to be
-    less plain continues through `chain`, which is the plan itself.
-    """
-
-    chain: CallHandler
-    begin: tuple[ExpressBegin, ...]
-    """Outermost first. One that says False, as of `end`: the call is not plain."""
-    sent: tuple[ExpressSent, ...]
-    """Outermost first; once all of these were called, the call is under way."""
-    end: tuple[ExpressEnd, ...]
-    """Innermost first, without the outermost."""
-    over: tuple[ExpressOver, ...]
-    """Innermost first, when all of `end` have said True; also of a call that was withdrawn."""
-    observe: tuple[ExpressEnd, ...]
-    """Last: the outermost stage, which counts and records. It never says False."""
-    withdrawn: tuple[ExpressWithdrawn, ...]
-    """Of a call that was withdrawn, after `over`."""
-    unsent: tuple[ExpressUnsent, ...]
-    """Of a call that is not plain after all: one of `begin` said False, or it cannot be sent."""
-    name: Raw | None
-    """The name that the server knows the tool by, encoded; None: clients know it by the same."""
-    arguments: tuple[bytes, ...] = ()
-    """A call with one of these in its arguments is not plain."""
-    while_any: tuple[Collection[object], ...] = ()
-    """While one of these is not empty, none is."""
 
 
 class _Plan(Struct, frozen=True):
@@ -402,6 +374,7 @@ def _express(
     withdrawn: list[ExpressWithdrawn] = []
     unsent: list[ExpressUnsent] = []
     passed: list[tuple[str, bool]] = []
+    answer: ExpressAnswer | None = None
     for factory, stage in stages:
         of_trigger: Trigger | None = getattr(stage, "trigger", None)
         parts = _parts_of(stage if of_trigger is None else None)
@@ -418,8 +391,10 @@ def _express(
         unsent[:0] = filter(None, [parts["unsent"]])
         if (name := STAGE_NAMES.get(type(factory))) is not None:
             passed.insert(0, (name, parts["end"] is not None))
+        if (answer := parts["answer"]) is not None:
+            break  # what it answers passes no stage below it; what it does not is not plain
     if withdrawn:  # calls are recorded
-        observe.insert(0, partial(_note_times, express_text(passed[::-1])))
+        observe.insert(0, partial(_note_times, express_text(passed[::-1], is_sent=answer is None)))
     return ExpressPlan(
         whole,
         tuple(begin),
@@ -432,6 +407,7 @@ def _express(
         None if tool.name == tool.wire else Raw(encode(tool.name)),
         tuple(sign for trigger in all_triggers for sign in trigger.arguments),
         tuple(trigger.while_any for trigger in all_triggers if trigger.while_any is not None),
+        answer,
     )
 
 
@@ -440,7 +416,7 @@ def _parts_of(stage: Stage | None) -> dict[str, Any]:
     return {part: getattr(stage, f"express_{part}", None) for part in _PARTS}
 
 
-_PARTS = ("begin", "sent", "end", "over", "withdrawn", "unsent")
+_PARTS = ("begin", "sent", "end", "over", "withdrawn", "unsent", "answer")
 
 
 def _plain_chain(stages: Sequence[tuple[StageFactory, Stage]], deliver: CallHandler) -> CallHandler:

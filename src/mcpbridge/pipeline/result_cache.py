@@ -17,12 +17,14 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from functools import partial
 from typing import Protocol
 
+import msgspec
 from msgspec import Raw, Struct
 
 from mcpbridge.base.errors import BridgeError, CallRefused
 from mcpbridge.core.elicitation import Elicitor, ElicitorWrapper, Question
 from mcpbridge.core.jobs import Job, Jobs
 from mcpbridge.core.model import Call
+from mcpbridge.core.tool_calls_and_results import is_paused
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode, encode_fields
 from mcpbridge.protocol.peer import Update
@@ -36,6 +38,23 @@ Key = tuple[str, ...]
 _OVERHEAD = 600
 """Bytes that an entry takes beside its result, about."""
 _MARK = encode(CACHE_META) + b":"
+
+
+def is_final(result: Body, data: bytes) -> bool:
+    """It is the result of the call itself, no question, task or pause, so others may have it. `data`: its bytes."""
+    try:
+        if not result.is_object or is_paused(result, data):
+            return False
+        if b'"resultType"' in data and bytes(result.get("resultType") or b'"complete"') != b'"complete"':
+            return False
+        return b'"task"' not in data or "content" in result
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
+def is_error(result: Body, data: bytes) -> bool:
+    """It reports a failure. `data`: the bytes of the result."""
+    return b'"isError"' in data and bytes(result.get("isError") or b"false") != b"false"
 
 
 class CachedResult(Struct, eq=False):
@@ -136,13 +155,14 @@ class CachedResults:
 
     def put(self, key: Key, result: CachedResult) -> bool:
         """Keep a result; others go for it. False: it is too large."""
-        if result.size > min(self._max_result + _OVERHEAD, self._max_bytes):
+        size = result.size
+        if size > min(self._max_result + _OVERHEAD, self._max_bytes):
             return False
         if key in self._results:
             self._drop(key)
         self._results[key] = result
         self._keys.setdefault(result.server, set()).add(key)
-        self.bytes += result.size
+        self.bytes += size
         self._make_room()
         return True
 
@@ -273,7 +293,10 @@ class SharedRuns(Jobs[SharedRun]):
 
         Not one that has just ended: what came of it is kept by now, or is not for who comes later.
         """
-        return next((run for run in self.same(key) if not run.is_personal and not run.is_done), None)
+        for run in self.same(key):
+            if not run.is_personal and not run.is_done:
+                return run
+        return None
 
     async def lead(
         self, key: Hashable, work: Callable[[SharedRun], Awaitable[Body]], update: Update, call: Call | None = None

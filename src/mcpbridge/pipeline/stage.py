@@ -53,6 +53,13 @@ stage that has it may do anything there that outlives the call. It may be called
 """
 
 
+ExpressAnswer = Callable[[Call], Raw | None]
+"""A stage that may have the result of a plain call already has this as `express_answer`: the call is answered in the
+turn in which it came, and not sent. None: it is not plain. The parts of this stage, and of those above it, are done
+for it as for a call that is sent (`express_end` first); whatever was noted in a call that is not plain is forgotten.
+"""
+
+
 class Trigger(Struct, frozen=True):
     """What a call must have for a stage to do anything: any of these. A stage that has one says so in `trigger`.
 
@@ -65,6 +72,38 @@ class Trigger(Struct, frozen=True):
     """A member of `_meta`."""
     while_any: Collection[object] | None = None
     """This is not empty, whatever the call is."""
+
+
+class ExpressPlan(Struct, frozen=True):
+    """The plan of a tool of which every stage can do its part of a plain call without waiting.
+
+    `downstream/express_lane.py` sends such calls, and takes their results, without a task. A call that turns out to be
+    less plain continues through `chain`, which is the plan itself.
+    """
+
+    chain: CallHandler
+    begin: tuple[ExpressBegin, ...]
+    """Outermost first. One that says False, as of `end`: the call is not plain."""
+    sent: tuple[ExpressSent, ...]
+    """Outermost first; once all of these were called, the call is under way."""
+    end: tuple[ExpressEnd, ...]
+    """Innermost first, without the outermost."""
+    over: tuple[ExpressOver, ...]
+    """Innermost first, when all of `end` have said True; also of a call that was withdrawn."""
+    observe: tuple[ExpressEnd, ...]
+    """Last: the outermost stage, which counts and records. It never says False."""
+    withdrawn: tuple[ExpressWithdrawn, ...]
+    """Of a call that was withdrawn, after `over`."""
+    unsent: tuple[ExpressUnsent, ...]
+    """Of a call that is not plain after all: one of `begin` said False, or it cannot be sent."""
+    name: Raw | None
+    """The name that the server knows the tool by, encoded; None: clients know it by the same."""
+    arguments: tuple[bytes, ...] = ()
+    """A call with one of these in its arguments is not plain."""
+    while_any: tuple[Collection[object], ...] = ()
+    """While one of these is not empty, none is."""
+    answer: ExpressAnswer | None = None
+    """What answers calls that then are not sent; None: all are sent. The stages below it are not in the plan."""
 
 
 class StageFactory(Protocol):

@@ -20,11 +20,11 @@ from mcpbridge.core.context import Session
 from mcpbridge.core.elicitation import ELICIT, Elicitor, Question
 from mcpbridge.core.model import Call
 from mcpbridge.core.settings_precedence import resolve
-from mcpbridge.pipeline.result_cache import CACHE_META, CachedResult, CachedResults, opened
+from mcpbridge.pipeline.result_cache import CACHE_META, CachedResult, CachedResults, is_final, opened
 from mcpbridge.pipeline.settings import CacheSettings
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.pipeline.stages import cache as cache_stage
-from mcpbridge.pipeline.stages.cache import Cache, is_final
+from mcpbridge.pipeline.stages.cache import Cache
 from mcpbridge.protocol.body import Body
 from mcpbridge.upstream.settings import ServerSettings
 from support.upstreams.scripted_upstream import Someone

@@ -87,6 +87,8 @@ class ExpressReply(Generic[OwnerT]):
     """The reply to one plain call; a `Channel` of the express lane."""
 
     __slots__ = ("_lane", "_replies", "_reply", "client", "exchange", "frame", "owner")
+    answers_at_once = False
+    """Of requests that a client sent without waiting, each would be answered within the answer before."""
 
     def __init__(
         self,

@@ -18,20 +18,20 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
+from hashlib import sha256
 from math import inf
 from typing import Any, cast
 
 import anyio
-import msgspec
 from msgspec import Raw, Struct, structs
 from msgspec.structs import replace
 
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.call_settings import CallDefaults
 from mcpbridge.core.context import Cancellation
+from mcpbridge.core.elicitation import NO_CAPABILITIES
 from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.core.source_settings import OfferSettings
-from mcpbridge.core.tool_calls_and_results import is_paused
 from mcpbridge.pipeline.permissions.settings import ToolGlobs, names_of
 from mcpbridge.pipeline.result_cache import (
     AskedAlone,
@@ -43,6 +43,8 @@ from mcpbridge.pipeline.result_cache import (
     SharedLeases,
     SharedRun,
     SharedRuns,
+    is_error,
+    is_final,
 )
 from mcpbridge.pipeline.settings import CacheSettings
 from mcpbridge.pipeline.stage import Stage
@@ -50,24 +52,6 @@ from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.canonical_json import canonical, canonical_digest
 from mcpbridge.protocol.peer import Update
 from mcpbridge.upstream.settings import ServerSettings
-
-
-def is_final(result: Body, data: bytes) -> bool:
-    """It is the result of the call itself, no question, task or pause, so others may have it. `data`: its bytes."""
-    try:
-        if not result.is_object or is_paused(result, data):
-            return False
-        if b'"resultType"' in data and bytes(result.get("resultType") or b'"complete"') != b'"complete"':
-            return False
-        return b'"task"' not in data or "content" in result
-    except (msgspec.DecodeError, RecursionError):
-        return False
-
-
-def is_error(result: Body, data: bytes) -> bool:
-    """It reports a failure. `data`: the bytes of the result."""
-    return b'"isError"' in data and bytes(result.get("isError") or b"false") != b"false"
-
 
 CHANGE_SECONDS = 2.0
 """How long a write waits at most for the others to learn of it, once it is over."""
@@ -111,7 +95,8 @@ class Cache:
         """By tool; those whose stage was made longest ago first."""
         self._former = _Use()
         """Of tools that are not told apart any more, together."""
-        self._epochs = Counter[str]()
+        self.epochs = Counter[str]()
+        """By server; grows whenever what is known of it may not be true any more."""
         self._forgotten: dict[str, float] = {}
         """By server, when that was; known if other bridges run calls for this one."""
         self._offers: dict[str, object] = {}
@@ -141,10 +126,6 @@ class Cache:
 
     # -- what makes results stale
 
-    def epoch(self, server: str) -> int:
-        """Grows whenever what is known of a server may not be true any more."""
-        return self._epochs[server]
-
     def forget(self, server: str) -> int:
         """What was kept of a server, and what is being read there, must not answer later calls."""
         self._next_epoch(server)
@@ -155,7 +136,7 @@ class Cache:
         return self._forgotten.get(server, -inf)
 
     def _next_epoch(self, server: str) -> None:
-        self._epochs[server] += 1
+        self.epochs[server] += 1
         if self.leases is not None:
             self._forgotten[server] = self.clock()
 
@@ -171,7 +152,7 @@ class Cache:
 
         `tool` is a glob of ids (`server/tool`), or of names without their server; renamed tools go by either name.
         """
-        for name in [server] if server else {*self._servers, *self._epochs}:
+        for name in [server] if server else {*self._servers, *self.epochs}:
             self._next_epoch(name)  # runs under way, too; which tool they are of is not worth to be known
 
         meant = ToolGlobs([tool])
@@ -299,7 +280,7 @@ class _Cached:
             call.note("cache", "hit")
             call.original = kept.original
             return kept.marked(now)
-        epoch = cache.epoch(call.upstream)
+        epoch = cache.epochs[call.upstream]
         shared = cache.runs.open((key, epoch))
         if shared is not None:
             call.runs_as = shared.call
@@ -323,6 +304,20 @@ class _Cached:
         led = partial(self._lead, cache.leases, elsewhere, call, key, epoch, run)
         result = await cache.runs.lead((key, epoch), led, call.update, call)
         return self._shared_result(call, result) if elsewhere.is_run else result
+
+    def express_answer(self, call: Call) -> Raw | None:
+        """See `pipeline/stage.py`. Plain are calls whose result is kept, where nobody has to be asked about that."""
+        cache = self._cache
+        now = cache.clock()
+        if cache.together is not None or (kept := cache.results.get(self._key(call), now)) is None:
+            return None
+        call.note("cache", "hit")
+        call.original = kept.original
+        return Raw(kept.marked(now).data)
+
+    def express_sent(self, call: Call, at: float) -> None:
+        """See `pipeline/stage.py`: it was answered."""
+        self._use.hits += 1
 
     async def _lead(
         self,
@@ -372,7 +367,7 @@ class _Cached:
         self._use.shared += 1
         call.note("cache", "shared")
         data, age = found
-        if age is not None and epoch == cache.epoch(server):
+        if age is not None and epoch == cache.epochs[server]:
             since = cache.clock() - age
             cache.results.put(key, CachedResult.of(server, self._id, data, since, since + self._seconds))
         return Body(data)
@@ -387,7 +382,7 @@ class _Cached:
         if call.existing_context is not None:  # others may want its outcome when this client does not any more
             run.existing_context = replace(call.existing_context, cancellation=Cancellation())
         elicitor = None
-        if call.client.capabilities:
+        if call.client.capabilities is not NO_CAPABILITIES and call.client.capabilities:
             elicitor = run.client = AskedAlone(call, shared)
         try:
             result = await proceed(run)
@@ -408,11 +403,11 @@ class _Cached:
         if (elicitor is not None and elicitor.was_asked) or is_error(result, data):
             return result
         if lease is not None:
-            may_keep = epoch == cache.epoch(call.upstream)
+            may_keep = epoch == cache.epochs[call.upstream]
             is_current = await lease.end(data, self._seconds, may_keep=may_keep)
         else:
             is_current = cache.together is None or await cache.together.current(call.upstream) == key[-1]
-        if is_current and epoch == cache.epoch(call.upstream):
+        if is_current and epoch == cache.epochs[call.upstream]:
             now = cache.clock()
             cache.results.put(key, CachedResult.of(call.upstream, self._id, data, now, now + self._seconds))
         return result
@@ -436,7 +431,8 @@ class _Cached:
         caller = call.caller
         principal = "" if self._is_shared else f"p{caller.principal}"
         # Where the server may ask, what it finds out about one client (its roots, say) may show in later results.
-        is_own = self._is_apart or (self._may_ask and call.client.capabilities)
+        asked = call.client.capabilities
+        is_own = self._is_apart or (self._may_ask and asked is not NO_CAPABILITIES and bool(asked))
         session = caller.session.id if is_own else ""
         rest = call.extensions.decode("latin-1")
         if len(fields) > len(_PLAIN & fields.keys()):
@@ -445,7 +441,8 @@ class _Cached:
             for name in self._cache.settings.vary:
                 if (value := call.meta.get(name)) is not None:
                     rest += repr((name, canonical(value)))
-        return self._id, self._definition, principal, session, rest, canonical_digest(fields.get("arguments"))
+        arguments = sha256(canonical(fields.get("arguments"))).hexdigest()
+        return self._id, self._definition, principal, session, rest, arguments
 
 
 class _Write:

@@ -137,7 +137,13 @@ class _Observe:
             self._ended(call, seconds, outcome, result, None)
             return True
         series = self._series.get(call.caller.name)
-        if series is None or self._record is not None or self._events.subscribers or outcome == "tool_error":
+        if (
+            series is None
+            or call.facts is not None
+            or self._record is not None
+            or self._events.subscribers
+            or outcome == "tool_error"
+        ):
             self._ended(call, seconds, outcome, result, None)
         else:
             size = len(call.params.fields.get("arguments", b""))
