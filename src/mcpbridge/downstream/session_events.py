@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from mcpbridge.core.context import Session
 from mcpbridge.downstream.client import Client
-from mcpbridge.storage.call_log.timeline import SESSION_BEGAN, SESSION_ENDED, SESSION_LISTED
+from mcpbridge.storage.call_log.format import SESSION_BEGAN, SESSION_ENDED, SESSION_LISTED
 
 Note = Callable[[str, Mapping[str, object]], object]
 """Gets the kind of an event, and its facts."""

@@ -21,8 +21,6 @@ from mcpbridge.pipeline.approvals.pending import (
 )
 from mcpbridge.pipeline.approvals.request import ApprovalEvent, Scope, one_line_of, readable_arguments
 from mcpbridge.protocol.canonical_json import canonical_digest
-from mcpbridge.storage.call_log.reader import Filter
-from mcpbridge.storage.call_log.timeline import read_events
 from mcpbridge.storage.sqlite.database import may_exist
 
 if TYPE_CHECKING:  # few rules name who approves
@@ -74,6 +72,9 @@ async def recent_approvals(desk: PendingApprovals, log_file: Path, *, limit: int
 def _logged(log_file: Path, limit: int) -> list[dict[str, Any]]:
     if not may_exist(log_file):
         return []
+    from mcpbridge.storage.call_log.reader import Filter  # for who looks at what has ended
+    from mcpbridge.storage.call_log.timeline import read_events
+
     try:
         return read_events(log_file, Filter(), limit=limit, kinds=ENDED)
     except StoreFailed:

@@ -32,7 +32,6 @@ from mcpbridge.app.cli.access.http_address import (
     warn_of_open_door,
 )
 from mcpbridge.app.cli.config.config_path import load_trusted
-from mcpbridge.app.cli.failures import report
 from mcpbridge.app.cli.signals import END_WITHIN, ended_by_signals
 from mcpbridge.app.exit_codes import INTERRUPTED, OK
 from mcpbridge.app.stdio_proxy.handshake import project_of, working_directory
@@ -100,6 +99,8 @@ def serve(arguments: Sequence[str], *, head: bytes = b"") -> int:
     except (Exception, KeyboardInterrupt) as error:  # the end of the program: what it knows, it says
         if isinstance(error, ConfigError) and options.http is None:
             refuse(head, redact(f"mcpbridge cannot start: {error}"))
+        from mcpbridge.app.cli.failures import report  # seldom needed
+
         code = report(error, as_json=False, redact=redact, command="serve")
         if code is None:
             raise

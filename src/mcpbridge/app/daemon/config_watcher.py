@@ -34,7 +34,6 @@ from mcpbridge.config.schema import Settings
 from mcpbridge.config.secrets.providers import Providers
 from mcpbridge.config.trust.content import Content, place_of, whole_content
 from mcpbridge.config.trust.decisions import NotTrusted, TrustStore
-from mcpbridge.config.trust.named_files import files_of_server
 from mcpbridge.library.bridge import Bridge
 
 log = get_logger("mcpbridge.reload")
@@ -179,6 +178,8 @@ class Reloading:
         settings = self._bridge.settings.servers.get(server)
         if self._trust is None or settings is None:
             return
+        from mcpbridge.config.trust.named_files import files_of_server  # where a configuration was trusted
+
         for path, digest in files_of_server(settings, self._path.absolute().parent).items():
             if self._trusted.get(path) != digest:
                 what = f"{path} changed since it was trusted, so it is not started: run `mcpbridge trust {self._path}`"

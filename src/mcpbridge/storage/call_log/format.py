@@ -30,6 +30,9 @@ whether that took effect."""
 StageTime = tuple[str, float, float]
 """Name of a stage, and when it began and ended: seconds since the call began."""
 
+SESSION_BEGAN, SESSION_LISTED, SESSION_ENDED = "session.began", "session.listed", "session.ended"
+"""Events of the sessions of clients: its first request, a list of tools that it got, and its end."""
+
 
 class CallRecord(Struct, frozen=True, gc=False):  # many wait to be written: the collector need not look at each
     """One call, as far as it is known without looking at what people said. Nothing here is encoded or hashed yet."""

@@ -5,15 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from mcpbridge.storage.call_log.format import MinuteRecord
+from mcpbridge.storage.call_log.format import SESSION_BEGAN, SESSION_ENDED, SESSION_LISTED, MinuteRecord
 from mcpbridge.storage.call_log.reader import Filter, Row, iso_time, opened, operator, with_facts
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-
-SESSION_BEGAN, SESSION_LISTED, SESSION_ENDED = "session.began", "session.listed", "session.ended"
-"""Events of the sessions of clients: its first request, a list of tools that it got, and its end."""
 
 By = Literal["server", "tool", "client"]
 """What sums are grouped by."""

@@ -26,7 +26,6 @@ from mcpbridge.app.cli.access.http_address import (
     take_admin_token,
     warn_of_open_door,
 )
-from mcpbridge.app.cli.failures import report
 from mcpbridge.app.cli.signals import END_WITHIN, ended_by_signals
 from mcpbridge.app.exit_codes import INTERRUPTED, OK
 from mcpbridge.base.config_file import is_found_in_working_directory
@@ -74,6 +73,8 @@ def daemon(arguments: Sequence[str]) -> int:
         redact = Redactor([*loaded.secrets, *filter(None, [admin_token])])
         ending = _run(options, config, loaded, redact, held, supervision, admin_token)
     except (Exception, KeyboardInterrupt) as error:  # the end of the program: what it knows, it says
+        from mcpbridge.app.cli.failures import report  # seldom needed
+
         code = report(error, as_json=False, redact=redact, command="daemon")
         if code is None:
             raise
