@@ -21,7 +21,7 @@ _Glob = Annotated[str, Field(min_length=1)]
 class NamingSettings(BaseModel):
     """The part of the `bridge` section that says how tools are named and how long a page of a listing is."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     name_length: int = Field(default=NAME_LENGTH, ge=SHORTEST_NAME_LENGTH, le=128)
     """Characters of the longest tool name that clients see. A longer name is cut and ends with a hash. Clients add a
@@ -44,7 +44,7 @@ AUTO_TOKENS = 8_000
 class ClientExposure(BaseModel):
     """What the clients with certain names (`clientInfo.name`) see."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     mode: Mode | None = None
     """What a client sees. `all`: every tool. `search`: only the tools that find and call other tools, and the pinned
@@ -110,7 +110,7 @@ class ExposeSettings(ClientExposure, BaseModel):
 class ProfileSettings(BaseModel):
     """A part of the catalog under a name: `[profiles.coding]`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     servers: list[_Glob] = []
     """Globs on servers. Their tools, prompts and resources belong to the profile."""
@@ -144,7 +144,7 @@ class ProfileSettings(BaseModel):
 class EmbedderSettings(BaseModel):
     """The `search.embedder` table: a model that helps to find tools by meaning."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     kind: Literal["none", "local", "http"] = "none"
     """`local`: the model of the extra `embed`; `http`: a service that answers as OpenAI's `/embeddings` does."""
@@ -174,7 +174,7 @@ class EmbedderSettings(BaseModel):
 class SearchSettings(BaseModel):
     """The `search` section: how tools are found."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     limit: int = Field(default=8, ge=1, le=50)
     """Tools in the answer of a search that does not say how many it wants."""
@@ -182,7 +182,7 @@ class SearchSettings(BaseModel):
     tokens: int = Field(default=500, ge=100)
     """Approximate number of tokens in an answer of `find_tools`."""
 
-    embedder: EmbedderSettings = EmbedderSettings()
+    embedder: EmbedderSettings = EmbedderSettings.model_construct()
     """A model that helps to find tools by meaning."""
 
     feedback: bool = False
@@ -192,7 +192,7 @@ class SearchSettings(BaseModel):
 class RouterSettings(BaseModel):
     """The `router` section: a model that chooses the tools for a request."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     provider: Literal["none", "client", "openai", "anthropic"] = "none"
     """Who chooses. `client`: the model of the client, through sampling. `openai`, `anthropic`: a service with that
@@ -234,7 +234,7 @@ class RouterSettings(BaseModel):
 class CodeSettings(BaseModel):
     """The `code` section: the tool `run_code`, which runs programs that call tools."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     enabled: bool = False
     """Whether `run_code` exists. It needs the extra `code`."""

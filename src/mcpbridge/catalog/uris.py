@@ -160,7 +160,7 @@ _CANDIDATES = 8
 
 _Target = tuple[str, str]
 
-_EVERYTHING = NameFilter()
+_EVERYTHING = NameFilter.model_construct()
 
 
 class ServerUris(Struct, frozen=True):

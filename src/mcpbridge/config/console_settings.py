@@ -11,7 +11,7 @@ from mcpbridge.base.units import Seconds
 class ConsoleSettings(BaseModel):
     """The `console` section: the pages for a browser (`mcpbridge ui`)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     enabled: bool = True
     """Whether there is a console. `mcpbridge serve --http` has it at `/console`; the daemon opens a port of this

@@ -12,7 +12,7 @@ from mcpbridge.upstream.settings import REVALIDATE, WARM_UP
 class DaemonSettings(BaseModel):
     """The `daemon` section: the background process that all clients of `mcpbridge serve` on stdio share."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     idle_exit: Seconds = Field(default=600, ge=0)
     """Seconds without a client after which the daemon exits, if `mcpbridge serve` started it. 0: never."""

@@ -11,7 +11,7 @@ from mcpbridge.base.units import Seconds
 class HealthSettings(BaseModel):
     """The `health` section: regular checks of servers and tools."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     every: Seconds = Field(default=0, ge=0)
     """Seconds between two checks of every running server and backend. A change is logged, and shown by `status`,

@@ -82,7 +82,7 @@ def _no_roles(provider: str) -> str:
 class Settings(BaseModel):
     """A configuration file, read and checked."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     servers: dict[str, ServerSettings] = {}
     """The MCP servers, by name."""
@@ -96,13 +96,13 @@ class Settings(BaseModel):
     """Names of tools, prompts, resources and templates of all servers whose wording may change (globs), or
     `instructions`. Parameters, annotations, and new addresses and commands in the texts still count."""
 
-    accounts: AccountsSettings = AccountsSettings()
+    accounts: AccountsSettings = AccountsSettings.model_construct()
     """How the accounts of single users at servers are kept (`auth.as = "user"`)."""
 
-    calls: CallDefaults = CallDefaults()
+    calls: CallDefaults = CallDefaults.model_construct()
     """How calls are treated unless their server or tool says otherwise."""
 
-    trust: TrustSettings = TrustSettings()
+    trust: TrustSettings = TrustSettings.model_construct()
     """Whether a session may read private data, meet untrusted content, and then send freely."""
 
     permissions: list[PermissionRule] = []
@@ -112,46 +112,46 @@ class Settings(BaseModel):
     """Who may do what. Where there are roles, whoever is authenticated sees and calls only what a role of theirs opens.
     The local user sees everything, unless a role names the empty principal."""
 
-    bridge: BridgeSettings = BridgeSettings()
+    bridge: BridgeSettings = BridgeSettings.model_construct()
     """How the bridge presents itself."""
 
-    limits: LimitSettings = LimitSettings()
+    limits: LimitSettings = LimitSettings.model_construct()
     """The largest messages that the bridge accepts."""
 
-    log: LogSettings = LogSettings()
+    log: LogSettings = LogSettings.model_construct()
     """Which log lines the bridge writes to standard error."""
 
-    http: HttpSettings = HttpSettings()
+    http: HttpSettings = HttpSettings.model_construct()
     """The HTTP server of the bridge."""
 
-    auth: ResourceServerSettings = ResourceServerSettings()
+    auth: ResourceServerSettings = ResourceServerSettings.model_construct()
     """Whose tokens let people in over HTTP."""
 
-    observe: ObserveSettings = ObserveSettings()
+    observe: ObserveSettings = ObserveSettings.model_construct()
     """Which metrics and traces of calls the bridge collects."""
 
-    questions: AskingSettings = AskingSettings()
+    questions: AskingSettings = AskingSettings.model_construct()
     """What servers may ask clients during a call (sampling, elicitation, roots)."""
 
-    approval: ApprovalSettings = ApprovalSettings()
+    approval: ApprovalSettings = ApprovalSettings.model_construct()
     """Who approves calls that need approval."""
 
     hooks: list[HookSettings] = []
     """Programs and addresses that see calls, and may change, answer or refuse them. They run in this order."""
 
-    results: ResultDefaults = ResultDefaults()
+    results: ResultDefaults = ResultDefaults.model_construct()
     """How large results are shortened, and how long the originals are kept."""
 
-    expose: ExposeSettings = ExposeSettings()
+    expose: ExposeSettings = ExposeSettings.model_construct()
     """Which tools clients see, and how much of each."""
 
     profiles: dict[ProfileName, ProfileSettings] = {}
     """Parts of the catalog, by name: at `/p/NAME/mcp`, and by `mcpbridge serve --profile NAME`."""
 
-    search: SearchSettings = SearchSettings()
+    search: SearchSettings = SearchSettings.model_construct()
     """How tools are found."""
 
-    router: RouterSettings = RouterSettings()
+    router: RouterSettings = RouterSettings.model_construct()
     """A model that chooses tools for a request."""
 
     tools: dict[str, Annotated[SerializeAsAny[BackendSettings], BeforeValidator(read_settings)]] = {}
@@ -163,40 +163,42 @@ class Settings(BaseModel):
     packs: list[str] = []
     """Packs of tools: names of installed ones (entry points `mcpbridge.packs`), or `package.module:pack`."""
 
-    builtin: Annotated[SerializeAsAny[BuiltinDefaults], BeforeValidator(read_builtin)] = BuiltinDefaults()
+    builtin: Annotated[SerializeAsAny[BuiltinDefaults], BeforeValidator(read_builtin)] = (
+        BuiltinDefaults.model_construct()
+    )
     """The bridge's own tools."""
 
-    sandbox: SandboxSettings = SandboxSettings()
+    sandbox: SandboxSettings = SandboxSettings.model_construct()
     """Where untrusted programs run."""
 
-    health: HealthSettings = HealthSettings()
+    health: HealthSettings = HealthSettings.model_construct()
     """When servers and tools are checked."""
 
-    code: CodeSettings = CodeSettings()
+    code: CodeSettings = CodeSettings.model_construct()
     """Programs that call tools."""
 
-    daemon: DaemonSettings = DaemonSettings()
+    daemon: DaemonSettings = DaemonSettings.model_construct()
     """The background process."""
 
-    console: ConsoleSettings = ConsoleSettings()
+    console: ConsoleSettings = ConsoleSettings.model_construct()
     """The pages for a browser that show what the bridge does."""
 
-    cache: CacheSettings = CacheSettings()
+    cache: CacheSettings = CacheSettings.model_construct()
     """How many results of tools with `cache` are kept."""
 
-    store: StoreSettings = StoreSettings()
+    store: StoreSettings = StoreSettings.model_construct()
     """Where the bridge keeps what must survive a call."""
 
-    fleet: FleetSettings = FleetSettings()
+    fleet: FleetSettings = FleetSettings.model_construct()
     """Bridges behind one balancer that act as one."""
 
-    call_log: CallLogSettings = CallLogSettings()
+    call_log: CallLogSettings = CallLogSettings.model_construct()
     """Which calls the bridge records."""
 
-    secrets: SecretsSettings = SecretsSettings()
+    secrets: SecretsSettings = SecretsSettings.model_construct()
     """How values of `${cmd:…}`, `${keyring:…}` and `${secret:…}` are fetched."""
 
-    audit: AuditSettings = AuditSettings()
+    audit: AuditSettings = AuditSettings.model_construct()
     """A record of calls and decisions that nobody can change unseen."""
 
     source: str | None = None

@@ -28,7 +28,7 @@ def call_deadlines(idle: float, longest: float | None) -> Timeouts:
 class RetrySettings(BaseModel):
     """When a failed call is tried again. A call that may have had an effect is not: see `docs/explanation/calls.md`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     tries: int = Field(default=3, ge=1, le=10)
     """Attempts in all. 1: no retry."""
@@ -52,7 +52,7 @@ class CallSettings(BaseModel):
     A key that is left out takes its value from the next level.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     permission: Permission | None = None
     """`allow`: the tool may be called. `require_approval`: a person is asked each time. `deny`: it can be neither

@@ -27,7 +27,7 @@ class ResultSettings(BaseModel):
     A key that is left out takes its value from the next level.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, populate_by_name=True)
 
     strategy: Strategy | None = None
     """`preview` (default): everything that fits without loss, otherwise statistics and samples. `truncate`: the
@@ -70,7 +70,7 @@ class ResultSettings(BaseModel):
 class SummarySettings(BaseModel):
     """Who writes the summaries of `strategy = "summarize"`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     provider: Literal["client", "openai", "anthropic"] = "client"
     """Who writes the summary. `client`: the model of the client, through sampling. `openai`, `anthropic`: a service
@@ -107,7 +107,7 @@ class ResultDefaults(ResultSettings, BaseModel):
     max_bytes: Bytes = Field(default=512 * 1024**2, ge=1024**2)
     """Bytes of all kept results together, compressed. Above that, the least recently used are deleted first."""
 
-    summary: SummarySettings = SummarySettings()
+    summary: SummarySettings = SummarySettings.model_construct()
     """Who writes the summaries."""
 
     tokenizer: Literal["estimate", "o200k"] = "estimate"

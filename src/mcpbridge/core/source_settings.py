@@ -13,7 +13,7 @@ from mcpbridge.protocol.deadlines import Timeouts
 class NameFilter(BaseModel):
     """Which names of one upstream are offered: those that match `include` and do not match `exclude`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     include: list[str] = ["*"]
     """Globs on the upstream's own names. A name must match one of them. Case counts."""
@@ -25,7 +25,7 @@ class NameFilter(BaseModel):
 class ToolSettings(CallSettings, BaseModel):
     """Changes to one tool of an upstream, and how its calls are treated."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     rename: str | None = Field(default=None, min_length=1, max_length=128)
     """The name to use instead of the upstream's own. The prefix of the server stays."""
@@ -42,7 +42,7 @@ class ToolSettings(CallSettings, BaseModel):
     rate_limit: RateText | None = None
     """How often all clients together may call it: `30/min`, `5/s`. Default: no limit of its own."""
 
-    results: ResultSettings = ResultSettings()
+    results: ResultSettings = ResultSettings.model_construct()
     """How its large results are shortened."""
 
     tags: list[str] = []
@@ -55,7 +55,7 @@ class ToolSettings(CallSettings, BaseModel):
 class OfferSettings(CallSettings, BaseModel):
     """Settings of every source of tools, and of single tools of it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     disabled: bool = False
     """`true`: it is neither started nor listed."""
@@ -63,10 +63,10 @@ class OfferSettings(CallSettings, BaseModel):
     rate_limit: RateText | None = None
     """How often all clients together may call it: `30/min`, `5/s`. Default: no limit."""
 
-    tools: NameFilter = NameFilter()
+    tools: NameFilter = NameFilter.model_construct()
     """Which of its tools are offered."""
 
-    results: ResultSettings = ResultSettings()
+    results: ResultSettings = ResultSettings.model_construct()
     """How large results of its tools are shortened."""
 
     title: str | None = Field(default=None, max_length=200)

@@ -15,7 +15,7 @@ from mcpbridge.downstream.auth.sign_in_settings import SignInSettings
 class TokenSettings(BaseModel):
     """One bearer token for the HTTP server. The token itself is never stored; `mcpbridge token new` makes one."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     name: str = Field(min_length=1, max_length=64)
     """Who holds the token. It is shown in logs, and sessions are bound to it."""
@@ -55,7 +55,7 @@ class TokenSettings(BaseModel):
 class HttpTlsSettings(BaseModel):
     """TLS of the HTTP server. Files that change are read anew without a restart."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     cert: str | None = Field(default=None, min_length=1)
     """The file with the certificate and those between it and its root, in PEM format. With it the server speaks TLS
@@ -77,7 +77,7 @@ class HttpTlsSettings(BaseModel):
 class HttpSettings(BaseModel):
     """The `http` section: the HTTP server of `mcpbridge serve --http`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     path: str = Field(default="/mcp", pattern=r"^/[A-Za-z0-9._~/-]*$")
     """The path of the MCP endpoint."""
@@ -98,7 +98,7 @@ class HttpSettings(BaseModel):
     allowed_origins: list[Annotated[str, Field(min_length=1)]] = []
     """`Origin` headers of web pages that may call, such as `https://app.example.com` or `http://localhost:6274`."""
 
-    tls: HttpTlsSettings = HttpTlsSettings()
+    tls: HttpTlsSettings = HttpTlsSettings.model_construct()
     """TLS without a proxy."""
 
     trusted_proxies: list[str] = []
@@ -207,7 +207,7 @@ def _one_word_each(scopes: list[str]) -> list[str]:
 class IntrospectionSettings(BaseModel):
     """How the bridge asks a provider about tokens that say nothing themselves (RFC 7662)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     client_id: str = Field(min_length=1)
     """The id of the bridge at the provider, which lets it ask."""
@@ -233,7 +233,7 @@ class IntrospectionSettings(BaseModel):
 class IssuerSettings(BaseModel):
     """A provider whose tokens let people in."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     issuer: str
     """The provider, exactly as its tokens spell it in `iss`: a slash at the end counts."""
@@ -283,7 +283,7 @@ class IssuerSettings(BaseModel):
 class ResourceServerSettings(BaseModel):
     """The `auth` section: whose tokens let people in over HTTP (OAuth 2.1)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     resource: str | None = None
     """The public address of the bridge, as clients have it, such as `https://bridge.example.com/mcp`. Tokens must be
@@ -347,7 +347,7 @@ class ResourceServerSettings(BaseModel):
 class AskingSettings(BaseModel):
     """The `questions` section: what servers ask clients during a call (sampling, elicitation, roots)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     timeout: Seconds = Field(default=600, gt=0)
     """Seconds that a client has to answer. A call of a modern client waits as long."""
@@ -368,7 +368,7 @@ LIST_TTL = 60
 class PresentationSettings(BaseModel):
     """The part of the `bridge` section that says how clients see the bridge."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     name: str = Field(default="mcpbridge", min_length=1, max_length=64)
     """The server name that clients see."""

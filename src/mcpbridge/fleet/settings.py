@@ -13,7 +13,7 @@ _EVERYWHERE = ("0.0.0.0", "[::]")  # noqa: S104 - what must be advertised by ano
 class FleetSettings(BaseModel):
     """The `fleet` section: bridges behind one balancer that act as one. It needs a `store` of kind `redis`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     listen: str | None = Field(default=None, pattern=_ADDRESS)
     """Where the other bridges of the fleet reach this one, `HOST:PORT`, such as `0.0.0.0:7946`; port 0 takes any free

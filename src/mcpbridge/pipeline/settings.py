@@ -13,7 +13,7 @@ from mcpbridge.base.units import Bytes
 class CacheSettings(BaseModel):
     """The `cache` section: how many results of tools with `cache` are kept. Each process keeps them in memory."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     max_bytes: Bytes = Field(default=64 * 1024**2, ge=0)
     """Bytes of all cached results together. The least recently used is dropped first. 0: nothing is cached."""

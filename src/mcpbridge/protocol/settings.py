@@ -11,7 +11,7 @@ LARGEST_FRAME = 64 * 1024**2
 class LimitSettings(BaseModel):
     """The `limits` section: the largest messages that the bridge accepts."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     max_frame: Bytes = Field(default=LARGEST_FRAME, ge=1024)
     """Bytes of the largest message that is accepted from a client or a server."""

@@ -23,7 +23,7 @@ LEAST_MEMORY = 16 << 20
 class FileAccess(BaseModel):
     """Files and directories that a job may use besides the programs of the system, as absolute paths."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     read_only: tuple[str, ...] = ()
     """Paths that may be read."""
@@ -40,7 +40,7 @@ class FileAccess(BaseModel):
 class SandboxOverrides(BaseModel):
     """Sandbox settings of one tool. A key that is left out takes its value from `[sandbox]`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     timeout: Seconds | None = Field(default=None, gt=0)
     """Seconds for a job. After that all its processes are killed."""
@@ -73,7 +73,7 @@ class SandboxOverrides(BaseModel):
 class SandboxSettings(BaseModel):
     """The `[sandbox]` table. `sandbox = "off"` is short for `mode = "off"`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     enabled: bool = True
     """Whether tools that need a sandbox exist. `false`: they are not listed and refuse calls."""
@@ -95,7 +95,7 @@ class SandboxSettings(BaseModel):
     allow_network: bool = False
     """Whether jobs can reach the network, including services on this machine."""
 
-    allow_fs: FileAccess = FileAccess()
+    allow_fs: FileAccess = FileAccess.model_construct()
     """Files that jobs may use besides their own work folder."""
 
     env: Mapping[str, str] = Field(default_factory=dict[str, str])

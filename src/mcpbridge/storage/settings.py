@@ -19,7 +19,7 @@ class StoreTlsSettings(BaseModel):
     The files are PEM. A relative path starts at the directory of the configuration file.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     ca: str | None = Field(default=None, min_length=1)
     """A file of certificates to trust instead of those of the system."""
@@ -77,7 +77,7 @@ class RedisAddress(Struct, frozen=True):
 class StoreSettings(BaseModel):
     """The `store` section: where the bridge keeps what must survive a call, such as kept results and approvals."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     kind: Literal["sqlite", "memory", "redis"] = "sqlite"
     """`sqlite`: one file, shared by all bridges of this user and created when first needed. `memory`: nothing survives
@@ -101,7 +101,7 @@ class StoreSettings(BaseModel):
     prefix: str = Field(default="mcpbridge", pattern=r"^[A-Za-z0-9._:-]{1,64}$")
     """What the keys on that server begin with. Bridges with the same prefix share everything."""
 
-    tls: StoreTlsSettings = StoreTlsSettings()
+    tls: StoreTlsSettings = StoreTlsSettings.model_construct()
     """Certificates for a `rediss://` server."""
 
     path: str | None = None
@@ -241,7 +241,7 @@ def store_path(settings: StoreSettings, environ: Mapping[str, str] = os.environ)
 class CallLogSettings(BaseModel):
     """The `call_log` section: a record of every call, which `mcpbridge log` shows."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     enabled: bool | None = None
     """`false`: no calls are recorded. `true`: every call is, and is written down before it is sent. Default: a history

@@ -13,7 +13,7 @@ from mcpbridge.core.source_settings import OfferSettings
 class BackendSettings(OfferSettings, BaseModel):
     """One backend. Each kind, in `tools/<kind>/settings.py`, has a key of its own that identifies it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     description: str | None = None
     """What the tool does, for models. Default: what the backend provides, such as a docstring."""

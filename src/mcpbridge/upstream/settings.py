@@ -56,7 +56,7 @@ class TlsSettings(BaseModel):
     The files are PEM. A relative path starts at the directory of the configuration file.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     ca: _Text | None = Field(default=None, min_length=1)
     """Certificates to trust instead of those of the system: a file, or a directory."""
@@ -85,7 +85,7 @@ class TlsSettings(BaseModel):
 class BreakerSettings(BaseModel):
     """The `breaker` table of a server: when it receives no calls for a while because all of them fail."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     failures: int = Field(default=5, ge=0)
     """Calls in a row without an answer, or with an answer that shows a fault of the server, after which the breaker
@@ -105,7 +105,7 @@ PinPolicy = Literal["off", "warn", "hold"]
 class ServerSettings(OfferSettings, BaseModel):
     """One upstream: a `command` or an `image` that speaks MCP on its standard input and output, or a `url`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     command: _Text | None = Field(default=None, min_length=1)
     """The program to start."""
@@ -113,7 +113,7 @@ class ServerSettings(OfferSettings, BaseModel):
     image: _Text | None = Field(default=None, min_length=1, pattern=r"^[A-Za-z0-9][^\s]*$")
     """The container image to run with Docker or Podman, such as `ghcr.io/github/github-mcp-server`."""
 
-    container: ContainerSettings = ContainerSettings()
+    container: ContainerSettings = ContainerSettings.model_construct()
     """Which engine runs the `image`, and what it may reach and use."""
 
     args: list[_Text] = []
@@ -135,10 +135,10 @@ class ServerSettings(OfferSettings, BaseModel):
     headers: dict[_HeaderName, _HeaderValue] = {}
     """HTTP headers of every request to `url`, and of the opening request of a WebSocket."""
 
-    auth: AuthSettings = AuthSettings()
+    auth: AuthSettings = AuthSettings.model_construct()
     """How to sign in, if `url` requires it. An `Authorization` header in `headers` switches it off."""
 
-    tls: TlsSettings = TlsSettings()
+    tls: TlsSettings = TlsSettings.model_construct()
     """Which certificates to trust and to present, for `https://` and `wss://`."""
 
     proxy: str | None = None
@@ -222,13 +222,13 @@ class ServerSettings(OfferSettings, BaseModel):
     queue_timeout: Seconds = 10
     """Seconds that a call may wait for its turn."""
 
-    breaker: BreakerSettings = BreakerSettings()
+    breaker: BreakerSettings = BreakerSettings.model_construct()
     """When the server receives no calls for a while because all of them fail."""
 
-    resources: NameFilter = NameFilter()
+    resources: NameFilter = NameFilter.model_construct()
     """Which of its resources and resource templates are offered, by URI."""
 
-    prompts: NameFilter = NameFilter()
+    prompts: NameFilter = NameFilter.model_construct()
     """Which of its prompts are offered."""
 
     pin: PinPolicy | None = None
@@ -426,7 +426,7 @@ class ServerSettings(OfferSettings, BaseModel):
                 if self.image is not None
                 else "a server has either `command` (a program to start) or `url` (one that is running)"
             )
-        if self.image is None and self.container != ContainerSettings():
+        if self.image is None and self.container != ContainerSettings.model_construct():
             raise ValueError("`container` goes with `image`")
         if self.url is not None and self.transport == "stdio":
             raise ValueError("the transport 'stdio' needs `command`, not `url`")
@@ -439,7 +439,7 @@ class ServerSettings(OfferSettings, BaseModel):
             raise ValueError('`share = "fleet"` goes with `command`: each bridge has a session of its own with a `url`')
         if self.url is not None and self.sandbox is not None:
             raise ValueError("`sandbox` goes with `command`: what runs behind a `url` runs elsewhere")
-        if self.url is None and (self.proxy is not None or self.tls != TlsSettings()):
+        if self.url is None and (self.proxy is not None or self.tls != TlsSettings.model_construct()):
             raise ValueError(f"`{'proxy' if self.proxy is not None else 'tls'}` goes with `url`, not with `command`")
         if self.transport in ("streamable-http", "sse") and self._scheme in ("ws", "wss"):
             raise ValueError(f"a {self._scheme}:// URL is one of the transport 'websocket', not '{self.transport}'")

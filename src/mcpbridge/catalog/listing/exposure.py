@@ -75,7 +75,7 @@ def exposure_of(
     `role_profile`: the profile that its roles give it, unless it asked for another. With `auto` a client without a
     name, which is a program, sees all, and so does one that came to the endpoint of a single server: it asked for it.
     """
-    own = settings.of(client) or ClientExposure()
+    own = settings.of(client) or ClientExposure.model_construct()
     by_role = next((settings.roles[role] for role in roles if role in settings.roles), None)
     if by_role is not None:
         own = own.model_copy(update={key: value for key, value in by_role if value is not None})

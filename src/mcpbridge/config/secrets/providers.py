@@ -35,7 +35,7 @@ class Providers:
 
     def __init__(self, environ: Mapping[str, str], *, clock: Callable[[], float] = time.monotonic) -> None:
         """`environ`: of the commands, and where the store of `mcpbridge secret` is."""
-        self.settings = SecretsSettings()
+        self.settings = SecretsSettings.model_construct()
         """As the configuration has them; reading it sets them."""
         self._environ, self._clock = environ, clock
         self._fetched: dict[tuple[Reference, Path], _Fetched] = {}

@@ -11,7 +11,7 @@ from mcpbridge.base.units import Seconds
 class SecretsSettings(BaseModel):
     """The `secrets` section: values that come from commands, keyrings and the store of `mcpbridge secret`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     refresh: Seconds = Field(default=3600, ge=0)
     """Seconds after which a running bridge fetches such a value again. If it is another one, the servers that have it

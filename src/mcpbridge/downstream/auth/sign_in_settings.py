@@ -17,7 +17,7 @@ _DIGEST = re.compile(r"[0-9A-Fa-f]{64}")
 class SignInClientSettings(BaseModel):
     """A client that is known beforehand: it neither registers nor has a document."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     name: str = Field(default="", max_length=100)
     """What people read on the page that asks them. Default: its id."""
@@ -50,7 +50,7 @@ class SignInClientSettings(BaseModel):
 class SignInSettings(BaseModel):
     """The `auth.sign_in` section. With it, clients that know nothing of the identity provider sign people in."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     provider: Preset = "oidc"
     """Which provider it is. `oidc` is any that speaks OpenID Connect."""

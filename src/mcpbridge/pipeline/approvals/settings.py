@@ -15,7 +15,7 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 class WebhookSettings(BaseModel):
     """The `approval.webhook` section: where the bridge reports calls that wait for other people."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     url: str
     """The address that gets a POST for each such call: `https://`, or `http://` on this machine. The whole of it is a
@@ -59,7 +59,7 @@ class WebhookSettings(BaseModel):
 class ApprovalSettings(BaseModel):
     """The `approval` section: how people approve calls whose permission is `require_approval`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     ask: list[Literal["client", "pending"]] = ["client", "pending"]
     """Who is asked, in this order; if one cannot be asked, the next one is. `client`: the person at the client, if it

@@ -23,7 +23,7 @@ class HookSettings(BaseModel):
     event.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     event: HookEvent
     """When the hook runs. Before a call: it may change the arguments, answer the call itself, or refuse it. After a

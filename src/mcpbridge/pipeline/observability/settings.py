@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class ObserveSettings(BaseModel):
     """The `observe` section: which metrics and traces of calls are collected."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     metrics: bool = True
     """Whether calls are counted per tool, server and client, for `/metrics`, `mcpbridge status` and `stats`."""

@@ -40,7 +40,7 @@ def with_lists(value: object, lists: Collection[str]) -> object:
 class ApproveBySettings(BaseModel):
     """Who may approve calls, in place of whoever sits at the client that makes them."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     roles: list[str] = Field(default=[], json_schema_extra=or_one)
     """Globs on roles (`name` in `roles`). Whoever has one of them may approve."""
@@ -84,7 +84,7 @@ class PermissionRule(BaseModel):
     be written as a single value.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     permission: Permission
     """What happens to the calls that match: `allow`, `require_approval` (a person is asked each time) or `deny`. A tool

@@ -24,7 +24,7 @@ class RoleSettings(BaseModel):
     one of them denies. A list of one entry may be written as a single value.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
     """The name of the role: for logs, `permissions` and people."""

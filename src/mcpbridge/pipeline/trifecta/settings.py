@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 class TrustSettings(BaseModel):
     """The `trust` section: whether a session may read private data, meet untrusted content, and then send freely."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     strict: bool = False
     """`true`: a session that has read private data and untrusted content asks a person before a call that can send

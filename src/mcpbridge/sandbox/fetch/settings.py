@@ -17,7 +17,7 @@ class GuardSettings(BaseModel):
     (`*.example.com`), addresses (`10.1.2.3`) and networks (`10.1.0.0/16`).
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     allow: list[str] = []
     """Hosts and networks that may be fetched although they belong to this machine or a private network. Addresses at

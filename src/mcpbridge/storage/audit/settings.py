@@ -17,7 +17,7 @@ SYSLOG_KINDS = ("udp", "tcp", "tls", "unix")
 class AuditSettings(BaseModel):
     """The `audit` section: a record of calls and decisions that nobody can change unseen."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     enabled: bool = False
     """Whether calls and decisions are written to the audit log. `mcpbridge audit show` shows it, and `mcpbridge audit

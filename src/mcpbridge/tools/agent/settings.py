@@ -17,7 +17,7 @@ _REMOTE_ONLY = ("skills", "card", "url", "allow_origins")
 class AgentSettings(HttpReach, BaseModel):
     """One agent. A remote agent is found by its agent card; every request to it carries `headers` and `auth`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     agent: str
     """The agent. `https://host` or `https://host/path`: its card is below this address. An address that ends with

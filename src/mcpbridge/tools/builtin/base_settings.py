@@ -31,7 +31,7 @@ NAMES: dict[str, str] = {
 class BuiltinDefaults(BaseModel):
     """The `builtin` section: the bridge's own tools. Only the enabled ones exist."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     enable: list[str] = []
     """Names of the tools to enable: `web-search`, `http-get`, `crypto-price`, `file-read`, `file-write`, `file-list`,

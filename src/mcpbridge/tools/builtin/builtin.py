@@ -6,7 +6,7 @@ from mcpbridge.core.call_settings import CallSettings
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 
-UNTREATED = CallSettings()
+UNTREATED = CallSettings.model_construct()
 """Of tools of which their annotations say it all."""
 
 

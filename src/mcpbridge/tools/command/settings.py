@@ -16,7 +16,7 @@ _Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 class CommandSettings(BackendSettings, BaseModel):
     """A program that runs for each call, without a shell and in the sandbox."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     command: list[_Text | list[_Text]] = Field(min_length=1)
     """The program and its words. `{name}` in a word is replaced by an argument; `{name?}` by an optional one, and
@@ -50,7 +50,7 @@ class CommandSettings(BackendSettings, BaseModel):
     timeout: Seconds | None = Field(default=None, gt=0)
     """Seconds after which the program is stopped, with all processes that it started. Default: `sandbox.timeout`."""
 
-    sandbox: Literal["off"] | SandboxOverrides = SandboxOverrides()
+    sandbox: Literal["off"] | SandboxOverrides = SandboxOverrides.model_construct()
     """Differences from the section `sandbox` for this program. `"off"`: it runs with all rights of this user."""
 
     @field_validator("sandbox", mode="before")

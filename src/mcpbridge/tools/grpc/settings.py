@@ -29,7 +29,7 @@ class GrpcTls(BaseModel):
     The files are PEM. A relative path starts at the directory of the configuration file.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     ca: _Path | None = None
     """Certificates to trust instead of those of the system."""
@@ -53,7 +53,7 @@ class GrpcTls(BaseModel):
 class GrpcSettings(BackendSettings, BaseModel):
     """Methods of one gRPC server. Their types come from the server (reflection), or from `descriptor`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     grpc: str
     """The address of the server: `host:port`, or `unix:/path`."""

@@ -20,7 +20,7 @@ _Secret = Annotated[str, Field(min_length=1, pattern=r"^[^\x00-\x08\x0a-\x1f\x7f
 class BearerToken(BaseModel):
     """A token in the header `Authorization`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     type: Literal["bearer"]
     """`bearer`."""
@@ -32,7 +32,7 @@ class BearerToken(BaseModel):
 class BasicAuth(BaseModel):
     """A name and a password in the header `Authorization`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     type: Literal["basic"]
     """`basic`."""
@@ -47,7 +47,7 @@ class BasicAuth(BaseModel):
 class ApiKey(BaseModel):
     """A key in a header, in the query or in a cookie."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     type: Literal["api_key"]
     """`api_key`."""
@@ -74,7 +74,7 @@ class ApiKey(BaseModel):
 class ClientCredentials(BaseModel):
     """A token that is fetched with the credentials of a program (OAuth 2.0, client credentials)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     type: Literal["oauth2"]
     """`oauth2`."""
@@ -114,7 +114,7 @@ _FRAMING = {"host", "content-length", "transfer-encoding", "connection", "te", "
 class HttpReach(BackendSettings, BaseModel):
     """Settings that all tools based on HTTP requests share."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     headers: dict[HeaderName, HeaderValue] = {}
     """Headers of every request. Use `${VAR}` for secrets."""
@@ -122,7 +122,7 @@ class HttpReach(BackendSettings, BaseModel):
     auth: HttpAuth | None = None
     """How requests authenticate: a table with the `type` `bearer`, `basic`, `api_key` or `oauth2`."""
 
-    tls: TlsSettings = TlsSettings()
+    tls: TlsSettings = TlsSettings.model_construct()
     """Which certificates to trust and to present, for `https://`."""
 
     proxy: str | None = None
@@ -160,7 +160,7 @@ class HttpReach(BackendSettings, BaseModel):
 class HttpToolSettings(HttpReach, BaseModel):
     """An HTTP request as a tool. `{name}` in `endpoint`, `params`, `headers` and `body` is replaced by an argument."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     endpoint: str
     """The address, such as `https://api.example.com/v1/{city}`. In its path and query `{name}` is replaced by an

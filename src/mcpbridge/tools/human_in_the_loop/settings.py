@@ -13,7 +13,7 @@ WEEK = 7 * 24 * 3600.0
 class PausingSettings(BackendSettings, BaseModel):
     """A tool of the program that waits for a person."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     reason: str = ""
     """The question to the person, if the call itself does not contain one."""

@@ -12,7 +12,7 @@ from mcpbridge.tools.http.settings import HeaderName, HeaderValue, HttpReach
 class OperationFilter(BaseModel):
     """Selects operations. An operation is selected if it matches one glob of every list that is given."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     tags: list[str] = []
     """Globs on its tags. One must match."""
@@ -40,7 +40,7 @@ class OperationFilter(BaseModel):
 class OpenApiSettings(HttpReach, BaseModel):
     """The operations of an OpenAPI document (3.0 or 3.1, JSON or YAML) as tools."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     openapi: Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]
     """The document: a file, relative to the directory of the configuration file, or an address."""
@@ -52,10 +52,10 @@ class OpenApiSettings(HttpReach, BaseModel):
     server_variables: dict[str, str] = {}
     """Values for the variables of the document's server address."""
 
-    include: OperationFilter = OperationFilter()
+    include: OperationFilter = OperationFilter.model_construct()
     """Operations that are offered. Default: all."""
 
-    exclude: OperationFilter = OperationFilter()
+    exclude: OperationFilter = OperationFilter.model_construct()
     """Operations that are not offered."""
 
     deprecated: bool = False

@@ -12,7 +12,7 @@ from mcpbridge.tools.settings import BackendSettings
 class FunctionSettings(BackendSettings, BaseModel):
     """A Python function, sync or async. A sync one runs in a thread. If it yields, each event is a progress message."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     function: str | None = None
     """The function: `pkg.mod:name`, of an installed package or of a module beside the configuration file. Its
@@ -43,7 +43,7 @@ class ExecutorSettings(BackendSettings, BaseModel):
     arguments, `execute_command` handles management commands.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     executor_class: str | None = None
     """The class: `pkg.mod.Class`, of an installed package or of a module beside the configuration file."""

@@ -10,7 +10,7 @@ from mcpbridge.base.units import Seconds
 class AccountsSettings(BaseModel):
     """The `accounts` section: the accounts of single users at servers with `auth.as = "user"`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     key: str | None = Field(default=None, min_length=16, repr=False)
     """The secret that the accounts are encrypted with (AES-256-GCM), such as `${cmd:kms decrypt …}`, `${keyring:NAME}`

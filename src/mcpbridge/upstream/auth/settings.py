@@ -40,7 +40,7 @@ _ENTRA = frozenset({"login.microsoftonline.com", "login.microsoftonline.us", "lo
 class AuthSettings(BaseModel):
     """How the bridge signs in to a remote server. Without this section: OAuth, when the server asks for it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     account: Literal["shared", "user", "exchange", "id-jag", "client"] = Field(default="shared", alias="as")
     """Whose account calls are made with. `shared`: one, that of `mcpbridge login`, for everybody. `user`: each user's
@@ -232,7 +232,7 @@ class AuthSettings(BaseModel):
         Raises:
             ValueError: it does not.
         """
-        if not has_url and self != AuthSettings():
+        if not has_url and self != AuthSettings.model_construct():
             if not (self.account == "user" and self.variables):
                 raise ValueError(
                     "`auth` goes with `url`; a `command` gets its credentials through `env`, or from each user with "

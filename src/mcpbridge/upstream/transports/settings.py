@@ -35,7 +35,7 @@ def is_volume(source: str) -> bool:
 class ContainerSettings(BaseModel):
     """The `container` table of a server with an `image`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     engine: Literal["auto", "docker", "podman"] = "auto"
     """What runs the container. `auto`: Docker if it is installed and answers, otherwise Podman."""

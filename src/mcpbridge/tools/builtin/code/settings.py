@@ -15,7 +15,7 @@ class CodeExecuteSettings(BaseModel):
     The sandbox decides what programs may use and reach.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     languages: tuple[Language, ...] = Field(default=("python", "javascript"), min_length=1)
     """Languages that may be run, if their program is installed: `python`, `javascript` (Node.js), `shell` (`sh`)."""
@@ -27,7 +27,7 @@ class CodeExecuteSettings(BaseModel):
     max_input: Bytes = Field(default=8 * 1024**2, ge=1024)
     """Bytes of the code, its standard input and its files together."""
 
-    sandbox: Literal["off"] | SandboxOverrides = SandboxOverrides()
+    sandbox: Literal["off"] | SandboxOverrides = SandboxOverrides.model_construct()
     """Differences from the section `sandbox`. `"off"`: programs run with all rights of this user."""
 
     @field_validator("interpreters")

@@ -12,7 +12,7 @@ from mcpbridge.sandbox.files.hard_links import HardLinks
 class FilesSettings(BaseModel):
     """Which files the file tools may use, and how much at a time."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     roots: dict[str, str] = {}
     """Directories in which the tools work, with everything below them: a list, or a table of names and directories. `~`

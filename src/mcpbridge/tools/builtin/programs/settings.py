@@ -13,7 +13,7 @@ InSandbox = Literal["prefer", "require", "never"]
 class CliSettings(BaseModel):
     """Settings that all these programs share."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     write: bool = True
     """Whether sub-commands that change something may be called; a person is asked about each such call. `false`: only

@@ -35,7 +35,7 @@ class HttpGetSettings(GuardSettings, BaseModel):
 class WebSearchSettings(BaseModel):
     """The `builtin.web_search` section: the search service, which must have Tavily's API."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     api_key: str | None = None
     """The key of the service, such as `${TAVILY_API_KEY}`. Default: the variable `TAVILY_API_KEY` at the time of the
@@ -68,7 +68,7 @@ class WebSearchSettings(BaseModel):
 class CryptoPriceSettings(BaseModel):
     """The `builtin.crypto_price` section: the price service, which must have CoinGecko's API."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     api_key: str | None = None
     """The key of the service (a demo key, or a pro key for `https://pro-api.coingecko.com`). Default: no key."""
