@@ -208,7 +208,7 @@ async def answer_late(talk: Talk, up: ScriptedTransport, bridge: BridgeToScripts
             up.line.gives({"jsonrpc": "2.0", "id": asked["id"], "result": {**TEXT, "late": asked["id"]}})
             break
     await turns()
-    if len(upstream.running) < at_server:
+    if answering and len(upstream.running) < at_server:  # of clients over HTTP the requests are not counted here
         with anyio.fail_after(30):
             while talk.conversation.running >= answering:
                 await asyncio.sleep(0.001)
