@@ -28,6 +28,7 @@ from mcpbridge.core.tool_calls_and_results import is_paused
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode, encode_fields
 from mcpbridge.protocol.peer import Update
+from mcpbridge.results.header_line import may_hold_header_line
 
 CACHE_META = "mcpbridge/cache"
 """In `_meta` of a result that was not fetched for this call: `hit`, `age` and `ttl` in seconds; `shared` if it comes
@@ -57,6 +58,17 @@ def is_error(result: Body, data: bytes) -> bool:
     return b'"isError"' in data and bytes(result.get("isError") or b"false") != b"false"
 
 
+class MarkedResult(Body):
+    """A kept result and its mark."""
+
+    __slots__ = ("looked_at",)
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self.looked_at = data
+        """Beside the mark nothing in these bytes looks like the bridge's word."""
+
+
 class CachedResult(Struct, eq=False):
     """One result. Its `tool` and `server` are names by which it can be dropped."""
 
@@ -68,6 +80,8 @@ class CachedResult(Struct, eq=False):
     until: float
     whole: bytes = b""
     """As it came, if that cannot be seen in `data`."""
+    needs_look: bool | None = None
+    """It may hold what looks like the bridge's word, as the mark does; None: nobody had it a second time yet."""
 
     @classmethod
     def of(cls, server: str, tool: str, data: bytes, since: float, until: float) -> "CachedResult":
@@ -98,7 +112,10 @@ class CachedResult(Struct, eq=False):
         }
         if is_shared:
             mark["shared"] = True
-        return Body(self.data + encode(mark) + b"}}")
+        if self.needs_look is None:
+            self.needs_look = may_hold_header_line(self.original)
+        kind = Body if self.needs_look else MarkedResult
+        return kind(self.data + encode(mark) + b"}}")
 
 
 def opened(data: bytes) -> bytes:

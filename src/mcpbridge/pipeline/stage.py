@@ -57,6 +57,7 @@ ExpressAnswer = Callable[[Call], Raw | None]
 """A stage that may have the result of a plain call already has this as `express_answer`: the call is answered in the
 turn in which it came, and not sent. None: it is not plain. The parts of this stage, and of those above it, are done
 for it as for a call that is sent (`express_end` first); whatever was noted in a call that is not plain is forgotten.
+`Call.original` is then the result as the server gave it, which the other parts look at.
 """
 
 

@@ -25,6 +25,7 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.core.call_options import CallOptions, ResultOptions
 from mcpbridge.core.model import BRIDGE, Call, CallHandler, Tool
 from mcpbridge.pipeline.input_required import needs_driving
+from mcpbridge.pipeline.result_cache import MarkedResult
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.pipeline.task_results import is_task
 from mcpbridge.protocol.apps import app_uris
@@ -127,7 +128,16 @@ class _Compress:
         result = await proceed(call)
         raw = result.data
         size = len(raw)
-        if size > self._smallest or expression or problem or (self._is_guarded and self._needs_look(bytes(raw))):
+        if (
+            size > self._smallest
+            or expression
+            or problem
+            or (
+                self._is_guarded
+                and self._needs_look(bytes(raw))
+                and (self._shows_hidden or type(result) is not MarkedResult or raw is not result.looked_at)
+            )
+        ):
             return await self._looked_at(call, result, expression, problem)
         if self._is_guarded:
             client = call.caller.name
