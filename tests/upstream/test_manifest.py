@@ -1,5 +1,6 @@
 """What servers offered last, on disk: whole or not at all, for one server as it is started now, and without secrets."""
 
+import json
 import os
 import stat
 import sys
@@ -14,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mcpbridge.upstream import manifest as module
-from mcpbridge.upstream.manifest import Known, Manifest, Memory
+from mcpbridge.upstream.manifest import Known, Manifest, Memory, identity_of
 from mcpbridge.upstream.settings import ServerSettings
 
 KNOWN = Known(
@@ -327,3 +328,24 @@ async def test_what_is_put_aside_comes_back_under_its_key_alone(tmp_path: Path) 
     assert Manifest(tmp_path).aside("a") == b"two"
     assert Manifest(tmp_path).aside("b") == b""
     assert remembered(tmp_path).known is None
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"command": "x", "args": ["a", "é"], "env": {"A": "1"}, "cwd": "/tmp/x", "inherit_env": ["P"], "era": "modern"},
+        {"command": "x", "inherit_env": True, "share": "session", "roots": ["/tmp"], "questions": "never"},
+        {"command": "x", "may_ask": ["sampling"]},
+        {"url": "https://example.com/mcp", "headers": {"A": "b"}, "auth": "none", "transport": "sse"},
+        {"url": "https://example.com/mcp", "auth": {"scopes": ["a"], "client_id": "c", "client_secret": "s"}},
+        {"url": "https://example.com/mcp", "tls": {"ca": "/x.pem"}, "proxy": "http://proxy:1"},
+        {"image": "ghcr.io/x/y", "container": {"memory": "512MiB"}},
+    ],
+    ids=str,
+)
+def test_what_a_server_is_known_by_is_what_its_settings_say(how: dict[str, Any]) -> None:
+    """In the spelling of `model_dump`: what was kept under it by a former release is known still."""
+    found = ServerSettings.model_validate(how)
+    _, described = json.loads(identity_of(found))
+    assert described.keys() > {"command", "url", "auth", "env"}
+    assert described == found.model_dump(mode="json", include=set(described))

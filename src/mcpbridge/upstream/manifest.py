@@ -21,6 +21,7 @@ import anyio.to_thread
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
+from pydantic_core import to_jsonable_python
 
 from mcpbridge.base.log import get_logger
 from mcpbridge.upstream.session.asking_history import AskingHistory
@@ -153,7 +154,7 @@ class Manifest:
 
     def of(self, name: str, settings: ServerSettings) -> Memory:
         """What is remembered of the server that is started so."""
-        identity = _identity(settings)
+        identity = identity_of(settings)
         self._used.add(identity)
         pending = self._pending.get(identity)
         is_waiting = isinstance(pending, _Entry)
@@ -170,11 +171,11 @@ class Manifest:
 
     def history(self, name: str, settings: ServerSettings) -> AskingHistory:
         """What the server that is started so was seen to ask of clients."""
-        return self._histories.get(_identity(settings)) or self.of(name, settings).history
+        return self._histories.get(identity_of(settings)) or self.of(name, settings).history
 
     def fingerprint(self, settings: ServerSettings) -> str:
         """What the file of a server is named after; empty where nothing was ever kept."""
-        return self._fingerprint(_identity(settings))
+        return self._fingerprint(identity_of(settings))
 
     def put(self, identity: bytes, entry: _Entry | None) -> None:
         """Have this written soon, if `run` runs. None: it is as it was, and was seen now."""
@@ -366,12 +367,13 @@ def _for_others(pending: Mapping[bytes, _Entry | bytes | None]) -> dict[bytes, b
     return found
 
 
-def _identity(settings: ServerSettings) -> bytes:
+def identity_of(settings: ServerSettings) -> bytes:
     """How the server is started, in one spelling. With its secrets: it goes nowhere but into the fingerprint."""
     names = _IDENTITY | frozenset({"image", "container"} if settings.image is not None else ())
     if settings.may_ask != ServerSettings.model_fields["may_ask"].default:  # else as before there was such a setting
         names |= {"may_ask"}
-    described = settings.model_dump(mode="json", include=names)
+    # As `model_dump` of these, which would first make a serializer and a validator of all settings of servers.
+    described = to_jsonable_python({name: getattr(settings, name) for name in names}, by_alias=False)
     return msgspec.json.encode([FORMAT, described], order="deterministic")
 
 
