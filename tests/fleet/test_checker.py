@@ -64,7 +64,7 @@ NOTICED = {
         ("unknown", ("kill",), 1),  # a call is under way for certain when its bridge is killed
         ("rates", ("kill",), 1),  # a run ends when each bridge has refused
         ("subscriptions", ("kill", "kill", "kill"), 5),
-        ("fencing,runs,uses", ("long pause",), 2),  # while the bridge is stopped, a call comes to it for certain
+        ("fencing,runs,uses", ("long pause",), 5),  # on a machine that does nothing else, the first or the second does
         ("approvals,questions,progress,budgets,waits", ("kill",), 5),
     ],
 )

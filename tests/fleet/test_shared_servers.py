@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Generator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -211,20 +212,19 @@ def test_who_has_used_the_process_hears_once_that_its_memory_is_lost_wherever_it
     mover.replica = others[0]
     for user in team.users:
         until(lambda user=user: bool(user.text("recall")), "it runs elsewhere")
-    assert [user.notes for user in team.users] == [[["memory"]]] * 3
-    assert lost_in(recall(others[1])) == ["memory"]
+    started = team.starts()
+    heard = [list(user.notes) for user in team.users], lost_in(recall(others[1]))
     newcomer = User(others[0]).begin()
-    for _ in range(2):
-        assert newcomer.text("recall")
-        for replica in others:
-            assert lost_in(recall(replica)) == []
-            assert lost_in(recall(replica, OTHER_TOKEN)) == []
-        for user in team.users:
+    with closing(newcomer.http):
+        more = [lost_in(recall(replica, token)) for replica in others * 2 for token in (TOKEN, OTHER_TOKEN)]
+        for user in (newcomer, newcomer, *team.users, *team.users):
             assert user.text("recall")
-    mover.replica = others[1]
-    assert mover.text("recall")
+        mover.replica = others[1]
+        assert mover.text("recall")
+    assert team.starts() == started, "no bridge lost its lease meanwhile, which everybody would have to hear, too"
+    assert heard == ([[["memory"]]] * 3, ["memory"])
+    assert more == [[]] * 8
     assert [user.notes for user in (*team.users, newcomer)] == [*[[["memory"]]] * 3, []]
-    newcomer.http.close()
     # It begins anew where it is, too: its memory is gone all the same.
     os.kill(int(team.starts()[-1]), signal.SIGKILL)
     until(lambda: bool(mover.text("recall")), "it is started again")

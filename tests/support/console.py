@@ -27,7 +27,7 @@ ARGUMENTS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync"),
 ]
-PATIENCE = 30_000
+PATIENCE = 120_000
 """Milliseconds that a page may take for anything, on a busy machine."""
 
 NARROW: Any = {"viewport": {"width": 390, "height": 800}, "bypass_csp": True, "reduced_motion": "reduce"}

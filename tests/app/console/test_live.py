@@ -17,7 +17,7 @@ from support.upstreams.scripted_upstream import LEGACY_SERVER, SILENCE, Scripted
 
 pytestmark = pytest.mark.anyio
 
-PATIENCE = 30
+PATIENCE = 120
 
 
 async def topics(stream: AsyncGenerator[bytes]) -> list[str]:
