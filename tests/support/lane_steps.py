@@ -486,8 +486,12 @@ def without_token(params: Message | None) -> str:
 
 
 def stable(message: Message) -> str:
-    """A message without what is random: handles of kept results, ids of questions, sealed states, and placeholders."""
+    """A message without what is random: handles of kept results, ids of questions, sealed states, and placeholders.
+
+    Nor how many whole seconds are left until something may be tried again: a few milliseconds make them one less.
+    """
     message = {**message, "id": "ID"} if "method" in message and "id" in message else message
     text = re.sub(r"(?<=:)[0-9a-f]{16}(?=\\u203a)", "PLACEHOLDER", json.dumps(message))
     text = re.sub(r'("requestState": ")[^"]+', r"\1STATE", text)
+    text = re.sub(r'((?:mcpbridge/retryAfter": |left alone for |Try again in ))\d+', r"\1SECONDS", text)
     return re.sub(r"[a-zA-Z2-7]{26}", "HANDLE", text)
