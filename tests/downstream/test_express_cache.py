@@ -20,6 +20,7 @@ from support.lane_steps import RESULTS, STAGES, TEXT, Message, Talk, merged, out
 
 KEPT: Message = {"trusted": True, "tool": {"echo": {"read_only": True, "cache": "10 min"}}}
 """What its server has where results of `echo` are kept; calls of `other` change something."""
+COUNTED = {"rate limit", "rate limit of a tool", "calls of a conversation"}
 WHATS = sorted({*RESULTS} - {"later"})
 STEPS = [*WHATS, "several", "one by one", "look", "log", "strange"]
 
@@ -48,6 +49,10 @@ def test_both_lanes_answer_the_same_from_the_cache(
 ) -> None:
     """Limits count a kept result as any other, and refusals are the same. Each step is done twice: the second hits."""
     sections, more = together(*stages)
+    if COUNTED & {
+        *stages
+    }:  # which of several calls at once are counted first is left to the loop: a kept result is at once
+        steps = [step for step in steps if step in RESULTS]
     twice = [step for one in steps for step in (one, one)]
     outcomes = partial(outcome, twice, versions, client=talk_of(versions), settings=merged(KEPT, more))
     express, full = (asyncio.run(outcomes(is_express=is_express, **sections)) for is_express in (True, False))

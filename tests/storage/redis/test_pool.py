@@ -157,17 +157,3 @@ async def test_a_command_that_had_a_connection_for_a_moment_only_says_nothing_of
     assert "working" in repr(connections)
     assert await connections.call("PING")
     await connections.close()
-
-
-async def test_a_server_with_no_connection_left_says_which_setting_it_is(tmp_path: Path) -> None:
-    server = Server(tmp_path / "redis", "--maxclients", "2").start()
-    connections = Connections(redis_address(server.settings()))
-    others = [await anyio.connect_unix(str(server.socket)) for _ in range(2)]
-    try:
-        with pytest.raises(StoreFailed, match="maxclients"):
-            await connections.check()
-    finally:
-        for one in others:
-            await one.aclose()
-        await connections.close()
-        server.kill()

@@ -374,8 +374,6 @@ def _reason(error: BaseException) -> str:
         return "wants a password"
     if "username-password pair" in str(error):
         return "refuses the user or the password"
-    if "max number of clients" in str(error):
-        return "has no connection left: raise its `maxclients`, or `ulimit -n` of its user"
     cause = error.__cause__ or error.__context__ or error
     if isinstance(cause, ssl.SSLError):
         return f"TLS failed: {cause.reason or cause}"
