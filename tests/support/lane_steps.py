@@ -17,6 +17,7 @@ from mcpbridge.protocol.meta import PREFIX
 from mcpbridge.protocol.reading.client_messages import find_client_ids, refuse_client_line
 from mcpbridge.protocol.reading.framing import LineReader
 from mcpbridge.storage.settings import RunMode
+from support.harness import eventually
 from support.in_process_bridge import BridgeToScripts, bridged
 from support.upstreams.scripted_upstream import LEGACY_SERVER, MODERN_SERVER, SILENCE, Refusal, ScriptedTransport
 
@@ -201,6 +202,10 @@ async def answer_late(talk: Talk, up: ScriptedTransport, bridge: BridgeToScripts
 
     The result of one that its client stopped waiting for is written to the store, which takes as long as the disk does.
     """
+
+    async def running() -> int:
+        return talk.conversation.running
+
     upstream = bridge.pool.upstreams["up"]
     at_server, answering = len(upstream.running), talk.conversation.running
     for asked in reversed(up.asked("tools/call")):
@@ -209,9 +214,7 @@ async def answer_late(talk: Talk, up: ScriptedTransport, bridge: BridgeToScripts
             break
     await turns()
     if answering and len(upstream.running) < at_server:  # of clients over HTTP the requests are not counted here
-        with anyio.fail_after(30):
-            while talk.conversation.running >= answering:
-                await asyncio.sleep(0.001)
+        await eventually(running, lambda now: now < answering)
     await turns()
 
 

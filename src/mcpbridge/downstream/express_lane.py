@@ -335,7 +335,10 @@ class ExpressLane:
         return result
 
     def _for_client(self, client: Client, result: Raw, spoken: str) -> Raw:
-        """The result of a server in the form of the client. `spoken`: see `ExpressCall`."""
+        """The result of a server in the form of the client. `spoken`: see `ExpressCall`.
+
+        As in `ExpressCall.answered`, where every call that is sent would enter this.
+        """
         if client.modern:
             return Raw(complete_for_modern(Body(result), self.server_info).data)
         if spoken:

@@ -41,11 +41,6 @@ def decided(call: Call, decides: Decides | None) -> tuple[str, str]:
     return decides(call) if decides is not None else ("", "")
 
 
-def arguments_of(call: Call) -> bytes | Raw:
-    """What the call says beside its name, as far as it got."""
-    return call.params.data if call.tool is None else call.params.fields.get("arguments") or b""
-
-
 def record_of(
     call: Call,
     *,
@@ -61,7 +56,7 @@ def record_of(
     """The record of a call. `at`: seconds since 1970, when it began."""
     context, meta, tool, size = call.existing_context, call.meta, call.tool, len(result)
     recorded, asked, stages, original, names = call.recorded, call.asked, (), 0, ()
-    # As `arguments_of`, which every call would enter here.
+    # What the call says beside its name, as far as it got. Written out where it is needed: every call would enter it.
     found = call.params.data if tool is None else call.params.fields.get("arguments") or b""
     arguments, digest = bytes(found), b""
     if recorded is not None:

@@ -263,12 +263,11 @@ class _LimitedTool:
                 lending.is_over = True
                 if call.client is lending:
                     call.client = lending.elicitor
-            for slot in reversed(inside):
-                limits.slots.leave(slot)
+            limits.slots.leave_all(inside)
 
     def express_begin(self, call: Call, arguments: Raw) -> bool:
         """See `pipeline/stage.py`: it need not wait. Plain calls name no turn, and are made within none."""
-        is_same = call.meta is None and client_of(call) == self._client
+        is_same = call.meta is None and client_of(call) == self._client  # of most calls: what `_limits_of` would find
         self._entering = entering = self._of_client if is_same else self._limits_of(call)
         return self._limits.slots.are_free(entering)
 
