@@ -441,9 +441,8 @@ class _Cached:
             for name in self._cache.settings.vary:
                 if (value := call.meta.get(name)) is not None:
                     rest += repr((name, canonical(value)))
-        arguments = sha256(
-            canonical(fields.get("arguments"))
-        ).hexdigest()  # `canonical_digest`, which every call enters
+        # As `canonical_digest`, which every call would enter.
+        arguments = sha256(canonical(fields.get("arguments"))).hexdigest()
         return self._id, self._definition, principal, session, rest, arguments
 
 
