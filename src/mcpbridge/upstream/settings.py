@@ -4,17 +4,9 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, cast
 
-from pydantic import (
-    AnyUrl,
-    BaseModel,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    UrlConstraints,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_core import SchemaValidator, Url
+from pydantic_core.core_schema import url_schema
 
 from mcpbridge.base.units import Bytes, Rate, RateText, Seconds
 from mcpbridge.core.call_settings import CallSettings
@@ -31,10 +23,9 @@ TRANSPORT_SPELLINGS = {
 }
 """Other names of transports that people and programs write."""
 
-_Url = Annotated[AnyUrl, UrlConstraints(allowed_schemes=["http", "https", "ws", "wss"], host_required=True)]
-_Proxy = Annotated[AnyUrl, UrlConstraints(allowed_schemes=["http", "https", "socks5", "socks5h"], host_required=True)]
-_url: TypeAdapter[AnyUrl] = TypeAdapter(_Url)
-_proxy: TypeAdapter[AnyUrl] = TypeAdapter(_Proxy)
+# As of `AnyUrl` with constraints, without the module that has it: no other part of a start needs that.
+_url = SchemaValidator(url_schema(allowed_schemes=["http", "https", "ws", "wss"], host_required=True))
+_proxy = SchemaValidator(url_schema(allowed_schemes=["http", "https", "socks5", "socks5h"], host_required=True))
 _HeaderName = Annotated[str, Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
 _HeaderValue = Annotated[str, Field(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$")]
 _Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
@@ -363,7 +354,7 @@ class ServerSettings(OfferSettings, BaseModel):
         if value is None:
             return None
         try:
-            url = _url.validate_python(value)
+            url: Url = _url.validate_python(value)
         except ValidationError as error:
             raise ValueError(f"expected a URL such as https://example.com/mcp ({error.errors()[0]['msg']})") from error
         if url.username is not None or url.password is not None:

@@ -7,7 +7,6 @@ When the bridge cannot begin, a client on stdio gets the reason as the answer to
 and standard error only some of them show. `click` is not loaded here: a client waits.
 """
 
-import argparse
 import os
 import select
 import signal
@@ -34,6 +33,7 @@ from mcpbridge.app.cli.access.http_address import (
 from mcpbridge.app.cli.config.config_path import load_trusted
 from mcpbridge.app.cli.signals import END_WITHIN, ended_by_signals
 from mcpbridge.app.exit_codes import INTERRUPTED, OK
+from mcpbridge.app.plain_options import LEVELS, Given, parser_of, read_options
 from mcpbridge.app.stdio_proxy.handshake import project_of, working_directory
 from mcpbridge.base.config_file import find_config
 from mcpbridge.base.errors import ConfigError
@@ -46,7 +46,9 @@ from mcpbridge.protocol.jsonrpc import encode_error
 
 if TYPE_CHECKING:
     import asyncio
+    from argparse import ArgumentParser
 
+    from mcpbridge.app.plain_options import Options
     from mcpbridge.base.log import Level
     from mcpbridge.library.bridge import Bridge
 
@@ -67,7 +69,7 @@ def serve(arguments: Sequence[str], *, head: bytes = b"") -> int:
 
     `head`: what was read from standard input already.
     """
-    options = _options(arguments)
+    options = read_options(arguments, _OPTIONS, options_parser)
     redact = Redactor()
     try:
         is_asked = options.http is not None or os.isatty(0)  # by a person or a service, in a directory of their choice
@@ -124,45 +126,34 @@ def _loaded(config: str | None, *, is_asked: bool) -> Loaded:
         return read(Path(users), os.environ, providers=Providers(os.environ))
 
 
-def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    return options_parser().parse_args(arguments)
+_OPTIONS: "Options" = {
+    "--config": {"metavar": "FILE", "help": "servers.toml, or any mcpServers JSON"},
+    "--http": {
+        "metavar": "HOST:PORT",
+        "nargs": "?",
+        "const": DEFAULT_ADDRESS,
+        "help": f"serve HTTP instead of stdio (default {DEFAULT_ADDRESS}); unix:PATH for a socket in the file system",
+    },
+    "--server": {"metavar": "NAME", "help": "serve this one server alone, by its own names (stdio)"},
+    "--profile": {"metavar": "NAME", "help": "serve what belongs to this profile (stdio)"},
+    "--project": {"metavar": "DIR", "help": "the directory that the client works in (stdio)"},
+    "--standalone": {"action": "store_true", "help": "be the bridge in this process, without the daemon (stdio)"},
+    "--no-auth": {
+        "action": "store_true",
+        "help": "ask for no token: anyone who reaches the address can call every tool",
+    },
+    "--token-env": {"metavar": "VAR", "help": "environment variable that holds a bearer token to ask for"},
+    "--log-level": {"choices": LEVELS, "help": "the least severe level to log, instead of the file's"},
+}
 
 
-def options_parser() -> argparse.ArgumentParser:
+def options_parser() -> "ArgumentParser":
     """What the command line may say; docs/reference/commands.md is written from it."""
-    parser = argparse.ArgumentParser(
-        prog="mcpbridge serve",
-        description="Serve all configured MCP servers as one: on standard input and output, or over HTTP.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("--config", metavar="FILE", help="servers.toml, or any mcpServers JSON")
-    parser.add_argument(
-        "--http",
-        metavar="HOST:PORT",
-        nargs="?",
-        const=DEFAULT_ADDRESS,
-        help=f"serve HTTP instead of stdio (default {DEFAULT_ADDRESS}); unix:PATH for a socket in the file system",
-    )
-    parser.add_argument("--server", metavar="NAME", help="serve this one server alone, by its own names (stdio)")
-    parser.add_argument("--profile", metavar="NAME", help="serve what belongs to this profile (stdio)")
-    parser.add_argument("--project", metavar="DIR", help="the directory that the client works in (stdio)")
-    parser.add_argument(
-        "--standalone", action="store_true", help="be the bridge in this process, without the daemon (stdio)"
-    )
-    parser.add_argument(
-        "--no-auth", action="store_true", help="ask for no token: anyone who reaches the address can call every tool"
-    )
-    parser.add_argument("--token-env", metavar="VAR", help="environment variable that holds a bearer token to ask for")
-    levels = ["debug", "info", "warning", "error", "critical"]
-    parser.add_argument("--log-level", choices=levels, help="the least severe level to log, instead of the file's")
-    return parser
+    what = "Serve all configured MCP servers as one: on standard input and output, or over HTTP."
+    return parser_of(_OPTIONS, prog="mcpbridge serve", description=what, epilog=_EXAMPLES)
 
 
-def _access(
-    options: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]
-) -> tuple[str | None, Address | Path | None]:
+def _access(options: Given, loaded: Loaded, environ: Mapping[str, str]) -> tuple[str | None, Address | Path | None]:
     """The token and address to serve with.
 
     Raises:
@@ -196,7 +187,7 @@ def _access(
     return token, address
 
 
-def _view(options: argparse.Namespace) -> str:
+def _view(options: Given) -> str:
     """The one server to serve; empty: all of them.
 
     Raises:
@@ -211,7 +202,7 @@ def _view(options: argparse.Namespace) -> str:
     return name
 
 
-def _profile(options: argparse.Namespace, loaded: Loaded) -> str:
+def _profile(options: Given, loaded: Loaded) -> str:
     """The profile to serve; empty: none in particular.
 
     Raises:

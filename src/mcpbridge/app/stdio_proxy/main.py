@@ -14,6 +14,7 @@ import sys
 from functools import partial
 
 from mcpbridge.app.exit_codes import INTERRUPTED, USAGE
+from mcpbridge.app.plain_options import LEVELS, Given, read_plain
 from mcpbridge.app.stdio_proxy.handshake import hello, working_directory
 from mcpbridge.app.stdio_proxy.start_daemon import SNAPSHOT, STANDALONE, log_path, start_daemon, start_standalone
 from mcpbridge.base.config_file import find_config, is_found_in_working_directory
@@ -26,38 +27,23 @@ if TYPE_CHECKING:
     from subprocess import Popen
     from types import FrameType
 
+    from mcpbridge.app.plain_options import Options
     from mcpbridge.app.stdio_proxy.early_answers import EarlyAnswers
     from mcpbridge.app.stdio_proxy.relay import Relay
     from mcpbridge.app.stdio_proxy.replay import Memory
 
 
-_LEVELS = frozenset({"debug", "info", "warning", "error", "critical"})
+_OPTIONS: "Options" = {
+    **{name: {"default": ""} for name in ("--config", "--profile", "--project", "--server")},
+    "--log-level": {"default": "", "choices": LEVELS},
+}
+"""Those of `serve` with which the client gets a daemon."""
 
 
-class Options:
-    """What was given; the rest is empty."""
-
-    __slots__ = ("config", "log_level", "profile", "project", "server")
-
-    def __init__(self) -> None:
-        self.config = self.log_level = self.profile = self.project = self.server = ""
-
-
-def read_options(arguments: "Sequence[str]") -> Options | None:
+def read_options(arguments: "Sequence[str]") -> Given | None:
     """The options in `arguments`. None: something else is there, or is wrong; other code reports that better."""
-    options, words = Options(), iter(arguments)
-    for word in words:
-        name, equals, value = word.partition("=")
-        field = name.removeprefix("--").replace("-", "_")
-        if not name.startswith("--") or "_" in name or field not in Options.__slots__:
-            return None
-        value = value if equals else next(words, "")
-        if not value or (not equals and value.startswith("-")):
-            return None
-        setattr(options, field, value)
-    if options.server and options.profile:
-        return None
-    return options if not options.log_level or options.log_level in _LEVELS else None
+    options = read_plain(arguments, _OPTIONS)
+    return options if options is not None and not (options.server and options.profile) else None
 
 
 def serve(arguments: "Sequence[str]", standalone: "Callable[[Sequence[str], bytes], int]") -> int:
@@ -99,7 +85,7 @@ def serve(arguments: "Sequence[str]", standalone: "Callable[[Sequence[str], byte
 
 
 def _relay(
-    options: Options,
+    options: Given,
     config: str,
     arguments: "Sequence[str]",
     environ: "Mapping[str, str]",
@@ -130,7 +116,7 @@ def _relay(
 
 
 def _open_snapshots(
-    options: Options, key: str, environ: "Mapping[str, str]", is_found: bool, memory: "Memory"
+    options: Given, key: str, environ: "Mapping[str, str]", is_found: bool, memory: "Memory"
 ) -> "EarlyAnswers":
     from mcpbridge.app.stdio_proxy.early_answers import EarlyAnswers, Snapshots  # late: most clients find a daemon
 

@@ -4,7 +4,6 @@ Exit codes: 0 when it ended in order, or another daemon serves this configuratio
 started it, which tries again later); 130 on SIGINT; 2 for a wrong configuration, or an address that cannot be used.
 """
 
-import argparse
 import os
 import resource
 import signal
@@ -28,6 +27,7 @@ from mcpbridge.app.cli.access.http_address import (
 )
 from mcpbridge.app.cli.signals import END_WITHIN, ended_by_signals
 from mcpbridge.app.exit_codes import INTERRUPTED, OK
+from mcpbridge.app.plain_options import LEVELS, SWITCH, Given, parser_of, read_options
 from mcpbridge.base.config_file import is_found_in_working_directory
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.masking.known_values import Redactor
@@ -36,9 +36,12 @@ from mcpbridge.config.secrets.providers import Providers
 from mcpbridge.storage.http_token import http_token_path
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
     from mcpbridge.app.daemon.daemon import DaemonContext, Ending
     from mcpbridge.app.daemon.service_manager import Supervision
     from mcpbridge.app.daemon.socket_and_lock import Held
+    from mcpbridge.app.plain_options import Options
     from mcpbridge.downstream.http.server import ListenAddress
 
 
@@ -47,12 +50,10 @@ _OF_THE_LAST = ("--managed-socket", "--no-idle-exit", "--anew")
 _LAST_CHILDREN = 2.0
 """Seconds that processes have to end once they are asked to: the guard of the servers."""
 
-_LEVELS = ["debug", "info", "warning", "error", "critical"]
-
 
 def daemon(arguments: Sequence[str]) -> int:
     """Be the daemon, with the command line `arguments` (those after `daemon`); returns the exit code."""
-    options = _options(arguments)
+    options = read_options(arguments, _OPTIONS, options_parser)
     environ = dict(os.environ)  # what the next one in this process gets
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it asks for a reload, and nothing is loaded yet
@@ -90,46 +91,38 @@ def daemon(arguments: Sequence[str]) -> int:
     return INTERRUPTED if ending.number == signal.SIGINT else OK
 
 
-def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    return options_parser().parse_args(arguments)
+_OPTIONS: "Options" = {
+    "--config": {"metavar": "FILE", "help": "servers.toml, or any mcpServers JSON"},
+    "--idle-exit": {"action": SWITCH, "help": "end when nobody was connected for `daemon.idle_exit` seconds"},
+    "--http": {
+        "metavar": "HOST:PORT",
+        "nargs": "?",
+        "const": DEFAULT_ADDRESS,
+        "help": f"serve HTTP as well, there instead of at `daemon.http` (default {DEFAULT_ADDRESS}, or unix:PATH)",
+    },
+    "--no-auth": {"action": "store_true", "help": "ask for no token over HTTP: anyone can call every tool"},
+    "--listen-fd": {"metavar": "N", "type": int, "help": "a listening socket that was handed over"},
+    "--lock-fd": {"metavar": "N", "type": int, "help": "the lock that belongs to it"},
+    "--managed-socket": {"action": "store_true"},
+    "--also-listen-fd": {"type": int, "action": "append", "default": []},
+    "--also-lock-fd": {"type": int, "action": "append", "default": []},
+    "--found": {"action": "store_true"},
+    "--anew": {"action": "store_true"},
+    "--look-every": {"type": float, "default": 5.0},
+    "--log-level": {"choices": LEVELS, "help": "the least severe level to log, instead of the file's"},
+}
 
 
-def options_parser() -> argparse.ArgumentParser:
+def options_parser() -> "ArgumentParser":
     """What the command line may say; docs/reference/commands.md is written from it."""
-    parser = argparse.ArgumentParser(
+    return parser_of(
+        _OPTIONS,
         prog="mcpbridge daemon",
         description="Run the daemon of a configuration in the foreground. `mcpbridge serve` on stdio connects to it,\n"
         "and starts one if none runs; so do `mcpbridge up` and service managers. SIGHUP makes it\n"
         "read its configuration again, SIGTERM ends it in order.",
         epilog="Examples:\n  mcpbridge daemon\n  mcpbridge daemon --idle-exit --http 127.0.0.1:8808\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
-    parser.add_argument("--config", metavar="FILE", help="servers.toml, or any mcpServers JSON")
-    parser.add_argument(
-        "--idle-exit",
-        action=argparse.BooleanOptionalAction,
-        default=False,
-        help="end when nobody was connected for `daemon.idle_exit` seconds",
-    )
-    parser.add_argument(
-        "--http",
-        metavar="HOST:PORT",
-        nargs="?",
-        const=DEFAULT_ADDRESS,
-        help=f"serve HTTP as well, there instead of at `daemon.http` (default {DEFAULT_ADDRESS}, or unix:PATH)",
-    )
-    parser.add_argument("--no-auth", action="store_true", help="ask for no token over HTTP: anyone can call every tool")
-    parser.add_argument("--listen-fd", metavar="N", type=int, help="a listening socket that was handed over")
-    parser.add_argument("--lock-fd", metavar="N", type=int, help="the lock that belongs to it")
-    parser.add_argument("--managed-socket", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--also-listen-fd", type=int, action="append", default=[], help=argparse.SUPPRESS)
-    parser.add_argument("--also-lock-fd", type=int, action="append", default=[], help=argparse.SUPPRESS)
-    parser.add_argument("--found", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--anew", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--look-every", type=float, default=5.0, help=argparse.SUPPRESS)
-    parser.add_argument("--log-level", choices=_LEVELS, help="the least severe level to log, instead of the file's")
-    return parser
 
 
 def _supervision() -> "Supervision":
@@ -139,7 +132,7 @@ def _supervision() -> "Supervision":
     return take(os.environ, pid=os.getpid(), stderr=(found.st_dev, found.st_ino))
 
 
-def _hold(options: argparse.Namespace, config: Path, supervision: "Supervision") -> "Held | None":
+def _hold(options: Given, config: Path, supervision: "Supervision") -> "Held | None":
     """The socket and the lock of this configuration's daemon; None: another one has them."""
     from mcpbridge.app.daemon.socket_and_lock import hold, keep
 
@@ -171,7 +164,7 @@ def _busy() -> int:
 
 
 def _run(
-    options: argparse.Namespace,
+    options: Given,
     config: Path,
     loaded: Loaded,
     redact: Redactor,
@@ -216,7 +209,7 @@ def _run(
 
 def _with_http(
     around: "DaemonContext",
-    options: argparse.Namespace,
+    options: Given,
     loaded: Loaded,
     admin_token: str | None,
     redact: Redactor,

@@ -64,7 +64,7 @@ class Cells:
         low, high = 0, 256
         while high - low > 1:
             middle = (low + high) // 2
-            above = left.translate(None, _BELOW[middle])
+            above = left.translate(None, _BYTES[:middle])
             if len(above) >= count:
                 low, left = middle, above
             else:
@@ -72,13 +72,12 @@ class Cells:
         return low
 
 
-_BELOW = [bytes(range(byte)) for byte in range(256)]
-_FLAGS = [bytes([0] * byte + [1] * (256 - byte)) for byte in range(256)]
+_BYTES = bytes(range(256))
 
 
 def _where(upper: bytes, byte: int) -> list[int]:
     """Where the bytes are that are not below one."""
-    flags = upper.translate(_FLAGS[byte])
+    flags = upper.translate(bytes(byte) + b"\1" * (256 - byte))
     found: list[int] = []
     at = flags.find(1)
     while at >= 0:

@@ -6,6 +6,7 @@ that tools for such things use. Patterns are linear, and are tried only where a 
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import NamedTuple
 
 from mcpbridge.catalog.search.weights import FAIR, STRONG, WEAK
@@ -18,7 +19,7 @@ class _Kind(NamedTuple):
     name: str
     needs: str
     """A text that is in every such thing; `0` stands for any digit, `.w` for a point before a letter or digit."""
-    pattern: re.Pattern[str]
+    pattern: str
     weight: float
     words: tuple[str, ...]
     one_of: tuple[str, ...] = ()
@@ -30,7 +31,7 @@ class _Kind(NamedTuple):
 def _kind(
     name: str, needs: str, pattern: str, weight: float, words: str, *, one_of: str = "", length: int = 0
 ) -> _Kind:
-    return _Kind(name, needs, re.compile(pattern), weight, tuple(words.split()), tuple(one_of.split()), length)
+    return _Kind(name, needs, pattern, weight, tuple(words.split()), tuple(one_of.split()), length)
 
 
 _HOSTS = (
@@ -254,6 +255,12 @@ _DIGIT = re.compile(r"\d")
 _POINT = re.compile(r"\.\w")
 
 
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """A pattern at its first use: most texts have the sign of few kinds or none."""
+    return re.compile(pattern)
+
+
 def _kinds_in(text: str) -> list[_Kind]:
     lower = text.lower()
     if not _SIGNS.search(text) and not any(word in lower for word in _STATEMENTS):
@@ -266,5 +273,5 @@ def _kinds_in(text: str) -> list[_Kind]:
         if (is_there if (is_there := signs.get(kind.needs)) is not None else kind.needs in text or kind.needs in lower)
         and kind.length <= longest
         and (not kind.one_of or any(one in lower for one in kind.one_of))
-        and kind.pattern.search(text)
+        and _compiled(kind.pattern).search(text)
     ]
