@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from mcpbridge.base.late_pattern import late
+
 
 class Hidden(NamedTuple):
     """Some hidden characters in a row."""
@@ -64,7 +66,7 @@ _KINDS = {
     "invisible": "[\u2061-\u2065\ufff0-\ufffb\ufdd0-\ufdef\ufffe\uffff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0080-\U000e00ff\U000e01f0-\U000e0fff\U0001fffe\U0001ffff\ud800-\udfff]+",
 }
-_MAY_HIDE = re.compile(
+_MAY_HIDE = late(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u2800\u3164\ud800-\uf8ff\ufdd0-\ufdef\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
     "\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a\U0001fffe\U0001ffff\U000e0000-\U0010ffff]"
@@ -112,7 +114,7 @@ def with_hidden_shown(text: str) -> str:
 
 
 _ROUNDS = 8
-_LINE_ENDS = re.compile("\r(?!\n)|[\x0b\x0c\x85\u2028\u2029]")
+_LINE_ENDS = late("\r(?!\n)|[\x0b\x0c\x85\u2028\u2029]")
 _MOST_SHOWN = 200
 
 

@@ -22,7 +22,6 @@ A URI that several servers could own is refused with the forms that name one of 
 file is worse than an error. What results brought is remembered as long as the process lives.
 """
 
-import re
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
@@ -31,6 +30,7 @@ from urllib.parse import unquote
 from msgspec import Struct
 
 from mcpbridge.base.errors import UnknownName
+from mcpbridge.base.late_pattern import late
 from mcpbridge.catalog.name_index import likely_meant
 from mcpbridge.catalog.tool_names import fingerprint
 from mcpbridge.catalog.upstream_filter import lets_through, matches_any
@@ -40,10 +40,10 @@ from mcpbridge.protocol.body import Body
 from mcpbridge.results.header_line import URI as KEPT
 
 _MARK = "mcpb+"
-_WRAPPED = re.compile(r"mcpb\+([a-z0-9.-]+)(?:\+|:)")
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-_AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#{}]*)(?=[/?#]|$)")
-_FOREIGN = re.compile(r"[^a-z0-9.-]")
+_WRAPPED = late(r"mcpb\+([a-z0-9.-]+)(?:\+|:)")
+_SCHEME = late(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_AUTHORITY = late(r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#{}]*)(?=[/?#]|$)")
+_FOREIGN = late(r"[^a-z0-9.-]")
 
 _Owned = tuple[str, str]
 
@@ -151,11 +151,11 @@ class SeenUris:
         return owner
 
 
-_URI_MEMBER = re.compile(rb'"uri"')
-_APP_MEMBER = re.compile(rb'resourceUri"')
+_URI_MEMBER = late(rb'"uri"')
+_APP_MEMBER = late(rb'resourceUri"')
 _URI_WORD = b'uri"'
 """Either of them, as it is found in large results while they arrive."""
-_DOT_SEGMENT = re.compile(r"(?:^|[/\\])\.\.?(?:[/\\?#]|$)")
+_DOT_SEGMENT = late(r"(?:^|[/\\])\.\.?(?:[/\\?#]|$)")
 _CANDIDATES = 8
 
 _Target = tuple[str, str]

@@ -9,13 +9,14 @@ The stemmer is light: it takes off plurals, `-ing`, `-ed`, `-ion` and a few more
 never shown. On the sets it was measured with it does as well as Snowball's, which is five times as long.
 """
 
-import re
 import unicodedata
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
+
+from mcpbridge.base.late_pattern import late
 
 _VOWELS = frozenset("aeiouy")
 _LONGEST = 24
@@ -65,10 +66,10 @@ def _without_end(word: str) -> str:
     return word
 
 
-_RUN = re.compile(r"[^\W_]+")
+_RUN = late(r"[^\W_]+")
 """Letters and digits without a sign between them."""
 
-_PART = re.compile(
+_PART = late(
     r"(?P<spaceless>[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+)"
     r"|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W_A-Za-z0-9\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+"
 )
@@ -201,7 +202,7 @@ class WordPieces:
         return tuple(found)
 
 
-_NAME = re.compile(
+_NAME = late(
     r"[`'\"“‘]([^`'\"”’\s]{2,128})[`'\"”’]"  # in quotes
     r"|(?<![\w./@-])(\w{1,64}(?:[_./-]+\w{1,64}){1,8})"  # get_weather, github/list-issues
     r"|\b([a-z]{2,32}[A-Z]\w{1,64})"  # getWeather

@@ -15,12 +15,13 @@ from typing import Annotated, cast, get_args, get_origin
 from pydantic import BaseModel
 
 from mcpbridge.base.errors import ConfigError
+from mcpbridge.base.late_pattern import late
 from mcpbridge.base.suggestions import nearest
 from mcpbridge.core.model import OWN
 from mcpbridge.tools.builtin.base_settings import BuiltinDefaults
 from mcpbridge.upstream.settings import TRANSPORT_SPELLINGS, PinPolicy, ServerSettings
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+NAME = late(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 NAME_LENGTH = 32
 
 _TRANSPORTS = {
@@ -51,8 +52,8 @@ _OURS = (ServerSettings.model_fields.keys() - {"unavailable", "project_texts", "
     "isolation"
 }
 
-_JSON_TOKEN = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
-_TRAILING_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])', re.DOTALL)
+_JSON_TOKEN = late(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_TRAILING_COMMA = late(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])', re.DOTALL)
 
 
 def plain_json(text: str) -> str:

@@ -19,12 +19,13 @@ from typing import Protocol, cast
 
 from msgspec import Struct, field
 
+from mcpbridge.base.late_pattern import late
 from mcpbridge.base.masking.known_values import SECRET_NAME, without_secrets
 from mcpbridge.upstream.projects import PROJECT_FIELDS, PROJECT_ROOT, ProjectText
 
-_REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)\}?")
-_VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
-_PROJECT = re.compile(rf"{PROJECT_ROOT}(?::-(.*))?", re.DOTALL)
+_REFERENCE = late(r"\$\$\{|\$\{([^}]*)\}?")
+_VARIABLE = late(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
+_PROJECT = late(rf"{PROJECT_ROOT}(?::-(.*))?", re.DOTALL)
 _LARGEST_FILE = 64 * 1024
 _LEAST = 32
 
@@ -33,7 +34,7 @@ SECRET_KINDS = ("cmd", "keyring", "secret")
 """What references to secrets begin with."""
 Reference = tuple[str, str]
 """Of a reference to a secret: one of `SECRET_KINDS`, and what follows the colon."""
-_SECRET = re.compile(rf"(?<!\$)\$\{{({'|'.join(SECRET_KINDS)}):([^}}]*)\}}")
+_SECRET = late(rf"(?<!\$)\$\{{({'|'.join(SECRET_KINDS)}):([^}}]*)\}}")
 
 
 class SecretSource(Protocol):

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
+from mcpbridge.base.late_pattern import late
 from mcpbridge.base.masking.mask import MASK
 from mcpbridge.base.masking.names import is_place, looks_random, secret_of
 from mcpbridge.base.masking.no_values import says_nothing
@@ -18,15 +19,15 @@ _PASSWORDS = (
     *("lösenord", "adgangskode", "salasana", "пароль", "密码", "密碼", "パスワード", "비밀번호", "pass", "passwd"),
 )
 """`password` in other languages, and in short."""
-_AFTER_WORD = re.compile(
+_AFTER_WORD = late(
     r"(?:[ \t]{0,3}(?:[:=：]|は|为|為|lautet|ist|est|es|é|is|to|är|er|on|jest|je|то)){0,2}[ \t]{0,3}[\"'`«„]?"
     r"([^\s\"'`«»„“,;(){}\[\]<>|]{6,128}+)",
     re.IGNORECASE,
 )
-_IN_WORD = re.compile(r"[^\W_]")
-_ALL_KINDS = re.compile(r"(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?=\D*\d)\S{8,}")
+_IN_WORD = late(r"[^\W_]")
+_ALL_KINDS = late(r"(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?=\D*\d)\S{8,}")
 
-_PHRASE = re.compile(
+_PHRASE = late(
     r"(?<!\w)((?:mnemonic|(?:seed|recovery|backup|wallet)[ _-]?(?:phrase|words))"
     r"[\"']?[ \t]{0,3}(?:[:=]|is)[ \t]{0,3}[\"']?)"
     r"([a-z]{3,8}(?:[ ,]{1,2}[a-z]{3,8}){11,23}(?![a-z]))",
@@ -36,13 +37,13 @@ _PHRASE = re.compile(
 _WALLETS = ("seed", "recovery", "backup", "wallet")
 WORDS_BEFORE_SECRETS = (*_PASSWORDS, "mnemonic", "phrase", "words", "pass", "auth", "secret", "token", "key")
 """All that is found here has one of these before it, in small letters, but for what is long and has no blank."""
-_PASSWORD_FILE = re.compile(
+_PASSWORD_FILE = late(
     r"^((?:[\w.*-]{1,253}+:)(?:\d{2,5}|\*):[\w*.-]{1,64}+:[\w*.-]{1,64}+:)([^\s:]{6,256}+)$", re.MULTILINE
 )
 """A line of `.pgpass`."""
-_LINE = re.compile(r"^([ \t]{0,8}([A-Za-z][\w-]{3,40}+)[ \t]{1,8})([^\s:=(){}\"',;<>]{8,256}+)[ \t]*$", re.MULTILINE)
+_LINE = late(r"^([ \t]{0,8}([A-Za-z][\w-]{3,40}+)[ \t]{1,8})([^\s:=(){}\"',;<>]{8,256}+)[ \t]*$", re.MULTILINE)
 """A name and a value, as configuration files of many servers have them."""
-_ENCODED = re.compile(r"(?<![\w/+.-])eyJ[A-Za-z0-9+/_-]{24,8000}+={0,2}(?![\w/+.-])")
+_ENCODED = late(r"(?<![\w/+.-])eyJ[A-Za-z0-9+/_-]{24,8000}+={0,2}(?![\w/+.-])")
 
 
 def without_secrets_by_context(text: str, lower: str) -> str:

@@ -6,6 +6,7 @@ begin the same. Patterns of `base/masking/` take time in proportion to the text,
 
 import re
 
+from mcpbridge.base.late_pattern import late
 from mcpbridge.base.masking.names import is_mixed
 
 ISSUED_KEYS = (
@@ -46,7 +47,7 @@ PRIVATE_KEYS = (
 )
 """The pattern of private keys in several lines, also of one that is cut off."""
 
-_KEYS = re.compile(ISSUED_KEYS)
+_KEYS = late(ISSUED_KEYS)
 _MARKED_INSIDE = (
     ("/", re.compile(r"(?<!\d)\d/\d{10,20}(?:/\d{10,20})?:[0-9a-f]{32}(?!\w)")),
     ("-us", re.compile(r"(?<!\w)[0-9a-f]{32}-us\d{1,2}\b")),
@@ -62,11 +63,11 @@ _MARKED_INSIDE = (
     (".", re.compile(r"[MNO](?<![\w-].)[\w-]{22,27}\.[\w-]{6}\.[\w-]{27,}+")),
 )
 """Keys that nothing at their beginning shows, by what is inside."""
-_SHORT_KEYS = re.compile(
+_SHORT_KEYS = late(
     r"(?<![A-Za-z0-9_-])(?:(?:sk-|gh[pousr]_|github_pat_|xox[a-z]-)[\w-]{8,}+|eyJ[\w-]{6,}+\.[\w-]{2,}+(?:\.[\w-]*+)*+)"
 )
 """The best known ones, shortened as examples and tests have them."""
-ORDINARY_WORDS = re.compile(
+ORDINARY_WORDS = late(
     r"(?:(?:sk|fc|xai|csk|key)-(?!proj-|ant-|or-|svcacct-)|(?:secret|npm|hf|rnd|aio|jina|napi|tfp)_)[a-z]+(?:[-_][a-z]+)*+"
     r"|gh[pousr]_[a-z]+(?:_[a-z]+)++|xox[a-z]-[a-z]+(?:-[a-z]+)++"
     r"|(?:[A-Za-z]{1,10}[-_.]){1,4}(?:[xX]{6,}+|0{6,}+|[.]{3,}+)"
@@ -76,7 +77,7 @@ examples that have one letter again and again."""
 
 
 _ISSUED_LENGTH = 30
-RUNS = re.compile(r"[^\x00-#%-*:;<>?@\[-^`{-\x7f]{11,}+")
+RUNS = late(r"[^\x00-#%-*:;<>?@\[-^`{-\x7f]{11,}+")
 """Where a key can be: of what they consist (`\\w`, `.$/=+,-`), and as long as the shortest. Most texts have few such
 places; trying the patterns at every letter takes ten times as long as finding them."""
 
@@ -89,14 +90,14 @@ def without_keys(text: str, mask: str) -> str:
     return RUNS.sub(lambda run: _without_keys(run[0], mask), text)
 
 
-_NAMED_ISSUER = re.compile(r"([a-z][a-z0-9]{1,11}(?:[_-][a-z0-9]{1,3}){0,2}[_-])([A-Za-z0-9_-]{32,256}+)(?![\w.+/=-])")
+_NAMED_ISSUER = late(r"([a-z][a-z0-9]{1,11}(?:[_-][a-z0-9]{1,3}){0,2}[_-])([A-Za-z0-9_-]{32,256}+)(?![\w.+/=-])")
 """The name of somebody who issues keys, and a long key: what most issuers do since scanners look for such names."""
 _NO_ISSUERS = ("sha1-", "sha256-", "sha384-", "sha512-", "md5-", "pk_", "pub_", "blob_")
 _PURPOSES = (
     *("live_", "live-", "prod_", "prod-", "production_", "production-", "_sk_", "_rw_", "_pat_", "_pw_"),
     *("_secret_", "_token_"),
 )
-_WITH_PURPOSE = re.compile(
+_WITH_PURPOSE = late(
     r"(?<![A-Za-z0-9_])(?:(?:[0-9a-z]{2,12}[_-]){0,3}(?<!pk_)(?:live|prod|production)[_-](?=[a-z_-]{0,40}[0-9A-Z])"
     r"|(?:[0-9a-z]{2,12}_){1,3}(?:sk|rw|pat|pw|secret|token)_)(?=[\w-]{0,40}\d)[\w-]{24,}+"
 )

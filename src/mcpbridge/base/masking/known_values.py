@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import quote, quote_plus
 
+from mcpbridge.base.late_pattern import late
 from mcpbridge.base.masking.mask import MASK
 
 MIN_LENGTH = 6
@@ -21,13 +22,13 @@ MIN_LENGTH = 6
 _LEARNED = 24
 """Secrets of one source that came while the process ran; the last ones are known."""
 
-SECRET_NAME = re.compile(r"token|key|secret|passw|auth|credential|cookie|bearer|session|dsn|_pat\b", re.IGNORECASE)
+SECRET_NAME = late(r"token|key|secret|passw|auth|credential|cookie|bearer|session|dsn|_pat\b", re.IGNORECASE)
 """What names of variables, headers and options have in them whose values are secrets."""
 
 
-_WORDS = re.compile(r"[A-Za-z ,.'()/]{0,200}")
+_WORDS = late(r"[A-Za-z ,.'()/]{0,200}")
 """Texts in which nothing can look like a secret; most lines of logs are such."""
-_MAY_NAME_ONE = re.compile(
+_MAY_NAME_ONE = late(
     "auth|bearer|contrasena|cookie|credential|csrf|cv[cv]|dsn|jwt|kennwort|key|otp|pass|pat(?![chit])|phrase|pin(?!g)"
     "|psk|pw|secret|senha|token|wif|session.?id|verifier|xsrf|(?:device|recovery|backup).?code",
     re.IGNORECASE,

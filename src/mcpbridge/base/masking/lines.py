@@ -1,14 +1,14 @@
 """Take secrets out of lines that come one by one: a private key is spread over many, a text in YAML over some."""
 
-import re
 from collections.abc import Callable
 
+from mcpbridge.base.late_pattern import late
 from mcpbridge.base.masking.mask import MASK
 from mcpbridge.base.masking.text import begins_secret_block
 
-_BEGINS = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?!.*-----END )|PuTTY-User-Key-File-\d")
-_ENDS = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|Private-MAC:.*")
-_OF_KEY = re.compile(
+_BEGINS = late(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?!.*-----END )|PuTTY-User-Key-File-\d")
+_ENDS = late(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|Private-MAC:.*")
+_OF_KEY = late(
     r"\W*[A-Za-z0-9+/=]*+\W*|.*\s[A-Za-z0-9+/=]{32,}\W*"
     r"|(?:Proc-Type|DEK-Info|Comment|Version|Encryption|Public-Lines|Private-Lines|Key-Derivation|Argon2-[\w-]+):.*"
 )

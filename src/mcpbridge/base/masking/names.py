@@ -9,6 +9,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
+from mcpbridge.base.late_pattern import late
+
 NEVER = 1 << 30
 """Digits that no number has."""
 
@@ -42,7 +44,7 @@ CODE = Secret("digits", 3)
 KEY = Secret("key", NEVER)
 """There are keys of many kinds, most of which are no secrets; a long random text is one."""
 
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_WORD = late(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SURE = frozenset({"apikey", "authorization", "bearer", "jwt", "otp", "totp", "passcode", "passphrase", "passwd"}) | {
     *("password", "pwd", "secret", "psk", "requirepass", "masterauth", "passwort", "kennwort", "contrasena", "senha")
 }
@@ -83,7 +85,7 @@ _ABOUT = frozenset({"type", "url", "uri", "endpoint", "path", "file", "dir", "na
 }
 """Last words of names whose values are about a secret and none themselves; without their `s`."""
 
-_RANDOM = re.compile(r"(?=\S*[0-9])\S{8,}")
+_RANDOM = late(r"(?=\S*[0-9])\S{8,}")
 
 
 def is_random(text: str) -> bool:
@@ -91,8 +93,8 @@ def is_random(text: str) -> bool:
     return _RANDOM.fullmatch(text) is not None
 
 
-_KEY = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}")
-_HEX = re.compile(r"(?:0x)?(?:[0-9a-f]{32,}|[0-9A-F]{32,})")
+_KEY = late(r"[A-Za-z0-9+/_-]{24,}={0,2}")
+_HEX = late(r"(?:0x)?(?:[0-9a-f]{32,}|[0-9A-F]{32,})")
 _LEAST_CHANGES = 0.3
 """Of a random text's characters, how many are of another kind than the one before; names in camel case have less."""
 
@@ -149,7 +151,7 @@ def _singular(word: str) -> str:
 
 SAID = ("password", "passwd", "passphrase", "passcode", "secret", "token", "key", "credential", "pin", "otp")
 """The words for secrets in sentences."""
-_IN_WORD = re.compile(r"\w")
+_IN_WORD = late(r"\w")
 
 
 def words_for_secrets(lower: str) -> list[tuple[int, int]]:
@@ -165,7 +167,7 @@ def words_for_secrets(lower: str) -> list[tuple[int, int]]:
     return places
 
 
-_COUNTED_WORDS = re.compile(r"(?:[a-z]*[\d.,]+(?:st|nd|rd|th|k|m|s|ms|b|kb|mb|px|x)?|[a-z]+\d{1,2})", re.IGNORECASE)
+_COUNTED_WORDS = late(r"(?:[a-z]*[\d.,]+(?:st|nd|rd|th|k|m|s|ms|b|kb|mb|px|x)?|[a-z]+\d{1,2})", re.IGNORECASE)
 """Numbers, and words with a number at their end (`sha256`, `v2`, `user1`) are named after such a word in sentences."""
 
 
@@ -177,7 +179,7 @@ def looks_random(bare: str) -> bool:
     return len(bare) >= 8 and digits >= 2 and digits < len(bare) and not _COUNTED_WORDS.fullmatch(bare)
 
 
-_LONG_KEY = re.compile(r"(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?=[^0-9]*[0-9])[A-Za-z0-9+/]{32,128}+={0,2}")
+_LONG_KEY = late(r"(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?=[^0-9]*[0-9])[A-Za-z0-9+/]{32,128}+={0,2}")
 """A key may have slashes, as those of AWS have, but no path is so long without a sign between its words."""
 
 

@@ -5,6 +5,7 @@ Texts that servers send, and documentation above all, are full of it: a reader s
 
 import re
 
+from mcpbridge.base.late_pattern import late
 from mcpbridge.base.masking.mask import MASK
 
 NO_VALUES = frozenset({"", "true", "false", "yes", "no", "on", "off", "none", "null", "nil", "undefined", "auto"}) | {
@@ -15,21 +16,21 @@ NO_VALUES = frozenset({"", "true", "false", "yes", "no", "on", "off", "none", "n
     *("redacted", "masked", "filtered", "prompt", "not", "must", "revoked"),
 }
 """What a text says of a secret without showing it."""
-EXAMPLE = re.compile(
+EXAMPLE = late(
     r"(?:your|insert|enter|replace|example)(?:[-_ ][a-z]+)++|change[-_ ]?(?:me|this)"
     r"|[a-z]{2,10}[-_](?:\.{3}|x{3,}+)|x{3,}+",
     re.IGNORECASE,
 )
 """Where somebody is to put a secret."""
-_VARIABLE = re.compile(r"\$\{[A-Za-z_]\w*\}|\$[A-Z_]+|\{\{?[A-Za-z_][\w.]*\}?\}|%[A-Z_]+%|\*+|[xX]{3,}+|\.{3}")
+_VARIABLE = late(r"\$\{[A-Za-z_]\w*\}|\$[A-Z_]+|\{\{?[A-Za-z_][\w.]*\}?\}|%[A-Z_]+%|\*+|[xX]{3,}+|\.{3}")
 """Where a password of an address is to be put, or was."""
-IN_CODE = re.compile(
+IN_CODE = late(
     r":[A-Za-z_]+"
     r"|(?:process\.env|import\.meta\.env|os\.environ|env|self|this|config|settings|options|opts|args|params|props"
     r"|secrets|var|local|data|request|req|ctx|values?)(?:\.[A-Za-z_]+)++"
 )
 """Where a program gets a value from, and what follows `::`."""
-TYPE = re.compile(r"(?:[A-Z][a-z]+)++")
+TYPE = late(r"(?:[A-Z][a-z]+)++")
 """Names of types: words that begin with a capital letter."""
 
 

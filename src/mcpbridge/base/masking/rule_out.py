@@ -5,9 +5,9 @@ secret, a sign, or characters in a row that are as long as a key. So it may rule
 adds a way to find a secret there adds here what that way needs; a test compares both over all samples.
 """
 
-import re
 from collections.abc import Callable
 
+from mcpbridge.base.late_pattern import late
 from mcpbridge.base.masking.by_context import WORDS_BEFORE_SECRETS
 from mcpbridge.base.masking.issued_keys import RUNS
 from mcpbridge.base.masking.names import IN_SECRET_NAMES, SAID
@@ -17,7 +17,7 @@ _WORDS = {*IN_SECRET_NAMES, *SAID, *WORDS_BEFORE_SECRETS, "auth", "bearer", "bas
 _SIGNS = {"=", "%3", "://", ":thin:", "-p", "-u", "redis-cli", "-----", "putty-user", "q~", "‹", "\x1b"}
 _NEEDED = tuple(sorted(one for one in _WORDS | _SIGNS if not any(other in one for other in (_WORDS | _SIGNS) - {one})))
 """In small letters; without those that have another one in them."""
-_PASSWORD_FILE = re.compile(r":(?:\d{2,5}|\*):")
+_PASSWORD_FILE = late(r":(?:\d{2,5}|\*):")
 _LETTERS = 20
 """Letters in a row that may be a key; shorter ones that are only of letters are words."""
 

@@ -12,6 +12,7 @@ made for that, and is masked whole. The patterns take time in proportion to the 
 import re
 from collections.abc import Callable
 
+from mcpbridge.base.late_pattern import late
 from mcpbridge.base.masking.by_context import without_secrets_by_context
 from mcpbridge.base.masking.issued_keys import PRIVATE_KEYS, without_keys
 from mcpbridge.base.masking.mask import MASK
@@ -31,19 +32,19 @@ from mcpbridge.base.masking.no_values import EXAMPLE, IN_CODE, NO_VALUES, TYPE, 
 PASSES = 8
 """More than any text needs that was not made for it: what is masked may let something else be seen."""
 
-_PEM = re.compile(PRIVATE_KEYS)
-_COLOURS = re.compile(r"\x1b\[[0-9;]{0,20}m")
+_PEM = late(PRIVATE_KEYS)
+_COLOURS = late(r"\x1b\[[0-9;]{0,20}m")
 
-_USER_INFO = re.compile(r"(?<=://)([^/\s:@?#\"'<>]{0,512}+)(:[^/\s?#\"'<>]{1,512})?(?=@)")
-_DATABASE = re.compile(r"(?<=://)([^\s:@/\"'<>]{0,128}+:)(?!//)([^\s\"'<>]{1,256})(?=@[\w.\[-])")
-_DATABASE_SCHEME = re.compile(
+_USER_INFO = late(r"(?<=://)([^/\s:@?#\"'<>]{0,512}+)(:[^/\s?#\"'<>]{1,512})?(?=@)")
+_DATABASE = late(r"(?<=://)([^\s:@/\"'<>]{0,128}+:)(?!//)([^\s\"'<>]{1,256})(?=@[\w.\[-])")
+_DATABASE_SCHEME = late(
     r"(?:postgres(?:ql)?|mysql|mariadb|mongodb|rediss?|amqps?|mssql|sqlserver|oracle|clickhouse|cockroachdb|snowflake"
     r"|ldaps?|smtps?|imaps?|nats|ftp|sftp|couchbases?|neo4j|bolt)(?:\+[a-z\d]{1,20})?://$",
     re.IGNORECASE,
 )
 """Passwords in these often have characters that end them in other addresses."""
-_ORACLE = re.compile(r"(?<=:thin:)([\w.$-]{1,64}+)/([^\s@/\"']{1,128}+)(?=@)")
-_HOOKS = re.compile(
+_ORACLE = late(r"(?<=:thin:)([\w.$-]{1,64}+)/([^\s@/\"']{1,128}+)(?=@)")
+_HOOKS = late(
     r"((?:hooks\.slack\.com/(?:services|workflows|triggers)|discord(?:app)?\.com/api/(?:v\d+/)?webhooks/\d{5,30}"
     r"|[\w.-]{0,60}infura\.io/(?:ws/)?v3|[\w.-]{1,60}\.alchemy\.com/(?:v2|nft/v\d)|mcp\.zapier\.com/api/mcp/[as]"
     r"|[\w.-]{1,60}\.office\.com/webhookb?2?|hooks\.zapier\.com/hooks/catch|api\.telegram\.org/(?=bot\d))/?)"
@@ -51,60 +52,56 @@ _HOOKS = re.compile(
     re.IGNORECASE,
 )
 """Addresses that are a secret themselves: whoever knows them may post."""
-_COOKIES = re.compile(
+_COOKIES = late(
     r"(?<!\w)((?:Set-)?Cookie2?[\"']?:[ \t]{0,8}[\"']?)(?!\[redacted\])[^\s=;,\"']{1,64}+=[^\r\n\"'\\]*+", re.IGNORECASE
 )
-_AUTHORIZATION = re.compile(
+_AUTHORIZATION = late(
     r"(?<!\w)((?:Proxy-)?Authorization[\"']?[:=][ \t]{0,8}[\"']?"
     r"(?:Digest|OAuth|Hawk|Signature|AWS4-HMAC-SHA256|MAC|NTLM)[ \t]{1,8})(?!\[redacted\])([^\r\n']+)",
     re.IGNORECASE,
 )
 """Schemes with several parameters: nothing of the rest of the line is worth reading."""
-_OTHER_SCHEME = re.compile(
+_OTHER_SCHEME = late(
     r"(?<!\w)((?:Proxy-)?Authorization[\"']?[:=][ \t]{0,8}[\"']?[A-Za-z][\w.-]{1,30}+[ \t]{1,8})([^\s\"',]{8,}+)",
     re.IGNORECASE,
 )
 """Schemes that nobody registered, such as `SSWS` and `GenieKey`."""
-_SUBPROTOCOL = re.compile(r"(Sec-WebSocket-Protocol[\"']?[:=][ \t]{0,8}[\"']?)([^\r\n\"']++)", re.IGNORECASE)
+_SUBPROTOCOL = late(r"(Sec-WebSocket-Protocol[\"']?[:=][ \t]{0,8}[\"']?)([^\r\n\"']++)", re.IGNORECASE)
 """Where browsers put a token, as a WebSocket of theirs has no other header."""
-_SCHEME = re.compile(r"\b(Bearer|Basic)((?:\s|%20){1,3})([A-Za-z0-9._~+/=-]{8,}+)", re.IGNORECASE)
-_QUERY = re.compile(
-    r"(?:(?<=[?&;#])|(?<=%3[fF])|(?<=%26))([A-Za-z0-9_.\[\]-]{1,80}+)(=|%3[dD])((?:(?!%26)[^&;\s\"'<>#])++)"
-)
-_ELEMENT = re.compile(r"<([A-Za-z_][\w.-]{0,79})>([^<>]++)(?=</\1>)")
-_PAIR = re.compile(r"\([ \t]{0,4}b?([\"'])([\w-]{1,80}+)\1,[ \t]{1,40}b?([\"'])((?:(?!\3)[^\\\n])++)(?=\3[ \t]{0,4}\))")
+_SCHEME = late(r"\b(Bearer|Basic)((?:\s|%20){1,3})([A-Za-z0-9._~+/=-]{8,}+)", re.IGNORECASE)
+_QUERY = late(r"(?:(?<=[?&;#])|(?<=%3[fF])|(?<=%26))([A-Za-z0-9_.\[\]-]{1,80}+)(=|%3[dD])((?:(?!%26)[^&;\s\"'<>#])++)")
+_ELEMENT = late(r"<([A-Za-z_][\w.-]{0,79})>([^<>]++)(?=</\1>)")
+_PAIR = late(r"\([ \t]{0,4}b?([\"'])([\w-]{1,80}+)\1,[ \t]{1,40}b?([\"'])((?:(?!\3)[^\\\n])++)(?=\3[ \t]{0,4}\))")
 """A header as Python shows it in a list, and a constant as PHP defines it."""
-_USER_PAIR = re.compile(
+_USER_PAIR = late(
     r"(\bauth[ \t]{0,3}[:=][ \t]{0,3}\([\"'][^\"'\n]{0,128}+[\"'],[ \t]{0,3}[\"'])(?!\[redacted\])([^\"'\n]{1,256}+)"
 )
 """User and password as HTTP clients in Python take them."""
-_NAMED = re.compile(
+_NAMED = late(
     r"(\b(?:name|key)[\"']?[ \t]{0,3}[:=][ \t]{0,3}[\"']?)([A-Za-z_][\w-]{0,79}+)"
     r"([\"']?[,;]?\s{0,40}[\"']?(?:value|content)[\"']?[ \t]{0,3}[:=][ \t]{0,3})"
     r"(\"(?:[^\"\\\n]|\\.)*+\"|'[^'\n]*+'|[^\s\"',;{}]++)"
 )
 """A variable or a header as lists of them have it: its name under `name` or `key`, and then its value."""
 _BLOCK_HEAD = r"(?<![\w.-])([A-Za-z_][\w.-]{0,79}+)[\"']?:[ \t]{1,8}[|>][-+\d]{0,2}[ \t]{0,8}"
-_BLOCK = re.compile(rf"({_BLOCK_HEAD}(?:\r?\n|\\+n))((?:[ \t]+(?:(?!\\+n)[^\n])+(?:\n|\\+n)?)++)")
+_BLOCK = late(rf"({_BLOCK_HEAD}(?:\r?\n|\\+n))((?:[ \t]+(?:(?!\\+n)[^\n])+(?:\n|\\+n)?)++)")
 """A text of several lines in YAML; the ends of its lines may be escaped, as in JSON."""
-_BLOCK_BEGINS = re.compile(rf"{_BLOCK_HEAD}$")
-_PRIVATE_PART = re.compile(r"((?<![\w])\\*[\"'](?:d|p|q|dp|dq|qi|k)\\*[\"']\s{0,3}:\s{0,3}\\*[\"'])([\w-]{16,}+)")
+_BLOCK_BEGINS = late(rf"{_BLOCK_HEAD}$")
+_PRIVATE_PART = late(r"((?<![\w])\\*[\"'](?:d|p|q|dp|dq|qi|k)\\*[\"']\s{0,3}:\s{0,3}\\*[\"'])([\w-]{16,}+)")
 """What is private of a JSON Web Key (RFC 7518, 6)."""
-_NETRC = re.compile(
+_NETRC = late(
     r"(\b(?:machine\s{1,8}\S{1,128}+|default)\s{1,8}login\s{1,8}\S{1,128}+\s{1,8}password\s{1,8})(?!\[redacted\])(\S{1,256}+)"
 )
-_ROW = re.compile(
+_ROW = late(
     r"(\|[ \t`*]{0,40}+([A-Za-z_][\w.-]{0,79}+)[ \t`*]{0,40}+\|[ \t`*]{0,40}+)([^\s|`]{6,256}+)(?=[ \t`*]{0,40}\|)"
 )
 """A name and its value in a row of a table."""
 
-_OPTION = re.compile(
+_OPTION = late(
     r"(?<![\w-])(--[a-z][\w-]{0,79}+)([\"']?,?[ \t]{1,3}|=)(\"[^\"\n]*+\"|'[^'\n]*+'|[^\s\"'`<>|;&$-][^\s\"'`<>|;&]*+)"
 )
-_USER_OPTION = re.compile(
-    r"(?<![\w-])((?:-u|--user|--proxy-user|-U)[ =]{0,2}[\"']?)([^\s:\"']{1,128}+):([^\s\"']{1,256}+)"
-)
-_DATABASE_CLIENT = re.compile(
+_USER_OPTION = late(r"(?<![\w-])((?:-u|--user|--proxy-user|-U)[ =]{0,2}[\"']?)([^\s:\"']{1,128}+):([^\s\"']{1,256}+)")
+_DATABASE_CLIENT = late(
     r"(\b(?:mysql|mysqldump|mysqladmin|mysqlimport|mariadb|mariadb-dump|sshpass|mongosh?|mongodump)\b"
     r"[^\n|;]{0,200}?[ \"']-p[ \t]{0,2}"
     r"|\bredis-cli\b[^\n|;]{0,200}?[ \"'](?:-a|--pass)[ \t=]{1,2}"
@@ -112,10 +109,10 @@ _DATABASE_CLIENT = re.compile(
     r"[^\n|;]{0,200}? -p[ \t]{1,2})"
     r"([\"']?)([^\s\"'-][^\s|;\"']{0,256}+)"
 )
-_DIRECTIVE = re.compile(
+_DIRECTIVE = late(
     r"^([ \t]*(?:ENV|ARG|setenv|set -g?x)[ \t]{1,4}([A-Za-z_]\w{0,79}+)[ \t]{1,4})(?!=)([^\s=]\S*+)", re.MULTILINE
 )
-_SENTENCE = re.compile(
+_SENTENCE = late(
     r"(?<![\w-])((?:api|access|secret|private|client|auth|bearer|bot|refresh|signing|encryption|license|service)?[ _-]?"
     r"(?:password|passwd|passphrase|passcode|secret|token|key|credentials?|pin|otp)(?!\w))"
     r"((?:[ \t]++for[ \t]++[\w.@-]{1,64}+)?"
@@ -123,15 +120,15 @@ _SENTENCE = re.compile(
     r"(\"[^\"\s]{3,256}+\"|'[^'\s]{3,256}+'|`[^`\s]{3,256}+`|[^\s\"'`<>,;(){}\[\]|\\]{6,128}+)",
     re.IGNORECASE,
 )
-_NAME = re.compile(
+_NAME = late(
     r"(?<!\w)(?!(?<=\$\{)secret:[\w.@:/-]{1,128}\})([A-Za-z_][\w.-]{0,79}+)(\\*+[\"']?\]?\s{0,3}(=>|:=|[=:])\s{0,3})"
 )
-_SPACED = re.compile(
+_SPACED = late(
     r"(?:^|[^\w-])(api|access|secret|private|client|signing|encryption|license|subscription|account)[ \t]$",
     re.IGNORECASE,
 )
-_WRAPPED = re.compile(r"\[(?=[A-Za-z0-9\"'])|(?:Some|Optional|Just)\(|SecretStr\(|[bru](?=[\"'])|&(?=\w)")
-_VALUE = re.compile(
+_WRAPPED = late(r"\[(?=[A-Za-z0-9\"'])|(?:Some|Optional|Just)\(|SecretStr\(|[bru](?=[\"'])|&(?=\w)")
+_VALUE = late(
     r'(?P<escaped>\\+")(?P<in_escaped>(?:[^"\\\n]|\\+[^"\\\n])*+)'
     r'|"(?P<double>(?:[^"\\\n]|\\.)*+)'
     r"|'(?P<single>(?:[^'\\\n]|\\.)*+)"
@@ -139,11 +136,11 @@ _VALUE = re.compile(
     r"(?P<bare>[^\s\"'`<>,;&(){}\[\]|\\]{1,128}+)",
     re.IGNORECASE,
 )
-_REST = re.compile(r"[^\s\"'`<>,;&(){}\[\]|\\]*+")
+_REST = late(r"[^\s\"'`<>,;&(){}\[\]|\\]*+")
 """What of a longer value is left. Not searched at once: texts may be full of names that are followed by long values."""
-_HEADER_NAME = re.compile(r"[Xx]-[\w-]+|[A-Z][\w]*(?:-[A-Z]\w*)+|(?:Proxy-)?Authorization")
-_CODE_LIKE = re.compile(r"[A-Za-z_]+(?:[._]+[A-Za-z_]+)+")
-_GOES_ON = re.compile(r"[ \t]+[\w(]")
+_HEADER_NAME = late(r"[Xx]-[\w-]+|[A-Z][\w]*(?:-[A-Z]\w*)+|(?:Proxy-)?Authorization")
+_CODE_LIKE = late(r"[A-Za-z_]+(?:[._]+[A-Za-z_]+)+")
+_GOES_ON = late(r"[ \t]+[\w(]")
 
 
 def without_secrets(text: str, known: Callable[[str], str] = lambda text: text) -> str:
@@ -362,7 +359,7 @@ def _of_sentences(text: str, lower: str) -> str:
     return "".join([*parts, text[done:]])
 
 
-_BEFORE_WORD = re.compile(
+_BEFORE_WORD = late(
     r"(?<![\w-])(?:(?:api|access|secret|private|client|auth|bearer|bot|refresh|signing|encryption|license|service)"
     r"[ _-]?|[ _-])\Z",
     re.IGNORECASE,

@@ -10,6 +10,8 @@ import re
 import sys
 from collections.abc import Mapping
 
+from mcpbridge.base.late_pattern import late
+
 SAFE_NAMES = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
 """What a server inherits unasked: enough to find programs and files, no secrets."""
 
@@ -22,7 +24,7 @@ CERTIFICATE_NAMES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CUR
 """Files and directories of authorities that programs trust."""
 PROXY_NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 """Also in small letters."""
-_INDEX_NAMES = re.compile(
+_INDEX_NAMES = late(
     r"""UV_(?:DEFAULT_INDEX|INDEX|INDEX_URL|EXTRA_INDEX_URL|INDEX_STRATEGY|FIND_LINKS|NO_INDEX|INSECURE_HOST|NATIVE_TLS
         |SYSTEM_CERTS|KEYRING_PROVIDER|HTTP_TIMEOUT|OFFLINE|(?:PYTHON|PYPY)_INSTALL_MIRROR|CONFIG_FILE
         |INDEX_\w+_USERNAME)
@@ -34,9 +36,9 @@ _INDEX_NAMES = re.compile(
 )
 """Where package managers get packages, and how they get there."""
 
-_SECRET_NAME = re.compile(r"passw|token|secret|_auth|:_|credential|_key$", re.IGNORECASE)
-_SECRET_IN_QUERY = re.compile(r"[?&][^=&\s]*(?:token|key|passw|secret|auth|sig)[^=&\s]*=", re.IGNORECASE)
-_AUTHORITY = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.\-]*:)?//([^\s,]*)")
+_SECRET_NAME = late(r"passw|token|secret|_auth|:_|credential|_key$", re.IGNORECASE)
+_SECRET_IN_QUERY = late(r"[?&][^=&\s]*(?:token|key|passw|secret|auth|sig)[^=&\s]*=", re.IGNORECASE)
+_AUTHORITY = late(r"(?:[A-Za-z][A-Za-z0-9+.\-]*:)?//([^\s,]*)")
 
 
 def child_environment(own: Mapping[str, str], inherit: bool | list[str], parent: Mapping[str, str]) -> dict[str, str]:

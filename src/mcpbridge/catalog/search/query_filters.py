@@ -18,9 +18,10 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+from mcpbridge.base.late_pattern import late
 from mcpbridge.catalog.search.ranker import ServerText
 
-_FILTER = re.compile(r'(?<!\S)(server|tag):(?:"([^"\s][^"]{0,199})"|([^\s"]{1,200}))(?!\S)', re.IGNORECASE)
+_FILTER = late(r'(?<!\S)(server|tag):(?:"([^"\s][^"]{0,199})"|([^\s"]{1,200}))(?!\S)', re.IGNORECASE)
 _MOST = 16
 """Filters of a query that are obeyed."""
 _WILDCARDS = 8
@@ -87,13 +88,13 @@ FIELDS: Mapping[str, str] = {
 """Names of fields in queries, and the fields of documents."""
 
 _LONGEST, _DEEPEST = 2000, 50
-_TOKEN = re.compile(
+_TOKEN = late(
     r"""\s*(?:(?P<open>\()|(?P<close>\))|(?P<minus>-(?=[^\s)]))
     |(?P<field>[A-Za-z_]+):(?=[^\s)])
     |"(?P<phrase>[^"]*)(?P<end>"?)|(?P<word>[^\s()"]+))""",
     re.VERBOSE,
 )
-_WORD = re.compile(r"\w+")
+_WORD = late(r"\w+")
 
 
 class QueryProblem(ValueError):

@@ -4,7 +4,6 @@ Also the tables of JSON Schema's keywords that these steps need, and where a sch
 which of its words repeat others. Schemas are given by their keywords, values unparsed.
 """
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from urllib.parse import unquote
@@ -12,6 +11,7 @@ from urllib.parse import unquote
 import msgspec
 from msgspec import Raw, Struct
 
+from mcpbridge.base.late_pattern import late
 from mcpbridge.protocol.jsonrpc import Fields, decode_array, decode_fields, encode_fields
 
 ANNOTATIONS = frozenset(
@@ -89,13 +89,13 @@ DEFINITIONS = ("$defs", "definitions")
 Target = tuple[str, str]
 """A definition: (`$defs` or `definitions`, the name there)."""
 
-_REFERENCE = re.compile(rb'"\$ref"\s*:\s*("(?:[^"\\]|\\.)*")')
-_REFERS = re.compile(rb'"\$(?:ref|dynamicRef|recursiveRef)"')
-_OTHER_WAYS = re.compile(
+_REFERENCE = late(rb'"\$ref"\s*:\s*("(?:[^"\\]|\\.)*")')
+_REFERS = late(rb'"\$(?:ref|dynamicRef|recursiveRef)"')
+_OTHER_WAYS = late(
     rb'"\$(?:id|anchor|dynamicRef|dynamicAnchor|recursiveRef|recursiveAnchor)"\s*:|"id"\s*:\s*"[^"]*[:#]'
 )
 """What makes a reference mean something else than a path from the top."""
-_ESCAPED = re.compile(rb"\\u00(?:24|[46][1-9A-Fa-f]|[57][0-9Aa])")
+_ESCAPED = late(rb"\\u00(?:24|[46][1-9A-Fa-f]|[57][0-9Aa])")
 """A letter or `$` that is escaped for no reason: a keyword may be hidden so."""
 
 

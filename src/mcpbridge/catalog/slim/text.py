@@ -11,23 +11,24 @@ from functools import lru_cache
 import msgspec
 from msgspec import Raw
 
+from mcpbridge.base.late_pattern import late
 from mcpbridge.catalog.slim.levels import SHORTEST_SENTENCE, SchemaRules
 from mcpbridge.catalog.slim.merge import SUFFIXES, Place, starts
 from mcpbridge.protocol.jsonrpc import Fields, decode_text, encode
 
-_UNTIDY = re.compile(r"^\s|\s$|[^\S\n]\n|\n[^\S\n]|\n\n\n|\r")
-_BLANK_LINES = re.compile(r"\n{3,}")
-_SENTENCE_END = re.compile(
+_UNTIDY = late(r"^\s|\s$|[^\S\n]\n|\n[^\S\n]|\n\n\n|\r")
+_BLANK_LINES = late(r"\n{3,}")
+_SENTENCE_END = late(
     r"(?<!\be\.g)(?<!\bi\.e)(?<!\betc)(?<!\bvs)(?<!\bcf)(?<!\bapprox)(?<!\b[A-Z])[.!?][\"')\]]*(?=\s)|[。！？]"
 )
 """Not after an abbreviation, nor within a number or a name, since a blank follows."""
-_PARAGRAPH_END = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*•#<]|\d+[.)]|\w+:\s*\n))")
+_PARAGRAPH_END = late(r"\n\s*\n|\n(?=\s*(?:[-*•#<]|\d+[.)]|\w+:\s*\n))")
 """A blank line, or a line that begins a list, a heading, a tag or a section such as `Args:`."""
-_HEADING = re.compile(r"\s*(?:#[^\n]*|<[^<>\n]{1,40}>|\w+:)\s*\n")
+_HEADING = late(r"\s*(?:#[^\n]*|<[^<>\n]{1,40}>|\w+:)\s*\n")
 """A first line that only says what comes: a heading, an opening tag, `Description:`."""
-_DUTY = re.compile(r"\A\s*(?:optional|required)[.:]\s*|\s*[(\[](?:optional|required)[)\]][.:,;]?", re.IGNORECASE)
-_SEPARATORS = re.compile(r"[\W_]+")
-_WORD = re.compile(r"[a-z]+|[A-Z]+(?![a-z])|[A-Z][a-z]*|[0-9]+")
+_DUTY = late(r"\A\s*(?:optional|required)[.:]\s*|\s*[(\[](?:optional|required)[)\]][.:,;]?", re.IGNORECASE)
+_SEPARATORS = late(r"[\W_]+")
+_WORD = late(r"[a-z]+|[A-Z]+(?![a-z])|[A-Z][a-z]*|[0-9]+")
 _LONGEST_NAME = 200
 """Characters of what is looked at word by word."""
 _SAY_NOTHING = (

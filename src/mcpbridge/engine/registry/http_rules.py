@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from mcpbridge.base.errors import BridgeError
+from mcpbridge.base.late_pattern import late
 from mcpbridge.base.suggestions import nearest
 from mcpbridge.tools.factory import KEYS as KINDS_OF_TOOLS
 from mcpbridge.tools.factory import model_of
@@ -66,16 +67,16 @@ TOOLS_REFUSED = _keys("labels")
 """What may not be said of single tools (`tool.NAME`): whoever adds a server from afar does not call it harmless."""
 
 _TRANSPORTS = (*sorted(TRANSPORT_SPELLINGS), "streamable-http", "sse", "websocket")
-_ADDRESS = re.compile(r"(?:https?|wss?)://[^\s/]", re.IGNORECASE)
-_HOST = re.compile(
+_ADDRESS = late(r"(?:https?|wss?)://[^\s/]", re.IGNORECASE)
+_HOST = late(
     r"(?!(?:unix|unix-abstract|vsock|xds|dns|ipv4|ipv6|passthrough|google-c2p):)"  # gRPC reads these as ways, not hosts
     r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}",
     re.IGNORECASE,
 )
-_REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)\}?")
+_REFERENCE = late(r"\$\$\{|\$\{([^}]*)\}?")
 """As `config/variables.py` finds them; a test holds the two together."""
-_VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-.*)?", re.DOTALL)
-_SLIP = re.compile(r"[A-Za-z_-]{1,60}")
+_VARIABLE = late(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-.*)?", re.DOTALL)
+_SLIP = late(r"[A-Za-z_-]{1,60}")
 """What a key looks like that somebody has merely written wrongly."""
 _DEEPEST = 32
 

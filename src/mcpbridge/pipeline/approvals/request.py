@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from mcpbridge.base.json_values import decoded
+from mcpbridge.base.late_pattern import late
 from mcpbridge.core.context import run_of, text_in
 from mcpbridge.core.model import ApproveBy, Call
 from mcpbridge.protocol.canonical_json import canonical_digest
@@ -282,8 +283,8 @@ LONGEST = 3000
 LONGEST_TEXT = 400
 """Characters of one text in them, once they are longer than that."""
 
-_TEXTS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
-_UNSEEN = re.compile(
+_TEXTS = late(r'"[^"\\]*(?:\\.[^"\\]*)*"')
+_UNSEEN = late(
     "[\x00-\x09\x0b-\x1f\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202f\u205f-\u206f"
     "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff\U000e0000-\U000e0fff]"
 )

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, cast
 
+from mcpbridge.base.late_pattern import late
 from mcpbridge.base.suggestions import nearest
 
 LONGEST = 1000
@@ -54,14 +55,14 @@ _FUNCTIONS = frozenset(
         *(f"get{part}" for part in (*_DATES, "Milliseconds")),
     )
 )
-_TEXTS = re.compile(
+_TEXTS = late(
     r"""[bB]?[rR][bB]?(?:'''.*?'''|\"{3}.*?\"{3}|'[^'\n]*'|"[^"\n]*")"""
     r"""|[bB]?(?:'''(?:\\.|.)*?'''|\"{3}(?:\\.|.)*?\"{3}|'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*")|//[^\n]*""",
     re.DOTALL,
 )
-_LOOP = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*(\w+)\s*,|[()]")
-_ARGUMENTS = re.compile(r"(?<![.\w])args\b(?:\s*\.\s*(\w+)\b(?!\s*\())?")
-_MEMBER = re.compile(r"(?<![.\w])(tool|client|context)\s*\.\s*(\w+)")
+_LOOP = late(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*(\w+)\s*,|[()]")
+_ARGUMENTS = late(r"(?<![.\w])args\b(?:\s*\.\s*(\w+)\b(?!\s*\())?")
+_MEMBER = late(r"(?<![.\w])(tool|client|context)\s*\.\s*(\w+)")
 
 
 class Faulty(Exception):

@@ -7,12 +7,12 @@ result comes, since nobody has read anything before. Kept results keep the label
 whatever session they are read.
 """
 
-import re
 from collections.abc import Awaitable, Iterable
 from itertools import islice
 from typing import Literal
 
 from mcpbridge.base.errors import CallRefused, NotPermitted
+from mcpbridge.base.late_pattern import late
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.call_settings import Label, Labels
@@ -28,7 +28,7 @@ log = get_logger("mcpbridge.policy")
 
 RULE = "`trust`: the lethal trifecta"
 """What decides, in words for people."""
-_HANDLE = re.compile(rb"(?<![A-Za-z0-9])[a-z2-7]{26}(?![A-Za-z0-9])")
+_HANDLE = late(rb"(?<![A-Za-z0-9])[a-z2-7]{26}(?![A-Za-z0-9])")
 _MOST_HANDLES = 100
 """Names in the arguments of one call that may be handles and are looked for."""
 _READ_BY = frozenset({"resources/read", "prompts/get"})

@@ -19,6 +19,7 @@ import anyio
 import anyio.to_thread
 from msgspec import Raw
 
+from mcpbridge.base.late_pattern import late
 from mcpbridge.base.short_turns import short_turns
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.context import Session
@@ -33,9 +34,9 @@ from mcpbridge.protocol.peer import Update
 MOST = 10_000
 """Placeholders of one session; the oldest are forgotten, so that they can no longer be turned back."""
 
-_MAY_HOLD_ONE = re.compile(rb"\xe2\x80\xb9|\\u2039")
+_MAY_HOLD_ONE = late(rb"\xe2\x80\xb9|\\u2039")
 """How a placeholder begins in JSON."""
-_PLACEHOLDER = re.compile(r"‹(?:secret|pii):(?:[a-z-]{2,24}:)?[0-9a-f]{16}›")
+_PLACEHOLDER = late(r"‹(?:secret|pii):(?:[a-z-]{2,24}:)?[0-9a-f]{16}›")
 LARGE = 4 * 1024
 """Bytes of a result from which on it is redacted in a thread: that takes a hundred times as long as reading it."""
 _THREADS = 2

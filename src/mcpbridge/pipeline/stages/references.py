@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Raw, Struct
 
 from mcpbridge.base.errors import ArgumentsRefused
+from mcpbridge.base.late_pattern import late
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.model import BRIDGE, Call, Caller, CallHandler, Tool
 from mcpbridge.pipeline.stage import Stage, Trigger
@@ -29,12 +30,12 @@ if TYPE_CHECKING:  # loaded with the first reference
 
 
 _HANDLE = r"(?:mcpbridge:\\?/\\?/results\\?/)?[A-Za-z2-7]{26}"
-_MARK = re.compile(rf'(?:\{{\{{\s{{0,8}}result:\s{{0,8}}|"\$ref"\s*:\s*"\s{{0,8}}){_HANDLE}'.encode())
+_MARK = late(rf'(?:\{{\{{\s{{0,8}}result:\s{{0,8}}|"\$ref"\s*:\s*"\s{{0,8}}){_HANDLE}'.encode())
 """In the bytes of the arguments, where slashes may be escaped. Whatever has none of these is not parsed."""
 _LOOKED_FOR = b'"$ref"', b"{{"
 """One of these begins every reference: a search for them is faster than the pattern."""
-_OPENING = re.compile(rf"\{{\{{\s{{0,8}}result:\s{{0,8}}({_HANDLE})")
-_REFERENCE = re.compile(r"(?:mcpbridge://results/)?([A-Za-z2-7]{26})(#.*|/.*)?", re.DOTALL)
+_OPENING = late(rf"\{{\{{\s{{0,8}}result:\s{{0,8}}({_HANDLE})")
+_REFERENCE = late(r"(?:mcpbridge://results/)?([A-Za-z2-7]{26})(#.*|/.*)?", re.DOTALL)
 
 _LONGEST_INSIDE = 2000
 """Characters between the handle and the end of a reference in a text."""

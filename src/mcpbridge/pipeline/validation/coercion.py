@@ -16,6 +16,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Raw, Struct
 
+from mcpbridge.base.late_pattern import late
 from mcpbridge.pipeline.validation.json_text import Edit, applied, at
 from mcpbridge.pipeline.validation.schema_check import Check, Fault, Path, Schema, Uncheckable, compiled, decode_exact
 from mcpbridge.pipeline.validation.schema_paths import (
@@ -37,11 +38,11 @@ ROUNDS = 8
 MAX_MEMBERS = 200
 """Members of an object whose names are compared with the declared ones."""
 
-_INTEGER = re.compile(r"-?(0|[1-9]\d{0,99})", re.ASCII)
-_NUMBER = re.compile(r"-?(0|[1-9]\d{0,99})(\.\d{1,99})?([eE][+-]?\d{1,3})?", re.ASCII)
-_PLAIN_NUMBER = re.compile(rb"-?\d{1,40}(\.\d{1,40})?")
-_SEPARATORS = re.compile(r"[_\-\s]+")
-_OF_SEVERAL = re.compile(r"[,;|\n]")
+_INTEGER = late(r"-?(0|[1-9]\d{0,99})", re.ASCII)
+_NUMBER = late(r"-?(0|[1-9]\d{0,99})(\.\d{1,99})?([eE][+-]?\d{1,3})?", re.ASCII)
+_PLAIN_NUMBER = late(rb"-?\d{1,40}(\.\d{1,40})?")
+_SEPARATORS = late(r"[_\-\s]+")
+_OF_SEVERAL = late(r"[,;|\n]")
 
 
 class Slip(Struct, frozen=True):

@@ -15,6 +15,7 @@ import re
 import msgspec
 from msgspec import Raw
 
+from mcpbridge.base.late_pattern import late
 from mcpbridge.protocol.batches import Batch
 from mcpbridge.protocol.error_codes import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 from mcpbridge.protocol.jsonrpc import (
@@ -46,8 +47,8 @@ USUAL_ID = 20
 _LONGEST_ID = 1024
 """Bytes. Ids are compared, kept and written back."""
 _ID_WINDOW = 65_536
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"?|[{}\[\],:]|[^\s"{}\[\],:]+', re.DOTALL)
-_ID_AT_END = re.compile(rb'"id"\s*:\s*(-?\d+|"[^"\\]*")\s*(?:,\s*"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*)*\}\s*$')
+_TOKEN = late(rb'"(?:[^"\\]|\\.)*"?|[{}\[\],:]|[^\s"{}\[\],:]+', re.DOTALL)
+_ID_AT_END = late(rb'"id"\s*:\s*(-?\d+|"[^"\\]*")\s*(?:,\s*"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*)*\}\s*$')
 _BACKSLASH = ord("\\")
 _CUT = "Input data was truncated"
 

@@ -11,9 +11,11 @@ import re
 
 import msgspec
 
-_LETTER = re.compile(rb"\\u00(?:24|2[dDeEfF]|3[0-9]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aA])")
+from mcpbridge.base.late_pattern import late
+
+_LETTER = late(rb"\\u00(?:24|2[dDeEfF]|3[0-9]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aA])")
 _SLASHES = (re.compile(rb"mcpbridge\\/"), re.compile(rb"modelcontextprotocol\\/"), re.compile(rb'"ui\\/'))
-_NAME = re.compile(r"[A-Za-z0-9_$./-]{3,128}|i[df]")
+_NAME = late(r"[A-Za-z0-9_$./-]{3,128}|i[df]")
 _LONGEST = 128 * 6
 """Bytes of a name with each of its letters escaped."""
 _BACKSLASH = ord("\\")

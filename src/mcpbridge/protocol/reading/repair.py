@@ -11,6 +11,7 @@ import re
 import msgspec
 from msgspec import Struct
 
+from mcpbridge.base.late_pattern import late
 from mcpbridge.protocol.batches import Batch, decode_batch, decode_member
 from mcpbridge.protocol.jsonrpc import DEPTH_LIMIT_TEXT, Frame, decode_arriving_frame
 from mcpbridge.protocol.reading.unreadable import (
@@ -35,13 +36,11 @@ Item = Frame | Batch | Spoiled | Noise
 
 BOM = b"\xef\xbb\xbf"
 """A byte order mark in UTF-8, which JSON does not have but some programs write (RFC 8259, section 8.1)."""
-_ESCAPE = re.compile(
-    rb"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[dD][89a-fA-F][0-9a-fA-F]{2}|.)"
-)
+_ESCAPE = late(rb"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[dD][89a-fA-F][0-9a-fA-F]{2}|.)")
 # The closing quote is optional: an open string must match to its end, or the search starts again at each quote in it
 # and costs the square of the length.
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*("?)', re.DOTALL)
-_STRING_OR_NOT_A_NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"?|-?\b(?:NaN|Infinity)\b', re.DOTALL)
+_STRING = late(rb'"(?:[^"\\]|\\.)*("?)', re.DOTALL)
+_STRING_OR_NOT_A_NUMBER = late(rb'"(?:[^"\\]|\\.)*"?|-?\b(?:NaN|Infinity)\b', re.DOTALL)
 
 
 def salvage(line: bytes) -> list[Item] | Unfinished:

@@ -1,7 +1,5 @@
 """Things in a query that are known by their shape."""
 
-import re
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -115,6 +113,6 @@ _WORDS = [
 def test_what_is_looked_for_first_is_in_every_such_thing(text: str) -> None:
     """Patterns are tried only where a sign that they need is there: that must leave nothing out."""
     for kind in query_types._KINDS:  # pyright: ignore[reportPrivateUsage]
-        if re.search(kind.pattern, text):
+        if kind.pattern.search(text):
             assert not kind.one_of or any(one in text.lower() for one in kind.one_of)
             assert max(map(len, text.split())) >= kind.length

@@ -16,6 +16,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from mcpbridge.base.late_pattern import late
 from mcpbridge.catalog.search.lexical.query_types import words_of_kinds
 from mcpbridge.catalog.search.weights import IMPLIED_WORDS
 
@@ -40,10 +41,10 @@ _LATIN = "\u02ff"
 _FOREIGN = 0.2
 """Share of other letters from which a text is none in Latin letters."""
 
-_TOKEN = re.compile(r"[^\W_]+(?:[.&][^\W_]+)*[+#]*")
-_IS = re.compile(r"\b(what|who|where|how|when|it|that|there|here)(?:'s|(?<=what)s)\b")
+_TOKEN = late(r"[^\W_]+(?:[.&][^\W_]+)*[+#]*")
+_IS = late(r"\b(what|who|where|how|when|it|that|there|here)(?:'s|(?<=what)s)\b")
 """What's, who's. Other apostrophes are only between what belongs together."""
-_SPACELESS_RUN = re.compile(r"[\u0900-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]{2,}")
+_SPACELESS_RUN = late(r"[\u0900-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]{2,}")
 _PLAIN = str.maketrans(
     "àáâãäåāăąçćčďđèéêëēėęěğìíîïīįıłñńňòóôõöøōőŕřśşšșťţțùúûüūůűýÿžźżæœ’",
     "aaaaaaaaacccddeeeeeeeegiiiiiiilnnnoooooooorrsssstttuuuuuuuyyzzzao'",

@@ -14,6 +14,7 @@ from heapq import nlargest
 
 from msgspec import Struct
 
+from mcpbridge.base.late_pattern import late
 from mcpbridge.catalog.search.lexical.bitsets import Cells, Mask, Shape
 from mcpbridge.catalog.search.lexical.bm25 import WordIndex
 from mcpbridge.catalog.search.lexical.concepts import expansions
@@ -207,16 +208,16 @@ class Fits:
         return sum([rarity(stem) for stem in names if stem in asked]) / said
 
 
-_BREAK = re.compile(
+_BREAK = late(
     r"[.!?;]+(?=\s|$)|:(?=\s)|[\n\r]+|[。！？；]"
     r"|,?\s(?:and\s+then|after\s+that|after\s+which|as\s+well\s+as|in\s+addition\s+to|in\s+addition|along\s+with)\s"
     r"|\b(?:then|also|additionally|furthermore|moreover|finally|lastly|next|meanwhile|afterwards|besides|plus)\b",
     re.IGNORECASE,
 )
 """Where one need ends and another begins."""
-_JOINT = re.compile(r",?\sand\s+|,\s+(?:but|or|so)\s+", re.IGNORECASE)
+_JOINT = late(r",?\sand\s+|,\s+(?:but|or|so)\s+", re.IGNORECASE)
 """Where that may be, if enough is said on both sides: "and" also joins the things of one need."""
-_TASK = re.compile(
+_TASK = late(
     r"(?:find|get|show|list|tell|give|search|look|check|calculate|compute|create|make|send|book|write|save|add|update"
     r"|delete|remove|convert|translate|compare|fetch|retrieve|provide|recommend|suggest|generate|open|run|play|set|plan"
     r"|summari[sz]e|schedule|download|upload|how|what|which|where|who|when)\b",

@@ -6,9 +6,9 @@ that tools for such things use. Patterns are linear, and are tried only where a 
 
 import re
 from collections.abc import Mapping
-from functools import cache
 from typing import NamedTuple
 
+from mcpbridge.base.late_pattern import late
 from mcpbridge.catalog.search.weights import FAIR, STRONG, WEAK
 
 _LONGEST = 4000
@@ -19,7 +19,7 @@ class _Kind(NamedTuple):
     name: str
     needs: str
     """A text that is in every such thing; `0` stands for any digit, `.w` for a point before a letter or digit."""
-    pattern: str
+    pattern: re.Pattern[str]
     weight: float
     words: tuple[str, ...]
     one_of: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class _Kind(NamedTuple):
 def _kind(
     name: str, needs: str, pattern: str, weight: float, words: str, *, one_of: str = "", length: int = 0
 ) -> _Kind:
-    return _Kind(name, needs, pattern, weight, tuple(words.split()), tuple(one_of.split()), length)
+    return _Kind(name, needs, late(pattern), weight, tuple(words.split()), tuple(one_of.split()), length)
 
 
 _HOSTS = (
@@ -250,15 +250,9 @@ def words_of_kinds(text: str) -> Mapping[str, float]:
     return words
 
 
-_SIGNS = re.compile(r"[^\w\s,.?!'’;-]|\d|[A-Z]_[A-Z]|\S\.\w|[A-Z]-\d|\w-\d")
-_DIGIT = re.compile(r"\d")
-_POINT = re.compile(r"\.\w")
-
-
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    """A pattern at its first use: most texts have the sign of few kinds or none."""
-    return re.compile(pattern)
+_SIGNS = late(r"[^\w\s,.?!'’;-]|\d|[A-Z]_[A-Z]|\S\.\w|[A-Z]-\d|\w-\d")
+_DIGIT = late(r"\d")
+_POINT = late(r"\.\w")
 
 
 def _kinds_in(text: str) -> list[_Kind]:
@@ -273,5 +267,5 @@ def _kinds_in(text: str) -> list[_Kind]:
         if (is_there if (is_there := signs.get(kind.needs)) is not None else kind.needs in text or kind.needs in lower)
         and kind.length <= longest
         and (not kind.one_of or any(one in lower for one in kind.one_of))
-        and _compiled(kind.pattern).search(text)
+        and kind.pattern.search(text)
     ]
