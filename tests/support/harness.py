@@ -17,11 +17,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from anyio.abc import ByteReceiveStream
+from anyio.streams.buffered import BufferedByteReceiveStream
+
 from support.json_output import documents
 from support.programs import preloaded_bridge
 from support.rpc import Client, HttpClient, Reply, StdioClient
 
-__all__ = ["DEADLINE", "Command", "Finished", "Place", "eventually", "explains", "python_server", "undisturbed"]
+__all__ = [
+    "DEADLINE",
+    "Command",
+    "Finished",
+    "Place",
+    "eventually",
+    "explains",
+    "first_line",
+    "python_server",
+    "undisturbed",
+]
 
 DEADLINE = 10.0
 """Seconds in which anything that should happen at once must have happened; generous, for busy machines."""
@@ -40,6 +53,11 @@ T = TypeVar("T")
 def python_server(script: str, *args: str, **settings: object) -> dict[str, Any]:
     """The configuration of one of the servers in `servers/`, with further settings."""
     return {"command": sys.executable, "args": ["-ES", str(_SERVERS / f"{script}.py"), *args], **settings}
+
+
+async def first_line(output: ByteReceiveStream) -> str:
+    """What a process prints first, without the end of the line. It may come in parts."""
+    return (await BufferedByteReceiveStream(output).receive_until(b"\n", 10_000)).decode().strip()
 
 
 async def eventually(attempt: Callable[[], Awaitable[T]], accept: Callable[[T], bool], within: float = 30.0) -> T:

@@ -1,34 +1,35 @@
 """Several real redis-servers that act as one: behind Sentinels, or as a cluster."""
 
-import random
+import re
 import signal
-import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from mcpbridge.base.errors import StoreFailed
 from mcpbridge.storage.redis.store import RedisStore
 from mcpbridge.storage.settings import StoreSettings, redis_address
+from support.harness import eventually
+from support.ports import free_port
 from support.redis_server import PROGRAM
 
+_T = TypeVar("_T")
 
-def free_ports(count: int) -> Sequence[int]:
-    """Ports of which each has another one for the bus of a cluster, 10,000 above.
 
-    They are none of those that the system gives to connections, which could take one before its server does.
-    """
-    found: list[int] = []
-    while len(found) < count:
-        port = random.randrange(11_000, 22_000)
-        with socket.socket() as own, socket.socket() as bus, suppress(OSError):
-            own.bind(("127.0.0.1", port))
-            bus.bind(("127.0.0.1", port + 10_000))
-            if port not in found:
-                found.append(port)
-    return found
+async def insist(work: Callable[[], Awaitable[_T]]) -> _T:
+    """What work returns, which may have to be done again: a busy replica says too late what it has."""
+
+    async def attempt() -> tuple[_T] | StoreFailed:
+        try:
+            return (await work(),)
+        except StoreFailed as error:
+            return error
+
+    found = await eventually(attempt, lambda found: isinstance(found, tuple), 60)
+    assert isinstance(found, tuple)
+    return found[0]
 
 
 class Node:
@@ -80,6 +81,22 @@ class Node:
             ["redis-cli", "-p", str(self.port), *command], check=False, capture_output=True, text=True, timeout=60
         ).stdout.strip()
 
+    def until_replicated(self) -> None:
+        """Wait until its replicas have all that was written until now.
+
+        `WAIT` says nothing of what others have written: on a connection of its own it is done at once.
+        """
+        written = int(self._replication(r"^master_repl_offset:(\d+)")[0])
+
+        def have() -> bool:
+            replicas = self._replication(r"^slave\d+:.*,offset=(\d+)")
+            return bool(replicas) and all(int(one) >= written for one in replicas)
+
+        self.until(have, "the replicas have it")
+
+    def _replication(self, pattern: str) -> list[str]:
+        return re.findall(pattern, self.cli("INFO", "replication"), re.MULTILINE)
+
     def until(self, is_so: Callable[[], bool], what: str, seconds: float = 90) -> None:
         """Wait for something that servers do."""
         end = time.monotonic() + seconds
@@ -112,7 +129,7 @@ class Sentinels(Group):
     """A master, a replica of it, and three Sentinels."""
 
     def __init__(self, directory: Path) -> None:
-        ports = free_ports(5)
+        ports = [free_port() for _ in range(5)]
         self.master = Node(directory, ports[0]).start()
         self.replica = Node(directory, ports[1], "--replicaof", "127.0.0.1", str(ports[0])).start()
         self.nodes = [self.master, self.replica]
@@ -162,7 +179,8 @@ class Cluster(Group):
 
     def __init__(self, directory: Path, *, has_replicas: bool = False) -> None:
         self._options = ("--cluster-enabled", "yes", "--cluster-node-timeout", "1000")
-        self.nodes = [Node(directory, port, *self._options).start() for port in free_ports(6 if has_replicas else 3)]
+        ports = [free_port() for _ in range(6 if has_replicas else 3)]
+        self.nodes = [Node(directory, port, *self._options).start() for port in ports]
         addresses = [f"127.0.0.1:{node.port}" for node in self.nodes]
         subprocess.run(
             ["redis-cli", "--cluster", "create", *addresses, "--cluster-yes"]
@@ -177,7 +195,7 @@ class Cluster(Group):
 
     def add_replica(self, directory: Path, of: Node) -> Node:
         """One more replica, of this master, which has all that the master has."""
-        (port,) = free_ports(1)
+        port = free_port()
         node = Node(directory, port, *self._options).start()
         self.nodes.append(node)
         master_id = of.cli("CLUSTER", "MYID")

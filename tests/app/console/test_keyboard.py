@@ -26,10 +26,10 @@ CONFIG: dict[str, Any] = {
 STOPS = 150
 """So often is Tab pressed at most, on the way to something."""
 
-_FOCUSED = """one => {
+_FOCUSED = "one => one === document.activeElement"
+_IS_SEEN = """one => {
   const style = getComputedStyle(one);
-  const box = one.getBoundingClientRect();
-  return one === document.activeElement && [style.outlineStyle !== "none" || style.boxShadow !== "none", box.width > 0];
+  return (style.outlineStyle !== "none" || style.boxShadow !== "none") && one.getBoundingClientRect().width > 0;
 }"""
 
 
@@ -77,9 +77,9 @@ def tab_to(page: "Page", target: "Locator") -> None:
     target.wait_for()
     for _ in range(STOPS):
         page.keyboard.press("Tab")
-        focused = target.evaluate(_FOCUSED)
-        if focused:
-            assert focused == [True, True], "the focus is seen"
+        if target.evaluate(_FOCUSED):
+            # A live page may be drawing it anew in this moment.
+            page.wait_for_function(_IS_SEEN, arg=target.element_handle(), timeout=PATIENCE)
             return
     raise AssertionError(f"no Tab leads to {target}")
 

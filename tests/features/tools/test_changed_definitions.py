@@ -14,6 +14,7 @@ import pytest
 from mcpbridge.catalog.pins.lock_file import lock_of, lock_path, write_lock
 from mcpbridge.engine.pins.current_pins import current_pins
 from support.console_pages import visiting
+from support.harness import first_line
 from support.in_process_bridge import Ear
 from support.upstreams.changing_definitions import (
     BASE,
@@ -46,7 +47,7 @@ async def server_over(transport: str, files: Files) -> AsyncGenerator[dict[str, 
     command = [sys.executable, "-ES", str(SERVER), str(files.shown), "--http"]
     async with await anyio.open_process(command) as process:
         assert process.stdout is not None
-        url = (await process.stdout.receive()).decode().strip()
+        url = await first_line(process.stdout)
         try:
             yield {"url": url, "transport": "streamable-http"}
         finally:

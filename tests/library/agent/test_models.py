@@ -17,6 +17,7 @@ from mcpbridge.library.agent.models.model import Delta, ModelRequest
 from mcpbridge.library.agent.models.openai import OpenAIModel, OpenAIResponsesModel
 from mcpbridge.library.agent.models.sampling import SamplingModel
 from mcpbridge.library.calls.run_events import ArgumentsDelta, RunFailed, TextDelta, Usage, usage_of
+from support.harness import first_line
 from support.models.agent_runs import HELLO, bridge_with, texts
 
 TESTS = Path(__file__).parents[2]
@@ -275,7 +276,7 @@ async def test_the_scripted_models_are_a_program_too(tmp_path: Path) -> None:
         ) as process:
             assert process.stdout is not None
             assert process.stdin is not None
-            address = (await process.stdout.receive()).decode().strip()
+            address = await first_line(process.stdout)
             import openai
 
             async with (

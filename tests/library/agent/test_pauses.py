@@ -14,6 +14,7 @@ from mcpbridge.core.tool_calls_and_results import CallResult
 from mcpbridge.library.calls.run_events import ApprovalPending, CallReturned, CallStarted, RunFailed, RunOutcome
 from mcpbridge.library.define_tools.decorator import tool
 from mcpbridge.library.define_tools.human import human_tool, manual_tool
+from support.harness import first_line
 from support.models.agent_runs import APIS, HELLO, bridge_with, model_of, texts, world
 from support.models.scripted_models import ScriptedTurn, scripted_models
 
@@ -269,7 +270,7 @@ async def test_what_finished_before_a_process_was_killed_is_not_repeated(tmp_pat
         own = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
         async with await anyio.open_process([sys.executable, str(program), *arguments], env=own) as process:
             assert process.stdout is not None
-            assert await process.stdout.receive() == b"noted a\n"
+            assert await first_line(process.stdout) == "noted a"
             process.kill()
             await process.wait()
         outcome = await bridge.run(model, json.loads(saved_to.read_text()), run="r")

@@ -16,6 +16,7 @@ from mcpbridge.pipeline.stages.call_budget import Chain
 from mcpbridge.storage.redis.chains import SharedChain
 from mcpbridge.storage.redis.shares import SharedCounts
 from storage.redis.test_shares import bridges
+from support.harness import first_line
 from support.redis_server import Server, needs_redis, shared_server
 
 pytestmark = [needs_redis, pytest.mark.anyio]
@@ -125,7 +126,7 @@ async def test_calls_of_a_bridge_keep_a_run_alive_until_it_dies() -> None:
         try:
             assert mortal.stdout
             with anyio.fail_after(60):
-                assert await mortal.stdout.receive() == b"1\n"
+                assert await first_line(mortal.stdout) == "1"
             async with bridges(shared_server(), 1, prefix, others=1) as [one]:
                 chain = one.chain("run")
                 assert await chain.begin(most=1, pause=pause) == 1

@@ -10,13 +10,14 @@ import anyio
 import pytest
 
 from mcpbridge.base.errors import ConfigError, StoreFailed
-from mcpbridge.fleet.records import FleetRecords, Member
+from mcpbridge.fleet.records import Claim, FleetRecords, Member
 from mcpbridge.storage.redis.nodes import SLOTS, NodeOfSentinels, NodesOfCluster
 from mcpbridge.storage.redis.nodes import Node as Address
 from mcpbridge.storage.redis.store import RedisStore
 from mcpbridge.storage.settings import StoreSettings, redis_address
 from support.harness import eventually
-from support.redis_groups import Cluster, Group, Node, Sentinels, free_ports
+from support.ports import free_port
+from support.redis_groups import Cluster, Group, Node, Sentinels, insist
 from support.redis_server import needs_redis
 
 pytestmark = needs_redis
@@ -61,6 +62,16 @@ def idle(store: RedisStore) -> int:
     return int(repr(store).partition(" idle")[0].rpartition(" ")[2])
 
 
+async def take_once(store: RedisStore, handle: str) -> None:
+    """Take a grant, which a replica has by then that it is gone."""
+
+    async def attempt() -> bytes | None:
+        await store.put("grant", b"once", principal="ann", expires_in=600, handle=handle)
+        return await store.take("grant", handle, principal="ann")
+
+    assert await insist(attempt) == b"once"
+
+
 async def works(store: RedisStore) -> bool:
     """A value can be written and read."""
     try:
@@ -76,11 +87,9 @@ async def test_behind_sentinels_the_store_follows_a_failover_and_no_approval_com
     try:
         await store.check()
         kept = await store.put("result", b"kept", principal="ann", expires_in=600)
+        group.master.until_replicated()
         for number in range(20):
-            await store.put("grant", b"once", principal="ann", expires_in=600, handle=f"g{number}")
-        await _until_replicated(group)
-        for number in range(20):
-            assert await store.take("grant", f"g{number}", principal="ann") == b"once"
+            await take_once(store, f"g{number}")
         group.master.kill()  # at once: what no replica has is lost
         await eventually(lambda: works(store), bool, 120)
         assert await store.get("result", kept, principal="ann") == b"kept"
@@ -96,17 +105,13 @@ async def test_what_no_replica_has_is_not_taken(tmp_path: Path) -> None:
     store = group.store()
     try:
         await store.put("grant", b"once", principal="ann", expires_in=600, handle="g")
-        await _until_replicated(group)
+        group.master.until_replicated()
         group.replica.kill()
         with pytest.raises(StoreFailed, match="a failover could undo it"):
             await store.take("grant", "g", principal="ann")
     finally:
         await store.close()
         group.end()
-
-
-async def _until_replicated(group: Sentinels) -> None:
-    assert group.master.cli("WAIT", "1", "30000") == "1"
 
 
 async def test_who_takes_a_session_of_a_fleet_has_it_when_a_replica_knows_that(sentinels: Sentinels) -> None:
@@ -118,9 +123,19 @@ async def test_who_takes_a_session_of_a_fleet_has_it_when_a_replica_knows_that(s
 
     assert await records.write(b"session", "a" * 10, b"who", b"record", 600, is_new=True)
     before = waits()
-    assert await records.claim(b"session", "b" * 10, b"who") is not None
-    await records.end({b"session": 1}, "b" * 10)
-    assert waits() == before + 2
+    asked: list[str] = []
+
+    async def claim() -> Claim | None:
+        asked.append("claim")
+        return await records.claim(b"session", "b" * 10, b"who")
+
+    async def end() -> None:
+        asked.append("end")
+        await records.end({b"session": 1}, "b" * 10)
+
+    assert await insist(claim) is not None
+    await insist(end)
+    assert waits() == before + len(asked)
     await records.close()
 
 
@@ -168,10 +183,9 @@ async def test_a_cluster_continues_after_one_of_its_servers_died_and_no_approval
     store = group.store()
     try:
         handle = await store.put("result", b"kept", principal="ann", expires_in=600)
-        await store.put("grant", b"once", principal="ann", expires_in=600, handle="g")
         owner = group.owner("mcpbridge:{v1/grant}:order")
-        assert owner.cli("WAIT", "1", "30000") == "1"
-        assert await store.take("grant", "g", principal="ann") == b"once"
+        await take_once(store, "g")
+        group.owner("mcpbridge:{v1/result}:order").until_replicated()
         owner.kill()
 
         async def grant() -> bytes | str | None:
@@ -231,7 +245,7 @@ async def test_a_replica_that_came_later_counts_as_one_that_may_take_over(tmp_pa
         assert await store.take("grant", "g0", principal="ann") == b"once", "there are no replicas"
         owner = group.owner("mcpbridge:{v1/grant}:order")
         replica = group.add_replica(tmp_path, owner)
-        assert await store.take("grant", "g1", principal="ann") == b"once"
+        await take_once(store, "g1")
         replica.hang()
         with pytest.raises(StoreFailed, match="no replica has what was written"):
             await store.take("grant", "g2", principal="ann")
@@ -259,7 +273,7 @@ async def test_a_sentinel_that_is_cut_off_from_the_others_is_asked_after_them(
     sentinels: Sentinels, tmp_path: Path
 ) -> None:
     """It answers, and names a server that nobody else uses any more, and that hangs."""
-    former_port, port = free_ports(2)
+    former_port, port = free_port(), free_port()
     former = Node(tmp_path, former_port).start()
     file = tmp_path / "sentinel.conf"
     file.write_text(
