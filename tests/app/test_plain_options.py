@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser
 
 COMMANDS: dict[str, tuple[Any, "Callable[[], ArgumentParser]"]] = {
-    "serve": (vars(serve)["_OPTIONS"], serve.options_parser),
-    "daemon": (vars(daemon)["_OPTIONS"], daemon.options_parser),
+    "serve": (serve.OPTIONS, serve.options_parser),
+    "daemon": (daemon.OPTIONS, daemon.options_parser),
 }
 OPTIONS = sorted({name for options, _ in COMMANDS.values() for name in options})
 VALUES = ["", "7", "0x7", "1.5", "a b", "debug", "loud", "-1", "-", "--", "--http", "--no-idle-exit", "--conf", "x=y"]

@@ -38,6 +38,7 @@ import pytest
 from pydantic import BaseModel
 
 from mcpbridge.app.cli import commands, serve
+from mcpbridge.app.plain_options import read_options
 from mcpbridge.config.load import read
 from mcpbridge.config.schema import BridgeSettings, Settings
 from mcpbridge.config.trust.content import whole_content
@@ -191,7 +192,7 @@ def accepted(words: list[str]) -> None:
     if words in ([], ["--help"], ["--version"]):
         return
     if words[0] == "serve":
-        options = serve._options(words[1:])
+        options = read_options(words[1:], serve.OPTIONS, serve.options_parser)
         if options.http:
             serve.parse_address(options.http)
         return

@@ -69,7 +69,7 @@ def serve(arguments: Sequence[str], *, head: bytes = b"") -> int:
 
     `head`: what was read from standard input already.
     """
-    options = read_options(arguments, _OPTIONS, options_parser)
+    options = read_options(arguments, OPTIONS, options_parser)
     redact = Redactor()
     try:
         is_asked = options.http is not None or os.isatty(0)  # by a person or a service, in a directory of their choice
@@ -126,7 +126,7 @@ def _loaded(config: str | None, *, is_asked: bool) -> Loaded:
         return read(Path(users), os.environ, providers=Providers(os.environ))
 
 
-_OPTIONS: "Options" = {
+OPTIONS: "Options" = {
     "--config": {"metavar": "FILE", "help": "servers.toml, or any mcpServers JSON"},
     "--http": {
         "metavar": "HOST:PORT",
@@ -145,12 +145,13 @@ _OPTIONS: "Options" = {
     "--token-env": {"metavar": "VAR", "help": "environment variable that holds a bearer token to ask for"},
     "--log-level": {"choices": LEVELS, "help": "the least severe level to log, instead of the file's"},
 }
+"""What the command line may say; see `plain_options.py`."""
 
 
 def options_parser() -> "ArgumentParser":
-    """What the command line may say; docs/reference/commands.md is written from it."""
+    """The parser of `OPTIONS`; docs/reference/commands.md is written from it."""
     what = "Serve all configured MCP servers as one: on standard input and output, or over HTTP."
-    return parser_of(_OPTIONS, prog="mcpbridge serve", description=what, epilog=_EXAMPLES)
+    return parser_of(OPTIONS, prog="mcpbridge serve", description=what, epilog=_EXAMPLES)
 
 
 def _access(options: Given, loaded: Loaded, environ: Mapping[str, str]) -> tuple[str | None, Address | Path | None]:

@@ -53,7 +53,7 @@ _LAST_CHILDREN = 2.0
 
 def daemon(arguments: Sequence[str]) -> int:
     """Be the daemon, with the command line `arguments` (those after `daemon`); returns the exit code."""
-    options = read_options(arguments, _OPTIONS, options_parser)
+    options = read_options(arguments, OPTIONS, options_parser)
     environ = dict(os.environ)  # what the next one in this process gets
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it asks for a reload, and nothing is loaded yet
@@ -91,7 +91,7 @@ def daemon(arguments: Sequence[str]) -> int:
     return INTERRUPTED if ending.number == signal.SIGINT else OK
 
 
-_OPTIONS: "Options" = {
+OPTIONS: "Options" = {
     "--config": {"metavar": "FILE", "help": "servers.toml, or any mcpServers JSON"},
     "--idle-exit": {"action": SWITCH, "help": "end when nobody was connected for `daemon.idle_exit` seconds"},
     "--http": {
@@ -111,12 +111,13 @@ _OPTIONS: "Options" = {
     "--look-every": {"type": float, "default": 5.0},
     "--log-level": {"choices": LEVELS, "help": "the least severe level to log, instead of the file's"},
 }
+"""What the command line may say; see `plain_options.py`."""
 
 
 def options_parser() -> "ArgumentParser":
-    """What the command line may say; docs/reference/commands.md is written from it."""
+    """The parser of `OPTIONS`; docs/reference/commands.md is written from it."""
     return parser_of(
-        _OPTIONS,
+        OPTIONS,
         prog="mcpbridge daemon",
         description="Run the daemon of a configuration in the foreground. `mcpbridge serve` on stdio connects to it,\n"
         "and starts one if none runs; so do `mcpbridge up` and service managers. SIGHUP makes it\n"
