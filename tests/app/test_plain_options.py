@@ -35,12 +35,15 @@ def as_argparse_reads(words: list[str], parser: "Callable[[], ArgumentParser]") 
 
 @given(st.sampled_from(sorted(COMMANDS)), st.lists(WORDS, max_size=6))
 @example("daemon", ["--also-listen-fd", "3", "--also-listen-fd=4", "--idle-exit", "--look-every", "0.5"])
+@example("serve", ["--server=--", "--no-auth"])
 @example("serve", ["--standalone", "--config", "a.toml", "--log-level=debug", "--config=b.toml"])
 def test_what_is_read_is_what_argparse_reads(command: str, words: list[str]) -> None:
     options, parser = COMMANDS[command]
-    plain = read_plain(words, options)
+    plain, whole = read_plain(words, options), as_argparse_reads(words, parser)
     if plain is not None:
-        assert vars(plain) == as_argparse_reads(words, parser)
+        assert vars(plain) == whole
+    elif whole is not None:
+        assert vars(read_options(words, options, parser)) == whole
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
 """Patterns that are compiled at their first use: as good as others, and right."""
 
+import copy
 import importlib
-import pkgutil
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +14,12 @@ from mcpbridge.base.late_pattern import late
 
 
 def late_patterns() -> Iterator[tuple[str, re.Pattern[Any]]]:
-    kind = type(late(""))
-    for module in pkgutil.walk_packages(mcpbridge.__path__, "mcpbridge."):
-        if not module.name.endswith("__main__"):
-            found = vars(importlib.import_module(module.name)).items()
-            yield from ((f"{module.name}.{name}", one) for name, one in found if isinstance(one, kind))
+    kind, source = type(late("")), Path(mcpbridge.__file__).parents[1]
+    for file in source.rglob("*.py"):
+        if "late(" in file.read_text("utf-8"):
+            module = ".".join(file.relative_to(source).with_suffix("").parts)
+            found = vars(importlib.import_module(module)).items()
+            yield from ((f"{module}.{name}", one) for name, one in found if isinstance(one, kind))
 
 
 def test_each_is_right() -> None:
@@ -42,6 +44,10 @@ def test_it_is_used_as_any_other() -> None:
         assert pattern.fullmatch("x1") is None
         assert (pattern.pattern, pattern.groups) == (r"(?P<word>[a-z]+)", 1)
     assert late(rb"\d").findall(b"a1b2") == [b"1", b"2"]
+
+
+def test_one_that_is_copied_is_the_same() -> None:
+    assert copy.deepcopy(late("a+")).findall("caab") == ["aa"]
 
 
 def test_one_that_is_wrong_fails_when_it_is_used() -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 import tomlkit
 
-from conformance.processes import environment, free_port, running, wait_until_ready
+from conformance.processes import environment, running, wait_until_ready
+from support.ports import free_port
 from support.redis_server import PROGRAM, Server
 
 __all__ = ["REPLICAS", "Places", "behind_a_balancer", "missing"]

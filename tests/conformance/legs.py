@@ -14,8 +14,9 @@ import tomlkit
 
 from conformance.fixture.serving import Era
 from conformance.fleet import behind_a_balancer
-from conformance.processes import TESTS, environment, free_port, running, wait_until_ready
+from conformance.processes import TESTS, environment, running, wait_until_ready
 from conformance.suite import PREFIX, REVISIONS, Suite
+from support.ports import free_port
 
 __all__ = ["CLIENT", "DIRECT", "FLEET_LEGS", "FURTHER_LEGS", "LEGS", "ClientLeg", "ServerLeg"]
 

@@ -2,9 +2,7 @@
 
 import contextlib
 import os
-import random
 import signal
-import socket
 import subprocess
 import time
 import urllib.error
@@ -12,7 +10,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["TESTS", "environment", "free_port", "running", "wait_until_ready"]
+__all__ = ["TESTS", "environment", "running", "wait_until_ready"]
 
 TESTS = Path(__file__).resolve().parent.parent
 """Where the packages of the tests lie, this one among them."""
@@ -23,19 +21,6 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL") if name in os.environ}
     path = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
     return {**kept, "HOME": str(home), "PYTHONPATH": path, **more}
-
-
-def free_port() -> int:
-    """A port that nobody listens on.
-
-    None of those that systems give to connections by themselves (from 32768 on under Linux, from 49152 elsewhere): it
-    is still free when the program that is to listen there gets so far.
-    """
-    for port in random.sample(range(20_000, 32_000), 100):
-        with contextlib.suppress(OSError), socket.socket() as tried:
-            tried.bind(("127.0.0.1", port))
-            return port
-    raise RuntimeError("no free port was found between 20000 and 32000")
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 from itertools import cycle
 
 _FIRST, _SHARE, _SHARES = 11_000, 625, 16
-BUS = 10_000
+_BUS = 10_000
 """So far above its port a server of a Redis cluster has another one."""
 
 
@@ -21,7 +21,7 @@ def free_port() -> int:
     for _ in range(_SHARE):
         port = next(_ports)
         with ExitStack() as stack, suppress(OSError):
-            for one in (port, port + BUS):
+            for one in (port, port + _BUS):
                 stack.enter_context(socket.socket()).bind(("127.0.0.1", one))
             return port
     raise AssertionError("no port is free")

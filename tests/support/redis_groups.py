@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mcpbridge.base.errors import StoreFailed
+from mcpbridge.base.errors import BridgeError, ConfigError, StoreFailed
 from mcpbridge.storage.redis.store import RedisStore
 from mcpbridge.storage.settings import StoreSettings, redis_address
 from support.harness import eventually
@@ -18,13 +18,13 @@ from support.redis_server import PROGRAM
 _T = TypeVar("_T")
 
 
-async def insist(work: Callable[[], Awaitable[_T]]) -> _T:
+async def retried(work: Callable[[], Awaitable[_T]]) -> _T:
     """What work returns, which may have to be done again: a busy replica says too late what it has."""
 
-    async def attempt() -> tuple[_T] | StoreFailed:
+    async def attempt() -> tuple[_T] | BridgeError:
         try:
             return (await work(),)
-        except StoreFailed as error:
+        except (StoreFailed, ConfigError) as error:  # of a sign-in the store says the second
             return error
 
     found = await eventually(attempt, lambda found: isinstance(found, tuple), 60)

@@ -46,7 +46,7 @@ def read_plain(arguments: "Sequence[str]", options: "Options") -> Given | None:
             setattr(given, field, True)
             continue
         value = value if equals else next(words, "")
-        if not value or (not equals and value.startswith("-")) or value not in how.get("choices", (value,)):
+        if value in ("", "--") or (not equals and value.startswith("-")) or value not in how.get("choices", (value,)):
             return None
         try:
             read = how.get("type", str)(value)

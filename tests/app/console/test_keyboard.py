@@ -29,7 +29,9 @@ STOPS = 150
 _FOCUSED = """one => {
   const style = getComputedStyle(one);
   const box = one.getBoundingClientRect();
-  return one === document.activeElement && [style.outlineStyle !== "none" || style.boxShadow !== "none", box.width > 0];
+  const shadow = style.boxShadow.replaceAll(/rgba\\(0, 0, 0, 0\\)( 0px){4}(, )?/g, "");
+  const isSeen = style.outlineStyle !== "none" || !["", "none"].includes(shadow);
+  return one === document.activeElement && [isSeen, box.width > 0];
 }"""
 
 

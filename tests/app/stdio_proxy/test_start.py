@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mcpbridge.app.daemon.handshake import read_hello
 from mcpbridge.app.stdio_proxy.handshake import Farewell, Greeting, Refusal, hello, is_own, project_of, read
-from mcpbridge.app.stdio_proxy.main import read_options
+from mcpbridge.app.stdio_proxy.main import read_proxy_options
 from mcpbridge.base import directories as places
 from mcpbridge.base.config_file import find_config
 from mcpbridge.base.errors import ConfigError
@@ -21,7 +21,7 @@ from mcpbridge.config.load import find
 
 
 def given_options(*words: str) -> dict[str, str] | None:
-    options = read_options(words)
+    options = read_proxy_options(words)
     return options and {name: value for name, value in vars(options).items() if value}
 
 

@@ -40,7 +40,7 @@ _OPTIONS: "Options" = {
 """Those of `serve` with which the client gets a daemon."""
 
 
-def read_options(arguments: "Sequence[str]") -> Given | None:
+def read_proxy_options(arguments: "Sequence[str]") -> Given | None:
     """The options in `arguments`. None: something else is there, or is wrong; other code reports that better."""
     options = read_plain(arguments, _OPTIONS)
     return options if options is not None and not (options.server and options.profile) else None
@@ -52,7 +52,7 @@ def serve(arguments: "Sequence[str]", standalone: "Callable[[Sequence[str], byte
     `standalone` does that without a daemon; it gets the command line and what was read of the client already.
     """
     environ = dict(os.environ)
-    options = None if environ.get(STANDALONE, "0") not in ("", "0") else read_options(arguments)
+    options = None if environ.get(STANDALONE, "0") not in ("", "0") else read_proxy_options(arguments)
     is_found = options is not None and is_found_in_working_directory(options.config, environ)
     if is_found and not _is_trusted():
         is_found = False
