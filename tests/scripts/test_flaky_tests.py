@@ -191,6 +191,14 @@ def test_a_worker_that_dies_fails_the_run(project: pytest.Pytester) -> None:
     assert result.ret != pytest.ExitCode.OK
 
 
+@WAYS
+def test_a_test_may_fail_with_half_a_character(project: pytest.Pytester, way: Way) -> None:
+    project.makepyfile(test_a=r"def test_one(): assert '\ud800' == ''" + "\n", test_b="def test_good(): pass\n")
+    result = run(project, way)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["FAILED test_a.py::test_one*", "*1 failed, 1 passed*"])
+
+
 def test_without_the_option_a_failure_is_a_failure(project: pytest.Pytester) -> None:
     project.makepyfile(test_a="from flaky import once\ndef test_one(): once('one')\n")
     assert project.runpytest_subprocess("-p", "no:cacheprovider").ret == pytest.ExitCode.TESTS_FAILED

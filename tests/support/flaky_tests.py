@@ -10,7 +10,7 @@ Alone means: after all others, in a process of its own, with nothing beside it; 
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=None,
         help="run each failed test once more, alone, and list those that pass then in FILE instead of failing",
     )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, Any, Any]:
+    """Half a character in what a test failed with cannot be sent by its process, which would end the whole run."""
+    return _sendable((yield))
+
+
+def _sendable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode(errors="backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_sendable(name): _sendable(one) for name, one in value.items()}
+    return type(value)(map(_sendable, value)) if isinstance(value, list | tuple) else value
 
 
 @pytest.hookimpl(trylast=True)
