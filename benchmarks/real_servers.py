@@ -151,7 +151,8 @@ class _World:
 
     def forget(self) -> None:
         """As on the first day."""
-        shutil.rmtree(self._home / ".cache", ignore_errors=True)
+        for kept in (".cache", ".local"):  # what servers offered, and what clients were answered
+            shutil.rmtree(self._home / kept, ignore_errors=True)
 
     def close(self) -> None:
         shutil.rmtree(self._runtime, ignore_errors=True)
