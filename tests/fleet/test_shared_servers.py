@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Generator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -123,13 +123,20 @@ def messages(answer: httpx2.Response) -> list[dict[str, Any]]:
 @pytest.fixture
 def team(tmp_path: Path, request: pytest.FixtureRequest) -> Generator[Team]:
     """With a legacy server, or one of the era that a test names."""
-    redis, file = Server(tmp_path / "redis", "--appendonly", "yes").start(), tmp_path / "calls.txt"
+    with team_at(tmp_path, getattr(request, "param", "legacy")) as found:
+        yield found
+
+
+@contextmanager
+def team_at(directory: Path, era: str) -> Generator[Team]:
+    directory.mkdir(exist_ok=True)
+    redis, file = Server(directory / "redis", "--appendonly", "yes").start(), directory / "calls.txt"
     file.touch()
-    arguments = json.dumps(["-ES", str(PROGRAM), str(file), getattr(request, "param", "legacy")])
+    arguments = json.dumps(["-ES", str(PROGRAM), str(file), era])
     servers = f'[servers.memory]\ncommand = "{sys.executable}"\nargs = {arguments}\nshare = "fleet"\ntrusted = true\n'
     found: Team | None = None
     try:
-        with fleet(tmp_path, redis, servers=servers) as bridges:
+        with fleet(directory, redis, servers=servers) as bridges:
             found = Team(bridges, file)
             for user in found.users:
                 user.begin()
@@ -195,8 +202,20 @@ def test_the_process_moves_when_its_bridge_dies_and_when_it_stops(team: Team) ->
             assert len(team.starts()) == len(before) + 1
 
 
-def test_who_has_used_the_process_hears_once_that_its_memory_is_lost_wherever_it_calls_next(team: Team) -> None:
-    """Also a client whose bridge died with the process, and modern ones, which have no session. Newcomers do not."""
+def test_who_has_used_the_process_hears_once_that_its_memory_is_lost_wherever_it_calls_next(tmp_path: Path) -> None:
+    """Also a client whose bridge died with the process, and modern ones, which have no session. Newcomers do not.
+
+    Where a bridge of a busy machine loses its lease meanwhile, everybody has to hear so again: that team says nothing.
+    """
+    for number in range(6):
+        with team_at(tmp_path / str(number), "legacy") as team:
+            if _hears_once(team):
+                return
+    pytest.fail("a bridge lost its lease each time")
+
+
+def _hears_once(team: Team) -> bool:
+    """False: a bridge lost its lease."""
 
     def recall(replica: Replica, token: str = TOKEN) -> dict[str, Any]:
         answer = modern(replica, "tools/call", {"name": "memory__recall", "arguments": {}}, {}, token=token)
@@ -204,8 +223,10 @@ def test_who_has_used_the_process_hears_once_that_its_memory_is_lost_wherever_it
 
     owner = team.owner()
     others = [one for one in team.bridges if one is not owner]
-    assert all(not user.notes for user in team.users)
-    assert lost_in(recall(owner)) == []
+    first = [user.notes for user in team.users], lost_in(recall(owner))
+    if len(team.starts()) > 1:
+        return False
+    assert first == ([[]] * 3, [])
     mover = next(user for user in team.users if user.replica is owner)
     assert mover.text("recall")
     owner.kill()
@@ -221,7 +242,8 @@ def test_who_has_used_the_process_hears_once_that_its_memory_is_lost_wherever_it
             assert user.text("recall")
         mover.replica = others[1]
         assert mover.text("recall")
-    assert team.starts() == started, "no bridge lost its lease meanwhile, which everybody would have to hear, too"
+    if team.starts() != started or len(started) > 2:
+        return False
     assert heard == ([[["memory"]]] * 3, ["memory"])
     assert more == [[]] * 8
     assert [user.notes for user in (*team.users, newcomer)] == [*[[["memory"]]] * 3, []]
@@ -229,6 +251,7 @@ def test_who_has_used_the_process_hears_once_that_its_memory_is_lost_wherever_it
     os.kill(int(team.starts()[-1]), signal.SIGKILL)
     until(lambda: bool(mover.text("recall")), "it is started again")
     assert mover.notes == [["memory"]] * 2
+    return True
 
 
 def test_two_processes_never_answer_though_the_owner_stands_still_past_its_lease(team: Team) -> None:
