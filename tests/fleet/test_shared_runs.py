@@ -170,15 +170,14 @@ def own(tmp_path: Path) -> Generator[Setup]:
 
 def test_equal_calls_through_the_balancer_run_once(three: Setup) -> None:
     calls = [three.call(three.fleet, "all") for _ in range(15)]
-    for _ in range(8):  # for a moment the balancer leaves out a bridge that is slow to say that it is ready
+    while len(calls) < 23:  # for a moment the balancer leaves out a bridge that is slow to say that it is ready
         with suppress(AssertionError):
             until(lambda: three.wanted() == 2, "two bridges wait for the third", 10)
-        if three.wanted() == 2:
             break
         calls.append(three.call(three.fleet, "all"))
     assert three.wanted() == 2
     three.upstream.end_of("all").set()
-    assert {call.result(120) for call in calls} == {"all 1"}
+    assert [call.result(120) for call in calls] == ["all 1"] * len(calls)
     assert three.upstream.calls["all"] == 1
     answers = [three.call(replica, "all").result(120) for replica in three.fleet.replicas]
     assert answers == ["all 1"] * 3, "each has kept it"
