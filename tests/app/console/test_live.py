@@ -62,6 +62,21 @@ async def test_a_call_that_begins_while_the_first_look_is_slow_is_announced(monk
         await stream.aclose()
 
 
+async def test_what_changed_between_a_page_and_its_first_event_is_shown() -> None:
+    """Nobody listened when it changed, so that nothing is announced: the parts that are asked for at first have it."""
+    async with (
+        asyncio.timeout(PATIENCE),
+        bridged({"a": ScriptedTransport(LEGACY_SERVER)}) as bridge,
+        visit(bridge) as one,
+    ):
+        assert "ready" in visible(await one.get("servers"))
+        assert bridge.pool.upstreams["a"].stop()
+        stream = one.console.live.stream()
+        await topics(stream)
+        assert "idle" in visible(await one.get("servers"))
+        await stream.aclose()
+
+
 async def test_a_look_that_fails_keeps_no_page_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     async with asyncio.timeout(PATIENCE), bridged({"a": ScriptedTransport(LEGACY_SERVER)}) as bridge:
 

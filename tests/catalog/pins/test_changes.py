@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcpbridge.catalog.pins.changes import changes
@@ -153,6 +153,7 @@ JSON = st.recursive(
     JSON,
     JSON,
 )
+@example("server", "package", {"version": {"title": 7.5}}, {"version": None})
 def test_only_equal_definitions_have_no_change(kind: PinKind, name: str, old: Any, new: Any) -> None:
     before, after = json.dumps(old).encode(), json.dumps(new).encode()
     found = changes(kind, name, before, after, others=("name",))

@@ -253,6 +253,20 @@ async def test_reports_of_usage_take_no_threads_of_other_work(tmp_path: Path) ->
         assert answer.status_code == 200
 
 
+async def test_a_call_log_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    async with office(tmp_path) as (people, _):
+        path = people.bridge.audit.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"this was a database once. " * 100)
+        headers = {"authorization": f"Bearer {token_of('alice')}"}
+        answer = await people["alice"].http.get(f"{people.origin}/api/usage", headers=headers)
+        assert answer.status_code == 503
+        error = answer.json()["error"]
+        assert error["code"] == "failed"
+        assert error["message"].startswith("what is asked for cannot be read now: ")
+        assert str(tmp_path) not in error["message"], "she need not know where it is"
+
+
 async def test_where_people_share_a_bridge_every_call_is_recorded(tmp_path: Path) -> None:
     """However fast calls come: a history for one person has as many as cost little."""
     async with office(tmp_path) as (people, _):

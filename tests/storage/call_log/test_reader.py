@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,29 @@ async def test_a_file_that_is_not_there_is_no_page(path: Path) -> None:
     assert not may_exist(path)
     with pytest.raises(StoreFailed):
         read_page(path, ALL)
+
+
+@pytest.mark.parametrize("made_before", [1, 2, 3, 4])
+async def test_a_file_that_is_made_while_it_is_opened_is_a_call_log(
+    made_before: int, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process makes it between any two statements of the reader."""
+    await write(path, record(1))
+    new, statements = path.with_name("new.db"), 0
+    new.touch()
+
+    class Watched(sqlite3.Connection):
+        def execute(self, *args: Any) -> sqlite3.Cursor:
+            nonlocal statements
+            statements += 1
+            if statements == made_before:
+                with closing(sqlite3.Connection(path)) as made, closing(sqlite3.Connection(new)) as here:
+                    made.backup(here)
+            return super().execute(*args)
+
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Watched))
+    assert [call["id"] for call in read_calls(new, ALL, limit=9)] == [1]
+    assert statements >= made_before
 
 
 def test_what_is_not_known_is_left_out() -> None:

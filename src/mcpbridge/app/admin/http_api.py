@@ -21,6 +21,7 @@ from mcpbridge.app.admin.result_routes import Endpoint, result_routes, stats_rou
 from mcpbridge.app.admin.server_routes import registry_routes
 from mcpbridge.app.admin.usage import own_quotas, requested_usage, running_quotas, visible_usage
 from mcpbridge.app.fleet.desk import FleetDesk
+from mcpbridge.base.errors import StoreFailed
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.pipeline.approvals.pending import PendingApprovals
 from mcpbridge.results.kept_results import KeptResults
@@ -52,7 +53,7 @@ def make_api(
             *(_usage_routes(bridge, fleet) if bridge is not None else ()),
             *(_fleet_routes(fleet) if fleet is not None else ()),
         ],
-        exception_handlers={HTTPException: _http_error, Problem: _problem},
+        exception_handlers={HTTPException: _http_error, Problem: _problem, StoreFailed: _store_failed},
     )
 
 
@@ -159,6 +160,12 @@ def _http_error(_: Request, error: Exception) -> JSONResponse:
 def _problem(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, Problem)
     return _error(STATUS_OF[error.code], error.code, str(error))
+
+
+def _store_failed(_: Request, error: Exception) -> JSONResponse:
+    # Without the file: whoever reads this need not administer the bridge.
+    assert isinstance(error, StoreFailed)
+    return _error(STATUS_OF["failed"], "failed", f"what is asked for cannot be read now: {error.what}. Try again later")
 
 
 def _error(status: int, code: str, message: str, headers: Any = None) -> JSONResponse:

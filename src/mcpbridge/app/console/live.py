@@ -105,6 +105,7 @@ class LiveFeed:
             # The page asks for its parts at the first event: what changes after the first look is announced, and
             # what changed before it is in the parts.
             await self._has_looked.wait()
+            self._before()  # what was kept of the time before is as old as the page: nobody announced a change since
             if is_in():
                 yield b"retry: 1000\n\n" + self._event(frozenset(TOPICS))
             last = time.monotonic()

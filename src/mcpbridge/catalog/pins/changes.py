@@ -267,16 +267,16 @@ def _of_server(fact: str, before: object, after: object) -> Iterator[Change]:
             is_version = _without_versions(before) == _without_versions(after)
             yield Change("package-version" if is_version else "command", "", f"{_cited(before)} → {_cited(after)}")
         case "package":
-            names = [" ".join(str(one.get(member)) for member in ("name", "version")) for one in _both(before, after)]
-            yield Change("package-version", "", _shortened(" → ".join(names)))
+            yield Change("package-version", "", f"{_package(before)} → {_package(after)}")
         case "origin":
             yield Change("origin", "", f"{_cited(before)} → {_cited(after)}")
         case _:
             yield Change("other", fact)
 
 
-def _both(before: object, after: object) -> tuple[_Object, _Object]:
-    return _members(before), _members(after)
+def _package(value: object) -> str:
+    one = _members(value)
+    return " ".join(_cited(one[member]) for member in ("name", "version") if member in one) or _cited(None)
 
 
 def _members(value: object) -> _Object:

@@ -362,17 +362,18 @@ def _open(path: Path) -> "Connection":
     return connection
 
 
-_MAKING = 0.5
+_MAKING = 2.0
 """Seconds after which a file without tables is not one that is being made."""
 
 
 def _is_call_log(connection: "Connection") -> bool:
     ends = time.monotonic() + _MAKING
     while True:
+        # The tables first: whoever makes them at this moment marks the file with them.
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         (kind,) = connection.execute("PRAGMA application_id").fetchone()
         if kind == SCHEMA.id:
             return True
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if tables or time.monotonic() > ends:
             return False
         time.sleep(0.01)  # another process makes it at this moment
