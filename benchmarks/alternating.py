@@ -11,12 +11,12 @@ from benchmarks.clients import StdioClient, handshake
 from benchmarks.readings import cpu_seconds
 from benchmarks.subjects import Upstream
 
-__all__ = ["CALL", "SECONDS", "Subjects", "bridge_of", "measured", "one_after_another", "sixteen_in_flight"]
+__all__ = ["CALL", "MARKER", "SECONDS", "Subjects", "bridge_of", "measured", "one_after_another", "sixteen_in_flight"]
 
 SECONDS = 2.0
 """Of one batch."""
 CALL = {"name": "up__echo", "arguments": {"text": "a line of text, as tools get them"}}
-_MARKER = b"a line of text"
+MARKER = b"a line of text"
 
 Subjects = Mapping[str, tuple[int, StdioClient]]
 """By name: the id of a bridge's process, and a client of it."""
@@ -52,12 +52,12 @@ def bridge_of(config: str, folder: Path, server: str = "") -> Generator[tuple[in
 
 def one_after_another(client: StdioClient, seconds: float = SECONDS) -> int:
     """Calls one after another; how many."""
-    return client.load("tools/call", CALL, marker=_MARKER, in_flight=1, seconds=seconds).calls
+    return client.load("tools/call", CALL, marker=MARKER, in_flight=1, seconds=seconds).calls
 
 
 def sixteen_in_flight(client: StdioClient, seconds: float = SECONDS) -> int:
     """Calls of which sixteen are under way at any time; how many."""
-    return client.load("tools/call", CALL, marker=_MARKER, in_flight=16, seconds=seconds).calls
+    return client.load("tools/call", CALL, marker=MARKER, in_flight=16, seconds=seconds).calls
 
 
 def measured(bridges: Subjects, work: Callable[[StdioClient], int], rounds: int) -> Mapping[str, Sequence[float]]:

@@ -8,7 +8,6 @@ import gc
 import os
 import select
 import socket
-import subprocess
 import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
@@ -18,7 +17,7 @@ from typing import Any, Protocol
 import msgspec
 import orjson
 
-__all__ = ["Batch", "CallFailed", "Client", "HttpClient", "StdioClient"]
+__all__ = ["Batch", "CallFailed", "Client", "HttpClient", "Piped", "StdioClient"]
 
 _PATIENCE = 30.0
 """Seconds without a byte until a server counts as stuck."""
@@ -121,10 +120,26 @@ def _undisturbed() -> Generator[None]:
         gc.enable()
 
 
+class Piped(Protocol):
+    """A process with pipes, or what has the like."""
+
+    @property
+    def stdin(self) -> "_End | None": ...
+
+    @property
+    def stdout(self) -> "_End | None": ...
+
+
+class _End(Protocol):
+    def fileno(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
 class StdioClient:
     """Speaks to a process that it was handed, with pipes; closing shuts the process's input."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+    def __init__(self, process: Piped) -> None:
         assert process.stdin
         assert process.stdout
         self._process = process

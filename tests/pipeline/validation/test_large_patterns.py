@@ -139,6 +139,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 @example({"patternProperties": {BIG: True}, "unevaluatedProperties": False}, [{"b": 1}])
 @example({"patternProperties": {BIG: True}, "additionalProperties": False}, [{"b": 1}])
 @example({"contains": {"pattern": BIG}, "maxContains": 1}, [["b", "a"]])
+@example({"patternProperties": {BIG: True}, "not": {"unevaluatedItems": False}}, [["a"]])
 @settings(max_examples=150, deadline=None)
 def test_no_value_is_refused_for_a_pattern_that_is_left_out(schema: Schema, values: list[Any]) -> None:
     lighter, patterns = without_large_patterns(schema, lambda pattern: pattern == BIG)

@@ -3,7 +3,8 @@
 Without its pattern a text is accepted whatever it is. Below most keywords that makes a schema accept more, which is
 right: a call that the whole schema might accept must not be refused. Below some it can make it accept less: what `not`
 refuses, a second branch of `oneOf`, an `if` that holds, one item too many for `maxContains`. Such a keyword goes with
-the pattern. What counts as evaluated may shrink with it, so `unevaluatedProperties` and `unevaluatedItems` go then.
+the pattern. What counts as evaluated may shrink with it, so `unevaluatedProperties` and `unevaluatedItems` go then, and
+with them what would accept less without them.
 """
 
 from collections.abc import Callable
@@ -82,12 +83,13 @@ class _Work:
         return pattern in self.patterns
 
     def _holds_large(self, schema: Any, followed: set[str]) -> bool:
-        """Whether a schema has such a pattern, also by its references."""
+        """Whether a schema has such a pattern, or something that goes with one, also by its references."""
         if isinstance(schema, list):
             return any(self._holds_large(one, followed) for one in cast("list[Any]", schema))
         if not isinstance(schema, dict):
             return False
-        node, found = cast("Schema", schema), False
+        node = cast("Schema", schema)
+        found = self.has_lost_evaluated and any(key in node for key in _UNEVALUATED)
         for key, value in node.items():
             if key in _REFERENCES and isinstance(value, str):
                 found |= self._refers_to_large(key, value, followed)

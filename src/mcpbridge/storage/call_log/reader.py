@@ -366,16 +366,18 @@ _MAKING = 2.0
 """Seconds after which a file without tables is not one that is being made."""
 
 
+def _kind(connection: "Connection") -> int:
+    return connection.execute("PRAGMA application_id").fetchone()[0]
+
+
 def _is_call_log(connection: "Connection") -> bool:
     ends = time.monotonic() + _MAKING
     while True:
-        # The tables first: whoever makes them at this moment marks the file with them.
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        (kind,) = connection.execute("PRAGMA application_id").fetchone()
-        if kind == SCHEMA.id:
+        if _kind(connection) == SCHEMA.id:
             return True
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if tables or time.monotonic() > ends:
-            return False
+            return _kind(connection) == SCHEMA.id  # whoever made them meanwhile has marked the file with them
         time.sleep(0.01)  # another process makes it at this moment
 
 
