@@ -44,9 +44,9 @@ def open_inbox(page: "Page") -> None:
     page.get_by_role("heading", name="Approvals", exact=True).wait_for()
 
 
-def await_call(page: "Page") -> Any:
-    """The one call that waits, once it can be answered."""
-    card = page.get_by_role("article")
+def await_call(page: "Page", text: str = "") -> Any:
+    """The one call that waits, once it can be answered. `text` of its arguments: the one before may still show."""
+    card = page.get_by_role("article").filter(has_text=text)
     card.wait_for()
     page.locator("#inbox:not(.settling)").wait_for()
     return card
@@ -266,10 +266,10 @@ def test_calls_that_wait_fit_and_have_nothing_to_mend(
     open_inbox(page)
     for text in ("short", "a long text " * 100 + "y" * 500):
         desk.call("gated__echo", text=text)
-        await_call(page).get_by_role("button", name="Approve once").click()
+        await_call(page, text.strip()).get_by_role("button", name="Approve once").click()
         desk.text()
     desk.call("gated__echo", text="z" * 300)
-    await_call(page).get_by_role("region", name="What is new").wait_for()
+    await_call(page, "z" * 300).get_by_role("region", name="What is new").wait_for()
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     page.evaluate("Promise.all(document.getAnimations().map(one => one.finished))")  # else colours are on their way
     found = Axe().run(page).response["violations"]
