@@ -11,7 +11,17 @@ from benchmarks.clients import StdioClient, handshake
 from benchmarks.readings import cpu_seconds
 from benchmarks.subjects import Upstream
 
-__all__ = ["CALL", "MARKER", "SECONDS", "Subjects", "bridge_of", "measured", "one_after_another", "sixteen_in_flight"]
+__all__ = [
+    "CALL",
+    "MARKER",
+    "SECONDS",
+    "Subjects",
+    "bridge_of",
+    "environ_of",
+    "measured",
+    "one_after_another",
+    "sixteen_in_flight",
+]
 
 SECONDS = 2.0
 """Of one batch."""
@@ -22,21 +32,31 @@ Subjects = Mapping[str, tuple[int, StdioClient]]
 """By name: the id of a bridge's process, and a client of it."""
 
 
+def environ_of(folder: Path) -> Mapping[str, str]:
+    """The environment of a bridge whose home this is."""
+    return {"HOME": str(folder), "XDG_RUNTIME_DIR": str(folder), "PATH": "/usr/bin:/bin"}
+
+
 @contextmanager
-def bridge_of(config: str, folder: Path, server: str = "") -> Generator[tuple[int, StdioClient]]:
-    """A bridge of its own home, by its process's id, and a client of it. `server`: what its server has besides."""
+def bridge_of(
+    config: str, folder: Path, server: str = "", *, options: Sequence[str] = ("--standalone",)
+) -> Generator[tuple[int, StdioClient]]:
+    """A bridge of its own home, by its process's id, and a client of it. `server`: what its server has besides.
+
+    `options` of `serve`; without the first of them, the process is the shim of a daemon, which is left running.
+    """
     folder.mkdir()
     file = folder / "servers.toml"
     command, *args = Upstream.stdio("up").argv
     file.write_text(f"{config}\n[servers.up]\ncommand = {command!r}\nargs = {list(args)!r}\n{server}\n")
-    program = [sys.executable, "-m", "mcpbridge", "serve", "--standalone", "--config", str(file)]
+    program = [sys.executable, "-m", "mcpbridge", "serve", *options, "--config", str(file)]
     with subprocess.Popen(
         program,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         bufsize=0,
-        env={"HOME": str(folder), "XDG_RUNTIME_DIR": str(folder), "PATH": "/usr/bin:/bin"},
+        env=environ_of(folder),
     ) as process:
         client = StdioClient(process)
         try:

@@ -6,7 +6,6 @@ first takes longer is the shim. Printed are the median of the rounds, and the sh
 """
 
 import argparse
-import os
 import secrets
 import shutil
 import socket
@@ -14,13 +13,12 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 
-from benchmarks.alternating import CALL, MARKER
+from benchmarks.alternating import CALL, MARKER, bridge_of, environ_of
 from benchmarks.clients import StdioClient, handshake
 from benchmarks.readings import cpu_seconds
-from benchmarks.subjects import Upstream
 from mcpbridge.app.stdio_proxy.daemon_lock import socket_path
 from mcpbridge.app.stdio_proxy.handshake import hello
 from mcpbridge.base.directories import key_of, runtime_path
@@ -51,35 +49,18 @@ class _DaemonsSocket:
 def _clients() -> Generator[tuple[int, StdioClient, StdioClient]]:
     """The process of the shim, its client, and one without it."""
     folder = Path(f"/tmp/mcpb-{secrets.token_hex(4)}")  # a socket's path must be short
-    folder.mkdir(mode=0o700)
-    environ = {"HOME": str(folder), "XDG_RUNTIME_DIR": str(folder), "PATH": os.environ["PATH"]}
-    config = folder / "servers.toml"
-    command, *args = Upstream.stdio("up").argv
-    config.write_text(f"[servers.up]\ncommand = {command!r}\nargs = {args!r}\n")
-    program = [sys.executable, "-m", "mcpbridge"]
-    process = subprocess.Popen(
-        [*program, "serve", "--config", str(config)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        bufsize=0,
-        cwd=folder,
-        env=environ,
-    )
+    environ = environ_of(folder)
     try:
-        by_shim = StdioClient(process)
-        handshake(by_shim)
-        by_shim.request("tools/call", CALL)
-        direct = _DaemonsSocket(socket_path(runtime_path(environ), key_of(str(config))), environ, folder)
-        alone = StdioClient(direct)
-        handshake(alone)
-        yield process.pid, by_shim, alone
-        direct.close()
+        with bridge_of("", folder, options=()) as (shim, by_shim):
+            path = socket_path(runtime_path(environ), key_of(str(folder / "servers.toml")))
+            with closing(_DaemonsSocket(path, environ, folder)) as direct:
+                alone = StdioClient(direct)
+                handshake(alone)
+                yield shim, by_shim, alone
     finally:
-        process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(10)
-        subprocess.run([*program, "down", "--all"], env=environ, cwd=folder, capture_output=True, check=False)
+        subprocess.run(
+            [sys.executable, "-m", "mcpbridge", "down", "--all"], env=environ, capture_output=True, check=False
+        )
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -192,7 +192,7 @@ async def test_a_file_that_is_not_there_is_no_page(path: Path) -> None:
 async def test_a_file_that_is_made_while_it_is_opened_is_a_call_log(
     made_before: int, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process makes it between any two statements of the reader."""
+    """Another process makes it between any two statements of the reader, which a real one would hit by luck alone."""
     await write(path, record(1))
     new, statements = path.with_name("new.db"), 0
     new.touch()

@@ -363,7 +363,7 @@ def _open(path: Path) -> "Connection":
 
 
 _MAKING = 2.0
-"""Seconds after which a file without tables is not one that is being made."""
+"""Seconds after which a file without tables is not one that is being made, on a busy disk."""
 
 
 def _kind(connection: "Connection") -> int:
