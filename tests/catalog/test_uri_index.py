@@ -73,6 +73,17 @@ def test_a_form_of_ours_in_a_result_is_wrapped_once_more() -> None:
     assert index.publish("a", "mcpb+b+x:y") == "mcpb+a+mcpb+b+x:y"
 
 
+def test_a_link_that_reads_as_what_another_server_has_is_published_otherwise() -> None:
+    """Bridge: the host of the link is one that its server uses, and yet it is how another server's app is listed."""
+    servers = [ServerUris("a", ("ui://b/x",)), ServerUris("b", ("ui://z/x",)), ServerUris("c", ("ui://z/x",))]
+    index = UriIndex(servers)
+    assert index.resolve("ui://b/z/x") == ("b", "ui://z/x")
+    assert index.resolve("ui://b/other") == ("a", "ui://b/other")
+    published = index.publish("a", "ui://b/z/x")
+    assert published != "ui://b/z/x"
+    assert index.resolve(published) == ("a", "ui://b/z/x")
+
+
 def test_an_unknown_scheme_goes_to_the_only_server_with_resources() -> None:
     assert UriIndex([ServerUris("a", ("x:y",)), ServerUris("b")]).resolve("log://1") == ("a", "log://1")
 

@@ -295,7 +295,7 @@ class UriIndex:
 
     def _is_left_to(self, server: str, uri: str) -> bool:
         """Whether this unlisted URI of a server can stay as it is: it, or nobody, is asked for it so far."""
-        if self._names_a_server(uri):
+        if self._names_a_server(uri) or uri in self._published:  # what another server has may be listed like this
             return False
         try:
             target = self._claimed(uri)
