@@ -79,7 +79,7 @@ def test_odd_contents_have_no_text(content: Any) -> None:
 def test_putting_the_same_blocks_together_changes_nothing(content: list[Any]) -> None:
     data = encoded(content, other={"x": [1]}, isError=False)
     contents = contents_of(Body(data))
-    assert json.loads(bytes(with_blocks(data, contents, None, {}).data)) == json.loads(data)
+    assert json.loads(bytes(with_blocks(contents, None, {}).data)) == json.loads(data)
 
 
 @given(st.lists(blocks, max_size=6))
@@ -87,7 +87,7 @@ def test_a_new_text_stands_where_the_first_one_stood(content: list[Any]) -> None
     data = encoded(content)
     contents = contents_of(Body(data))
     said = {"type": "text", "text": "new"}
-    found = json.loads(bytes(with_blocks(data, contents, [json.dumps(said).encode()], {}).data))["content"]
+    found = json.loads(bytes(with_blocks(contents, [json.dumps(said).encode()], {}).data))["content"]
     others = [raw for raw, block in zip(content, contents.blocks, strict=True) if block.text is None]
     assert [block for block in found if block != said] == others
     first = next((place for place, block in enumerate(contents.blocks) if block.text is not None), len(others))
@@ -165,11 +165,11 @@ def test_other_structures_are_no_repetition(structured: Any) -> None:
 def test_what_repeats_the_blocks_repeats_the_new_ones() -> None:
     data = repeating(IMAGE)
     link = b'{"type":"resource_link","uri":"a:b","name":"n"}'
-    said = json.loads(bytes(with_blocks(data, contents_of(Body(data)), None, {0: link}).data))
+    said = json.loads(bytes(with_blocks(contents_of(Body(data)), None, {0: link}).data))
     assert said["structuredContent"] == {"content": said["content"]} == {"content": [json.loads(link)]}
 
 
 def test_an_app_keeps_the_structure_that_it_knows() -> None:
     data = repeating(IMAGE)
-    new = with_blocks(data, contents_of(Body(data)), None, {0: b"{}"}, keeps_structure=True)
+    new = with_blocks(contents_of(Body(data)), None, {0: b"{}"}, keeps_structure=True)
     assert json.loads(bytes(new.data))["structuredContent"] == {"content": [IMAGE]}

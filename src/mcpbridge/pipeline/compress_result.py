@@ -30,7 +30,7 @@ from mcpbridge.pipeline.trifecta.session_labels import labels_of
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.protocol.revisions import FIRST_WITH_STRUCTURE
-from mcpbridge.results.content import structured_output, text_of
+from mcpbridge.results.content import Contents, GivenResult, contents_of, structured_output, text_of
 from mcpbridge.results.header_line import Form, defused, uri_of, words_may_hold_header_line
 from mcpbridge.results.kept_results import KeptResults, ResultSummary
 from mcpbridge.results.rewrite import (
@@ -62,6 +62,8 @@ log = get_logger("mcpbridge.results")
 
 LARGE = 16 * 1024
 """Bytes of a result from which on work on it is done in a thread: it would hold up all other calls."""
+_LARGE_TO_READ = 256 * 1024
+"""The same of work that reads it and no more: half a millisecond. A thread takes a tenth of one to be woken."""
 HUGE = 2 * 1024**2
 """Bytes from which on it is done in a process, where the work can be handed to one."""
 
@@ -77,9 +79,9 @@ class Aside:
     def __init__(self) -> None:
         self._threads, self._processes = CapacityLimiter(_THREADS), CapacityLimiter(_PROCESSES)
 
-    async def __call__(self, size: int, work: Callable[[], _T]) -> _T:
-        """Do the work here, or in a thread if it is about much."""
-        if size <= LARGE:
+    async def __call__(self, size: int, work: Callable[[], _T], most: int = LARGE) -> _T:
+        """Do the work here, or in a thread if it is about more than `most`."""
+        if size <= most:
             return work()
         with short_turns():
             return await anyio.to_thread.run_sync(work, limiter=self._threads)
@@ -113,17 +115,40 @@ class _Work:
 
     def __init__(self, aside: Aside, data: bytes | Raw) -> None:
         self._aside, self._data = aside, data
+        self._contents: Contents | None = None
         self.process: DataProcess | None = None
 
     async def __call__(self, function: Callable[Concatenate[bytes, _P], _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """The result of the function for the bytes."""
+        return await self._result_of(LARGE, lambda: bytes(self._data), function, *args, **kwargs)
+
+    async def with_contents(
+        self, function: Callable[Concatenate[GivenResult, _P], _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T:
+        """The same, for what is read of the bytes, once; a process reads them each time."""
+        return await self._result_of(LARGE, self._read, function, *args, **kwargs)
+
+    async def quickly(
+        self, function: Callable[Concatenate[GivenResult, _P], _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T:
+        """The same, of a function that does little with it."""
+        return await self._result_of(_LARGE_TO_READ, self._read, function, *args, **kwargs)
+
+    async def _result_of(
+        self, most: int, given: Callable[[], GivenResult], function: Callable[..., _T], *args: object, **kwargs: object
+    ) -> _T:
         if self.process is not None:
             try:
                 return await self.process.run(function, *args, **kwargs)
             except ProcessBroke as error:
                 _log_broken(error)
                 self.process = None
-        return await self._aside(len(self._data), lambda: function(bytes(self._data), *args, **kwargs))
+        return await self._aside(len(self._data), lambda: function(given(), *args, **kwargs), most)
+
+    def _read(self) -> Contents:
+        if self._contents is None:
+            self._contents = contents_of(Body(bytes(self._data)))
+        return self._contents
 
 
 def warm_up() -> None:
@@ -243,7 +268,7 @@ class Rewriter:
                 log.info("hidden characters of a result are shown", tool=_tool(call), count=shown.count)
         async with self._aside.on(data) as work:
             may_store = how.strategy != "off" and how.stores
-            parts = await work(parts_of, how.media_limit if may_store else None)
+            parts = await work.quickly(parts_of, how.media_limit if may_store else None)
             job = _Job(call, work, call.original or result.data, parts, how, header, is_app, is_visible)
             return await self._rewrite(job, expression, problem)
 
@@ -277,7 +302,7 @@ class Rewriter:
             structured,
             texts.further,
         )
-        data = await job.work(with_new_texts, new, job.handle, smaller, job.is_app)
+        data = await job.work.quickly(with_new_texts, new, job.handle, smaller, job.is_app)
         return Rewritten(Body(data), texts.form, came, told, came if job.handle else 0, is_large=job.is_over)
 
     async def honest(self, result: Body, *, own: Sequence[str] = (), is_ours: bool = False) -> Body:
@@ -304,7 +329,7 @@ class Rewriter:
             problem = f"[mcpbridge: _transform failed: {defused(problem)[:_LONGEST_ERROR]}]"
             header = replace(header, error=f"{header.error}\n{problem}" if header.error else problem)
         if not job.is_over:
-            note = await job.work(result_facts, self._tokenizer)
+            note = await job.work.with_contents(result_facts, self._tokenizer)
             if not job.is_visible:
                 return _Texts("as sent", None, note, further=problem)
             line = replace(header, error=problem).line("visible", note.headline, job.parts.chars)
@@ -312,20 +337,20 @@ class Rewriter:
         if job.how.strategy == "summarize" and not job.parts.is_error:
             made = await self._summarized(job, header)
         else:
-            made = await job.work(shorten, job.how, header, self._tokenizer)
+            made = await job.work.with_contents(shorten, job.how, header, self._tokenizer)
         is_large = job.parts.structured_size > job.how.budget
         return _Texts(made.form, [made.text], made.facts, {"text": made.text} if is_large else None)
 
     async def _summarized(self, job: _Job, header: HeaderLine) -> Shortened:
         text = await job.work(text_of)
-        note = await job.work(result_facts, self._tokenizer)
+        note = await job.work.with_contents(result_facts, self._tokenizer)
         room = job.how.budget - len(header.line("summary", note.headline, job.parts.chars)) - 1
         try:
             summary = await self._summarizer.summarize(job.call, text, room)
         except SummaryFailed as failed:
             log.info("no summary written", tool=_tool(job.call), reason=str(failed)[:200])
             job.call.note("summary", str(failed)[:200])
-            return await job.work(shorten, job.how, header, self._tokenizer)
+            return await job.work.with_contents(shorten, job.how, header, self._tokenizer)
         return with_summary(summary, note, header, job.parts.chars)
 
     async def _transformed(self, job: _Job, expression: str) -> _Texts:
@@ -334,7 +359,7 @@ class Rewriter:
         What is too large is fitted as a result is.
         """
         how, call = job.how, job.call
-        source, note = await job.work(script_source, self._tokenizer)
+        source, note = await job.work.with_contents(script_source, self._tokenizer)
         owner = f"{call.caller.principal}/{call.caller.session.id}"
         output = await self._scripts.evaluate(
             expression, source.text, binding=source.binding, rows=source.rows, owner=owner

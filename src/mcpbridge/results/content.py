@@ -61,6 +61,8 @@ class Block:
 class Contents:
     """The parts of a result."""
 
+    result: Body = field(default_factory=Body, repr=False)
+    """The whole of it; not to be changed."""
     blocks: tuple[Block, ...] = ()
     structured: Raw | None = field(default=None, repr=False)
     """`structuredContent`, if there is one."""
@@ -101,7 +103,7 @@ def contents_of(result: Body) -> Contents:
         structured = result.get("structuredContent")
         error = result.get("isError")
     except (msgspec.DecodeError, RecursionError):
-        return Contents()
+        return Contents(result)
     if structured is not None and bytes(memoryview(structured)[:1]) == b"n":
         structured = None
     is_error = error is not None and bytes(error) == b"true"
@@ -110,7 +112,16 @@ def contents_of(result: Body) -> Contents:
     chars = sum(len(block.text or "") for block in blocks)
     if structured is not None and repeated is None:
         chars = max(chars, len(structured))
-    return Contents(blocks, structured, is_error, repeated, chars)
+    return Contents(result, blocks, structured, is_error, repeated, chars)
+
+
+GivenResult = bytes | Contents
+"""A result as a step of the work on it gets it: its bytes, or the parts that a step before has read of them."""
+
+
+def contents_in(result: GivenResult) -> Contents:
+    """The parts of a result; see `contents_of`."""
+    return contents_of(Body(result)) if isinstance(result, bytes) else result
 
 
 def document_of(data: bytes) -> Document:
@@ -214,7 +225,6 @@ def text_of_block(text: str, like: Sequence[Block] = ()) -> bytes:
 
 
 def with_blocks(
-    data: bytes,
     contents: Contents,
     texts: Sequence[bytes | Raw] | None,
     media: Mapping[int, bytes],
@@ -230,7 +240,8 @@ def with_blocks(
     blocks it repeats the new ones, whatever `structured` is. `keeps_structure`: it stays in any case, for an app.
     `facts`: what programs get in `_meta`. `after`: blocks that come after all others.
     """
-    result = Body(data)
+    result = Body(contents.result.data)
+    result.fields = dict(contents.result.fields)  # split already
     parts: list[bytes] = []
     left = [bytes(text) for text in texts or ()]
     for place, block in enumerate(contents.blocks):

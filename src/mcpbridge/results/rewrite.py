@@ -1,6 +1,7 @@
 """Rewrite a large result: the steps that need its bytes. Pure.
 
 Each takes the bytes first, so that it can be done where these are: here, in a thread, or in a process that has them.
+Here and in a thread, most take what was read of them before instead.
 Arguments and results are of types that msgspec can write and read.
 """
 
@@ -14,6 +15,8 @@ from mcpbridge.base.hidden_text import hidden_in, with_hidden_shown
 from mcpbridge.protocol.apps import app_uris
 from mcpbridge.protocol.body import Body
 from mcpbridge.results.content import (
+    GivenResult,
+    contents_in,
     contents_of,
     large_blocks,
     small_block,
@@ -73,9 +76,9 @@ class NewTexts(Struct, frozen=True):
     """A line of ours that comes after its own texts."""
 
 
-def parts_of(data: bytes, media_limit: int | None) -> Parts:
+def parts_of(result: GivenResult, media_limit: int | None) -> Parts:
     """What a result consists of. `media_limit`: bytes that a block of media may have; None: any number."""
-    contents = contents_of(Body(data))
+    contents = contents_in(result)
     size = -1 if contents.structured is None else len(contents.structured)
     large = [] if media_limit is None else large_blocks(contents, media_limit)
     return Parts(contents.is_error, contents.chars, size, large)
@@ -87,27 +90,27 @@ def smaller_block(data: bytes, place: int, limit: int, uri: str, side: int, know
     return small_block(block, place, limit, uri, side=side, knows_links=knows_links)
 
 
-def with_new_texts(data: bytes, new: NewTexts, handle: str, smaller: dict[int, bytes], is_app: bool) -> bytes:
+def with_new_texts(result: GivenResult, new: NewTexts, handle: str, smaller: dict[int, bytes], is_app: bool) -> bytes:
     """The result with these texts, and these blocks at their places. `handle` empty: it is not kept.
 
     `is_app`: what is no text is for an app, and stays.
     """
-    contents = contents_of(Body(data))
+    contents = contents_in(result)
     blocks: list[bytes] | None = None
     if new.texts is not None:
         like = contents.texts if len(new.texts) == 1 else ()
         blocks = [text_of_block(text, like) for text in new.texts]
     after = [text_of_block(new.further)] if new.further and new.texts is None else []
-    keeps_structure = is_app or _names_app(Body(data))
+    keeps_structure = is_app or _names_app(contents.result)
     structured = None if contents.structured is None else new.structured
     facts = {"handle": handle, "uri": uri_of(handle), "form": new.form, "kind": new.kind, "chars": contents.chars}
-    result = with_blocks(
-        data, contents, blocks, smaller, structured, facts if handle else None, after, keeps_structure=keeps_structure
+    changed = with_blocks(
+        contents, blocks, smaller, structured, facts if handle else None, after, keeps_structure=keeps_structure
     )
     own: Sequence[str] = [*(new.texts or ()), *([new.further] if new.further else [])]
-    whole = bytes(result.data)
-    changed = without_spoofs(whole, own, is_ours=bool(handle))
-    return whole if changed is None else changed
+    whole = bytes(changed.data)
+    honest = without_spoofs(whole, own, is_ours=bool(handle))
+    return whole if honest is None else honest
 
 
 def spoofless(data: bytes, own: list[str], is_ours: bool) -> bytes | None:

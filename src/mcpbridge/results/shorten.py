@@ -24,8 +24,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from mcpbridge.core.call_options import ResultOptions
-from mcpbridge.protocol.body import Body
-from mcpbridge.results.content import Contents, contents_of
+from mcpbridge.results.content import Contents, GivenResult, contents_in
 from mcpbridge.results.document import Document, read
 from mcpbridge.results.exact_json import NotReadable, write_json
 from mcpbridge.results.header_line import Form, defused, header_line
@@ -207,16 +206,16 @@ class Shortened(Struct, frozen=True):
 
 
 @uncollected()
-def result_facts(data: bytes, tokenizer: Tokenizer) -> ResultFacts:
+def result_facts(result: GivenResult, tokenizer: Tokenizer) -> ResultFacts:
     """What there is to note of a result."""
-    contents = contents_of(Body(data))
+    contents = contents_in(result)
     return _facts_of(contents, contents.document(), tokenizer)
 
 
 @uncollected()
-def shorten(data: bytes, how: ResultOptions, header: HeaderLine, tokenizer: Tokenizer) -> Shortened:
+def shorten(result: GivenResult, how: ResultOptions, header: HeaderLine, tokenizer: Tokenizer) -> Shortened:
     """What is shown of a result in its budget. A summary is not made here: its replacement is."""
-    contents = contents_of(Body(data))
+    contents = contents_in(result)
     document = contents.document()
     note = _facts_of(contents, document, tokenizer)
     chars = contents.chars
@@ -248,9 +247,9 @@ def shorten_output(output: str, how: ResultOptions, header: HeaderLine) -> str:
 
 
 @uncollected()
-def script_source(data: bytes, tokenizer: Tokenizer) -> tuple[Source, ResultFacts]:
+def script_source(result: GivenResult, tokenizer: Tokenizer) -> tuple[Source, ResultFacts]:
     """What a script gets of a result, and the facts to record of it."""
-    contents = contents_of(Body(data))
+    contents = contents_in(result)
     document = contents.document()
     return script_input(document), _facts_of(contents, document, tokenizer)
 

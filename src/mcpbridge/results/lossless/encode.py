@@ -330,7 +330,7 @@ def _hopeless(text: str, room: int) -> bool:
     part = _SAMPLE // 3
     middle = len(text) // 2
     sample = text if len(text) <= _SAMPLE else text[:part] + text[middle : middle + part] + text[-part:]
-    data, packer, packed = sample.encode(errors="replace"), zlib.compressobj(1), 0
+    data, packer, packed = sample.encode(errors="replace"), zlib.compressobj(1, memLevel=4), 0
     for start in range(0, len(data), _PIECE):
         packed += len(packer.compress(data[start : start + _PIECE]))
         if packed > 1.5 * room:

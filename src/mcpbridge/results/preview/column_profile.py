@@ -272,12 +272,17 @@ def mark_copies(profiles: Sequence[ColumnProfile]) -> None:
 
 def _mark_equal(profiles: Sequence[ColumnProfile]) -> None:
     """Columns with the same values throughout."""
-    seen: dict[tuple[Any, ...], ColumnProfile] = {}
-    for profile in sorted((profile for profile in profiles if profile.all_different), key=_plainness):
-        key = (len(profile.present), *profile.present[:3])
-        first = seen.setdefault(key, profile)
-        if first is not profile and first.present == profile.present and first.rows == profile.rows:
-            profile.same_as = first.path
+    alike: dict[tuple[Any, ...], list[ColumnProfile]] = {}
+    for profile in profiles:
+        if profile.all_different:
+            alike.setdefault((len(profile.present), *profile.present[:3]), []).append(profile)
+    for group in alike.values():
+        if len(group) < 2:
+            continue
+        first, *others = sorted(group, key=_plainness)
+        for profile in others:
+            if first.present == profile.present and first.rows == profile.rows:
+                profile.same_as = first.path
 
 
 def _distinguishes_rows(profile: ColumnProfile) -> bool:
