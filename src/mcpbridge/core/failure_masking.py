@@ -93,6 +93,8 @@ def _is_text(block: object) -> bool:
 
 def masked_error(error: UpstreamAnswered, redact: Redact) -> UpstreamAnswered:
     """An error of a server's own making, without secrets; the same object if there are none."""
+    if error.is_masked:
+        return error
     try:
         if _decode_error(error.error).code == URL_ELICITATION_REQUIRED:
             return error
@@ -101,9 +103,10 @@ def masked_error(error: UpstreamAnswered, redact: Redact) -> UpstreamAnswered:
         masked = redact(error.error.decode("utf-8", "replace")).encode()
     masked = without_hidden_in(masked)
     if masked == error.error:
+        error.is_masked = True
         return error
     again = UpstreamAnswered(error.upstream, masked)
-    again.asked = error.asked
+    again.asked, again.is_masked = error.asked, True
     return again
 
 

@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 
 from mcpbridge.base.errors import UpstreamAnswered
+from mcpbridge.base.masking.text import without_secrets
+from mcpbridge.core.failure_masking import masked_error
+from mcpbridge.downstream.errors import to_answer
 from mcpbridge.downstream.tasks.tasks import with_public_id
 
 SHOWN = "sealed-1"
@@ -32,3 +35,16 @@ def test_a_message_names_the_task_as_the_client_does_where_the_id_is_a_word() ->
 @pytest.mark.parametrize("error", [b'{"code":-32001,"message":["t1"]}', b'{"code":-32001,"message":null}'])
 def test_an_error_that_is_none_is_left_as_it_is(error: bytes) -> None:
     assert with_public_id(UpstreamAnswered("up", error), "t1", SHOWN).error == error
+
+
+def test_an_id_of_ours_that_looks_like_a_secret_is_told_all_the_same() -> None:
+    """A sealed id is random: one in seventy is taken for a key where a server says it. Ours is no word of a server."""
+    id_ = "alml_mPc0m5TUfHy1oFCX4jr3SYY6Sh25cB1gfpqe4s-x13N521SwZGelC1POorlHiWzHpk5ix6Kkm5sUB5HkeH4Q6Uaw_wg2d4mPI"
+    said = f"Task {id_} has expired"
+    assert id_ not in without_secrets(said)
+    error = {"code": -32602, "message": "Task t1 has expired; token=hunter2hunter2", "data": {"task": "t1"}}
+    masked = masked_error(UpstreamAnswered("up", json.dumps(error).encode()), without_secrets)
+    answer = to_answer(with_public_id(masked, "t1", id_), b"1", "tasks/get", modern=True, redact=without_secrets)
+    told = json.loads(bytes(answer.data))["error"]["message"]
+    assert told.startswith(said)
+    assert "hunter2" not in told

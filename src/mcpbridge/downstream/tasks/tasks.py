@@ -114,7 +114,7 @@ def with_public_id(error: UpstreamAnswered, id_: str, public_id: str) -> Upstrea
     except (msgspec.DecodeError, RecursionError):
         return error
     renamed = UpstreamAnswered(error.upstream, encode_fields(fields))
-    renamed.asked = error.asked
+    renamed.asked, renamed.is_masked = error.asked, error.is_masked
     return renamed
 
 
