@@ -43,8 +43,8 @@ compiled: .cache/compiled
 	-@$(BIN)/pytest --collect-only --quiet --quiet > /dev/null  # what it fails of, `unit` shows
 	@mkdir -p $(@D) && touch $@
 
-# Tests wait for processes, files and sockets a fifth of their time: one more at a time than there are processors.
-WORKERS := $(shell $(PYTHON) -c "import os; print(min(4, (os.cpu_count() or 1) + 1))")
+# Tests wait for processes, files and sockets for two thirds of their time: two at a time for each processor.
+WORKERS := $(shell $(PYTHON) -c "import os; print(min(4, 2 * (os.cpu_count() or 1)))")
 
 # The tests of a file run one after the other in one process, so that what they share is set up once. A test that hangs
 # ends its process, which shows where it was; others do not begin anew. `.venv/bin/pytest tests/…` runs a few, in one.

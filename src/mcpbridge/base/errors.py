@@ -394,16 +394,13 @@ class SignInNeeded(UpstreamHttpError):
 class UpstreamAnswered(UpstreamError):
     """The upstream answered with a JSON-RPC error. `error` holds the error object's bytes as they came.
 
-    `asked` is the URI that the client asked for, as it spelled it; empty for other requests. `is_masked`: what looks
-    like a secret was taken out of the server's words, and what the bridge puts into them since, such as its own name of
-    a task, is none.
+    `asked` is the URI that the client asked for, as it spelled it; empty for other requests. `is_masked`: secrets were
+    taken out; what the bridge puts in since, such as its own name of a task, is none.
     """
 
     def __init__(self, upstream: str, error: bytes) -> None:
         super().__init__(upstream, "answered with an error")
-        self.error = error
-        self.asked = ""
-        self.is_masked = False
+        self.error, self.asked, self.is_masked = error, "", False
 
 
 class TaskLost(UpstreamError):

@@ -14,7 +14,7 @@ from msgspec import Raw
 from mcpbridge.base.errors import UpstreamGarbled
 from mcpbridge.core.elicitation import ELICIT, LIST_ROOTS, QUESTIONS, Question, elicitation_mode, question_refusal
 from mcpbridge.core.model import Call
-from mcpbridge.protocol.body import LARGE, Body
+from mcpbridge.protocol.body import SEARCHED, Body
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, encode
 
 MAX_ROUNDS = 10
@@ -37,7 +37,7 @@ _decode_entries = msgspec.json.Decoder(dict[str, _Entry]).decode
 
 def needs_driving(result: Body) -> bool:
     """Whether a result is no result yet. A small one is searched first: nearly all are results."""
-    if len(result.data) < LARGE and _INPUT_REQUIRED not in bytes(result.data):
+    if (len(result.data) < SEARCHED and _INPUT_REQUIRED not in bytes(result.data)) or not result.is_object:
         return False
     return bytes(result.get("resultType") or b"") == _INPUT_REQUIRED
 

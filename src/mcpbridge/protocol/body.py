@@ -13,6 +13,8 @@ from msgspec import Raw
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, Fields, decode_fields, decode_text, encode, encode_fields
 from mcpbridge.protocol.payload import Payload, Pieces
 
+SEARCHED = 4096
+"""Bytes up to which a look for one name is a search: to split a larger body takes as long, and serves the next look."""
 LARGE = 1 << 20
 """Bytes from which on a body is split at once: a search copies it, and each look inside is a search of its own."""
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from mcpbridge.base.late_pattern import late
 from mcpbridge.protocol.batches import Batch
 from mcpbridge.protocol.error_codes import INVALID_REQUEST
 from mcpbridge.protocol.jsonrpc import Frame, decode_arriving_frame, decode_frame, one_line
@@ -29,6 +30,8 @@ _STARTS = frozenset(b"{[ \t\r\xef")
 """First bytes of lines that may be messages; any other line is noise and not worth a look, however much of it comes."""
 _BACKSLASH = ord("\\")
 """A search for a number is several times as fast as one for bytes, which begins with an exception."""
+_ESCAPES = late(rb"\\(?:u00|/)")
+"""Names may be written with them. Among many escaped quotes this takes half as long as two searches for bytes."""
 _CUT = "Input data was truncated"
 _READ_LEAST = 1 << 16
 """Bytes of a large line for which more is waited, so that a stream in tiny parts is not read part by part."""
@@ -91,7 +94,7 @@ class LineReader:
                     if self.unfinished:
                         self._take(line, items)
                     elif line[0] in _STARTS:
-                        if (_BACKSLASH in line and (b"\\u00" in line or b"\\/" in line)) or not line.isascii():
+                        if (_BACKSLASH in line and _ESCAPES.search(line)) or not line.isascii():
                             self._take(line, items)
                             continue
                         try:  # as `_take`, which nearly every line would enter here
