@@ -99,7 +99,47 @@ ISSUED = {
 }
 """Keys that show who issued them."""
 
+LONGEST = "".join(f"{LONG}{number}x" for number in range(20))
+"""A value of 700 characters, as tokens with many claims are."""
+END = LONGEST[-40:]
+
 SECRETS: dict[str, tuple[str, str]] = {
+    "long after a word": (f"Invalid token {LONGEST}", END),
+    "long in a sentence": (f"the access token {LONGEST} has expired", END),
+    "long in quotes": (f'the secret "{LONGEST}" is wrong', END),
+    "long token of parts": (f"token is {JWT}{LONGEST}.{LONGEST}.", END),
+    "long in another language": (f"Passwort lautet {LONGEST}", END),
+    "long in netrc": (f"machine h login ann password {LONGEST}", END),
+    "long of curl": (f"curl -u ann:{LONGEST} https://h/x", END),
+    "long in an address": (f"https://aws:{LONGEST}@d.codeartifact.example.com/pypi", END),
+    "long of a database's client": (f"mysql -p{LONGEST} shop", END),
+    "long of Oracle": (f"jdbc:oracle:thin:app/{LONGEST}@db", END),
+    "long in pgpass": (f"db:5432:app:ann:{LONGEST}", END),
+    "long in a table": (f"| token | {LONGEST} |", END),
+    "second of a list": (f'{{"tokens": ["a1b2c3d4e5f6", "{WORD}"]}}', WORD),
+    "second of a bare list": (f"passwords: [abc123def456, {WORD}]", WORD),
+    "first of a list in YAML": (f"secrets:\n  - {WORD}\n  - b\n", WORD),
+    "second of a list in YAML": (f"secrets:\n  - ann\n  - {WORD}\n", WORD),
+    "address in a parameter": (f"GET /cb?to=https%3A%2F%2Fapp%2Fcb%3Fclient_secret%3D{WORD}&state=1", WORD),
+    "fragment in a parameter": (f"/cb?to=https%3A%2F%2Fapp%2F%23access_token%3D{WORD}", WORD),
+    "XML with a prefix": (f"<wsse:Password>{WORD}</wsse:Password>", WORD),
+    "XML with attributes": (f'<Password Type="text">{WORD}</Password>', WORD),
+    "XML, CDATA": (f"<apiKey><![CDATA[{WORD}]]></apiKey>", WORD),
+    "XML, named": (f'<entry key="db.password">{WORD}</entry>', WORD),
+    "property list": (f"<key>APIToken</key>\n  <string>{WORD}</string>", WORD),
+    "ODBC braces": (f"UID=sa;PWD={{{WORD}}};Encrypt=yes", WORD),
+    "three quotes": (f'token = """{WORD}"""', WORD),
+    "three single quotes": (f"token = '''{WORD}'''", WORD),
+    "Erlang": (f'password => <<"{WORD}">>', WORD),
+    "HTML quotes": (f"{{&quot;password&quot;:&quot;{WORD}&quot;}}", WORD),
+    "Markdown, bold": (f"**API key:** {WORD}", WORD),
+    "Markdown, code": (f"**Token**: `{WORD}`", WORD),
+    "PHP, dump": (f'["password"]=>\n  string(16) "{WORD}"', WORD),
+    "nested value": (f'{{"password": {{"value": "{WORD}"}}}}', WORD),
+    "step of a build": (f"Step 4/9 : ENV STRIPE_SECRET {WORD}", WORD),
+    "npm config": (f"npm config set //registry.example.com/:_authToken {WORD}", WORD),
+    "aws configure": (f"aws configure set aws_secret_access_key {LONG}", LONG),
+    "French quotes": (f"mot de passe « {WORD} »", WORD),
     **{f"issued {name}": (f"request failed with {key}: try again", key) for name, key in ISSUED.items()},
     "bearer": (f"> Authorization: Bearer {WORD}", WORD),
     "bearer lower": (f"authorization: bearer {WORD}", WORD),
@@ -271,6 +311,19 @@ UUID = "3f2504e0-4f89-11d3-9a0c-0305e82c3301"
 SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 ORDINARY: dict[str, str] = {
+    "line of a source, Java": "\tat com.example.PasswordEncoder.encode(PasswordEncoder.java:42)",
+    "line of a source, Go": "src/secret.go:118 +0x1d",
+    "line of a source, Python": "password.py:42: in check",
+    "line of a source, Ruby": "lib/password.rb:42:in 'check'",
+    "pod": "pod/secret-sync-7d9f8b6c5d-x2x4z was evicted",
+    "job": "job token-refresh-28473920 failed",
+    "parser": 'unexpected token "identifier1" in line 3',
+    "parser, capital": 'Token "foo_bar2" is not valid here',
+    "challenge": "WWW-Authenticate: Bearer scope=read1 token_type=Bearer expires_in=3600",
+    "settings about secrets": "SECRET_BACKEND=vault VAULT_SECRET_ENGINE=kv-v2",
+    "same name": "self.password = password",
+    "names of secrets in YAML": "imagePullSecrets:\n  - name: regcred\nsecrets:\n  - db_password\n",
+    "XML, a word": "<token>none</token>",
     "uuid": f"request {UUID} failed",
     "uuid assigned": f"request_id={UUID}",
     "git sha": f"HEAD is now at {HEX40} Fix the parser",

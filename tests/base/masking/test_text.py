@@ -121,6 +121,15 @@ HOSTILE = [
         "a:5432:c:d\n",
         "oauth:",
     ),
+    *(
+        "tokens: [a, ",
+        "secrets:\n - ",
+        "secrets: - a\n - ",
+        "<a key='token'>b",
+        "<key>token</key><string>",
+        "tokens=['a','",
+    ),
+    *("config set ", "?a=%3Fa=", 'password: """', "pass-", "token `", '<token a="', "password: {", "**Token**: "),
 ]
 
 

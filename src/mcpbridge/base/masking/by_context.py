@@ -21,9 +21,11 @@ _PASSWORDS = (
 """`password` in other languages, and in short."""
 _AFTER_WORD = late(
     r"(?:[ \t]{0,3}(?:[:=：]|は|为|為|lautet|ist|est|es|é|is|to|är|er|on|jest|je|то)){0,2}[ \t]{0,3}[\"'`«„]?"
-    r"([^\s\"'`«»„“,;(){}\[\]<>|]{6,128}+)",
+    r"[ \u00a0\u202f]?([^\s\"'`«»„“,;(){}\[\]<>|]{6,128}+)",
     re.IGNORECASE,
 )
+_REST = late(r"[^\s\"'`«»„“,;(){}\[\]<>|]*+")
+"""What of a longer one is left; see `sentences.py`."""
 _IN_WORD = late(r"[^\W_]")
 _ALL_KINDS = late(r"(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?=\D*\d)\S{8,}")
 
@@ -38,7 +40,7 @@ _WALLETS = ("seed", "recovery", "backup", "wallet")
 WORDS_BEFORE_SECRETS = (*_PASSWORDS, "mnemonic", "phrase", "words", "pass", "auth", "secret", "token", "key")
 """All that is found here has one of these before it, in small letters, but for what is long and has no blank."""
 _PASSWORD_FILE = late(
-    r"^((?:[\w.*-]{1,253}+:)(?:\d{2,5}|\*):[\w*.-]{1,64}+:[\w*.-]{1,64}+:)([^\s:]{6,256}+)$", re.MULTILINE
+    r"^((?:[\w.*-]{1,253}+:)(?:\d{2,5}|\*):[\w*.-]{1,64}+:[\w*.-]{1,64}+:)([^\s:]{6,8192}+)$", re.MULTILINE
 )
 """A line of `.pgpass`."""
 _LINE = late(r"^([ \t]{0,8}([A-Za-z][\w-]{3,40}+)[ \t]{1,8})([^\s:=(){}\"',;<>]{8,256}+)[ \t]*$", re.MULTILINE)
@@ -90,7 +92,9 @@ def _password_at(text: str, at: int, *, is_short: bool) -> Iterator[tuple[int, i
     value = match[1].rstrip(".:!?")
     is_one = (_ALL_KINDS.fullmatch(value) if is_short else looks_random(value)) and not is_place(value)
     if is_one and not says_nothing(value):
-        yield match.start(1), match.start(1) + len(value)
+        rest = _REST.match(text, match.end())
+        whole = value if rest is None or not rest[0] else (match[1] + rest[0]).rstrip(".:!?")
+        yield match.start(1), match.start(1) + len(whole)
 
 
 def _of_password_file(match: re.Match[str]) -> str:

@@ -82,6 +82,7 @@ IN_SECRET_NAMES = tuple(part for part in sorted(_PARTS) if not any(other in part
 _ABOUT = frozenset({"type", "url", "uri", "endpoint", "path", "file", "dir", "name", "count", "limit", "length"}) | {
     *("size", "policy", "method", "mode", "enabled", "required", "expiry", "ttl", "timeout", "version", "algorithm"),
     *("provider", "scope", "format", "level", "statu", "at", "in", "left", "used", "usage", "budget", "port"),
+    *("backend", "manager", "engine", "hasher"),
 }
 """Last words of names whose values are about a secret and none themselves; without their `s`."""
 
@@ -193,3 +194,8 @@ def is_place(bare: str) -> bool:
         or "::" in bare
         or bool(re.search(r"\.[A-Za-z]{1,5}(?::\d+)*$|^\d[\d:.TZ+-]*$|^0x", bare))
     )
+
+
+def is_unlike_words(bare: str) -> bool:
+    """Whether a text of at least six characters has a digit, or a capital letter within a word."""
+    return len(bare) >= 6 and bool(re.search(r"[0-9]|[a-z][A-Z]", bare))

@@ -7,6 +7,7 @@ import re
 
 from mcpbridge.base.late_pattern import late
 from mcpbridge.base.masking.mask import MASK
+from mcpbridge.base.masking.names import SURE, Secret
 
 NO_VALUES = frozenset({"", "true", "false", "yes", "no", "on", "off", "none", "null", "nil", "undefined", "auto"}) | {
     *("default", "basic", "bearer", "oauth", "oauth2", "required", "optional", "missing", "invalid", "expired"),
@@ -50,3 +51,10 @@ def is_example_login(user: str, password: str) -> bool:
         "pwd",
     )
     return is_named or _VARIABLE.fullmatch(password) is not None
+
+
+def is_quoted_secret(secret: Secret, value: str) -> bool:
+    """Whether a value that is marked off from the text around it is one, of a name that has such secrets."""
+    if says_nothing(value):
+        return False
+    return secret.has(value, is_number=value.isdecimal() and secret is not SURE)

@@ -10,10 +10,11 @@ made for that, and is masked whole. The patterns take time in proportion to the 
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from mcpbridge.base.late_pattern import late
 from mcpbridge.base.masking.by_context import without_secrets_by_context
+from mcpbridge.base.masking.elements import without_secrets_in_elements
 from mcpbridge.base.masking.issued_keys import PRIVATE_KEYS, without_keys
 from mcpbridge.base.masking.mask import MASK
 from mcpbridge.base.masking.names import (
@@ -22,12 +23,20 @@ from mcpbridge.base.masking.names import (
     SAID,
     SURE,
     Secret,
-    is_place,
+    is_unlike_words,
     looks_random,
     secret_of,
-    words_for_secrets,
 )
-from mcpbridge.base.masking.no_values import EXAMPLE, IN_CODE, NO_VALUES, TYPE, is_example_login, says_nothing
+from mcpbridge.base.masking.no_values import (
+    EXAMPLE,
+    IN_CODE,
+    NO_VALUES,
+    TYPE,
+    is_example_login,
+    is_quoted_secret,
+    says_nothing,
+)
+from mcpbridge.base.masking.sentences import without_secrets_in_sentences
 
 PASSES = 8
 """More than any text needs that was not made for it: what is masked may let something else be seen."""
@@ -35,7 +44,7 @@ PASSES = 8
 _PEM = late(PRIVATE_KEYS)
 _COLOURS = late(r"\x1b\[[0-9;]{0,20}m")
 
-_USER_INFO = late(r"(?<=://)([^/\s:@?#\"'<>]{0,512}+)(:[^/\s?#\"'<>]{1,512})?(?=@)")
+_USER_INFO = late(r"(?<=://)([^/\s:@?#\"'<>]{0,512}+)(:[^/\s?#\"'<>]{1,4096})?(?=@)")
 _DATABASE = late(r"(?<=://)([^\s:@/\"'<>]{0,128}+:)(?!//)([^\s\"'<>]{1,256})(?=@[\w.\[-])")
 _DATABASE_SCHEME = late(
     r"(?:postgres(?:ql)?|mysql|mariadb|mongodb|rediss?|amqps?|mssql|sqlserver|oracle|clickhouse|cockroachdb|snowflake"
@@ -43,7 +52,7 @@ _DATABASE_SCHEME = late(
     re.IGNORECASE,
 )
 """Passwords in these often have characters that end them in other addresses."""
-_ORACLE = late(r"(?<=:thin:)([\w.$-]{1,64}+)/([^\s@/\"']{1,128}+)(?=@)")
+_ORACLE = late(r"(?<=:thin:)([\w.$-]{1,64}+)/([^\s@/\"']{1,4096}+)(?=@)")
 _HOOKS = late(
     r"((?:hooks\.slack\.com/(?:services|workflows|triggers)|discord(?:app)?\.com/api/(?:v\d+/)?webhooks/\d{5,30}"
     r"|[\w.-]{0,60}infura\.io/(?:ws/)?v3|[\w.-]{1,60}\.alchemy\.com/(?:v2|nft/v\d)|mcp\.zapier\.com/api/mcp/[as]"
@@ -69,12 +78,15 @@ _OTHER_SCHEME = late(
 _SUBPROTOCOL = late(r"(Sec-WebSocket-Protocol[\"']?[:=][ \t]{0,8}[\"']?)([^\r\n\"']++)", re.IGNORECASE)
 """Where browsers put a token, as a WebSocket of theirs has no other header."""
 _SCHEME = late(r"\b(Bearer|Basic)((?:\s|%20){1,3})([A-Za-z0-9._~+/=-]{8,}+)", re.IGNORECASE)
-_QUERY = late(r"(?:(?<=[?&;#])|(?<=%3[fF])|(?<=%26))([A-Za-z0-9_.\[\]-]{1,80}+)(=|%3[dD])((?:(?!%26)[^&;\s\"'<>#])++)")
-_ELEMENT = late(r"<([A-Za-z_][\w.-]{0,79})>([^<>]++)(?=</\1>)")
+_QUERY = late(
+    r"(?:(?<=[?&;#])|(?<=%3[fF])|(?<=%2[36]))([A-Za-z0-9_.\[\]-]{1,80}+)(=|%3[dD])"
+    r"((?:(?!%2[36]|%3[fF])[^&;\s\"'<>#])++)"
+)
+"""An address may stand in a parameter of another, with its own parameters."""
 _PAIR = late(r"\([ \t]{0,4}b?([\"'])([\w-]{1,80}+)\1,[ \t]{1,40}b?([\"'])((?:(?!\3)[^\\\n])++)(?=\3[ \t]{0,4}\))")
 """A header as Python shows it in a list, and a constant as PHP defines it."""
 _USER_PAIR = late(
-    r"(\bauth[ \t]{0,3}[:=][ \t]{0,3}\([\"'][^\"'\n]{0,128}+[\"'],[ \t]{0,3}[\"'])(?!\[redacted\])([^\"'\n]{1,256}+)"
+    r"(\bauth[ \t]{0,3}[:=][ \t]{0,3}\([\"'][^\"'\n]{0,128}+[\"'],[ \t]{0,3}[\"'])(?!\[redacted\])([^\"'\n]{1,8192}+)"
 )
 """User and password as HTTP clients in Python take them."""
 _NAMED = late(
@@ -90,44 +102,53 @@ _BLOCK_BEGINS = late(rf"{_BLOCK_HEAD}$")
 _PRIVATE_PART = late(r"((?<![\w])\\*[\"'](?:d|p|q|dp|dq|qi|k)\\*[\"']\s{0,3}:\s{0,3}\\*[\"'])([\w-]{16,}+)")
 """What is private of a JSON Web Key (RFC 7518, 6)."""
 _NETRC = late(
-    r"(\b(?:machine\s{1,8}\S{1,128}+|default)\s{1,8}login\s{1,8}\S{1,128}+\s{1,8}password\s{1,8})(?!\[redacted\])(\S{1,256}+)"
+    r"(\b(?:machine\s{1,8}\S{1,128}+|default)\s{1,8}login\s{1,8}\S{1,128}+\s{1,8}password\s{1,8})(?!\[redacted\])(\S{1,8192}+)"
 )
 _ROW = late(
-    r"(\|[ \t`*]{0,40}+([A-Za-z_][\w.-]{0,79}+)[ \t`*]{0,40}+\|[ \t`*]{0,40}+)([^\s|`]{6,256}+)(?=[ \t`*]{0,40}\|)"
+    r"(\|[ \t`*]{0,40}+([A-Za-z_][\w.-]{0,79}+)[ \t`*]{0,40}+\|[ \t`*]{0,40}+)([^\s|`]{6,8192}+)(?=[ \t`*]{0,40}\|)"
 )
 """A name and its value in a row of a table."""
 
 _OPTION = late(
     r"(?<![\w-])(--[a-z][\w-]{0,79}+)([\"']?,?[ \t]{1,3}|=)(\"[^\"\n]*+\"|'[^'\n]*+'|[^\s\"'`<>|;&$-][^\s\"'`<>|;&]*+)"
 )
-_USER_OPTION = late(r"(?<![\w-])((?:-u|--user|--proxy-user|-U)[ =]{0,2}[\"']?)([^\s:\"']{1,128}+):([^\s\"']{1,256}+)")
+_USER_OPTION = late(r"(?<![\w-])((?:-u|--user|--proxy-user|-U)[ =]{0,2}[\"']?)([^\s:\"']{1,128}+):([^\s\"']{1,8192}+)")
 _DATABASE_CLIENT = late(
     r"(\b(?:mysql|mysqldump|mysqladmin|mysqlimport|mariadb|mariadb-dump|sshpass|mongosh?|mongodump)\b"
     r"[^\n|;]{0,200}?[ \"']-p[ \t]{0,2}"
     r"|\bredis-cli\b[^\n|;]{0,200}?[ \"'](?:-a|--pass)[ \t=]{1,2}"
     r"|\b(?:docker|podman|nerdctl|buildah|skopeo|helm|oc|az|crane|oras)\b[^\n|;]{0,60}? login\b"
     r"[^\n|;]{0,200}? -p[ \t]{1,2})"
-    r"([\"']?)([^\s\"'-][^\s|;\"']{0,256}+)"
+    r"([\"']?)([^\s\"'-][^\s|;\"']{0,8192}+)"
 )
 _DIRECTIVE = late(
-    r"^([ \t]*(?:ENV|ARG|setenv|set -g?x)[ \t]{1,4}([A-Za-z_]\w{0,79}+)[ \t]{1,4})(?!=)([^\s=]\S*+)", re.MULTILINE
-)
-_SENTENCE = late(
-    r"(?<![\w-])((?:api|access|secret|private|client|auth|bearer|bot|refresh|signing|encryption|license|service)?[ _-]?"
-    r"(?:password|passwd|passphrase|passcode|secret|token|key|credentials?|pin|otp)(?!\w))"
-    r"((?:[ \t]++for[ \t]++[\w.@-]{1,64}+)?"
-    r"(?:[ \t]++(?:is|was|of|provided|used|given|value|set to|equals))?[ \t]*+[:=]?[ \t]*+)"
-    r"(\"[^\"\s]{3,256}+\"|'[^'\s]{3,256}+'|`[^`\s]{3,256}+`|[^\s\"'`<>,;(){}\[\]|\\]{6,128}+)",
-    re.IGNORECASE,
+    r"((?:(?:^|: )[ \t]*(?:ENV|ARG|setenv|set -g?x)|\bconfig(?:ure)? set)[ \t]{1,4}(?:\S{0,200}[:.])?"
+    r"([A-Za-z_]\w{0,79}+)[ \t]{1,4})(?!=)([^\s=]\S*+)",
+    re.MULTILINE,
 )
 _NAME = late(
-    r"(?<!\w)(?!(?<=\$\{)secret:[\w.@:/-]{1,128}\})([A-Za-z_][\w.-]{0,79}+)(\\*+[\"']?\]?\s{0,3}(=>|:=|[=:])\s{0,3})"
+    r"(?<!\w)(?!(?<=\$\{)secret:[\w.@:/-]{1,128}\})([A-Za-z_][\w.-]{0,79}+)((?:\\*+[\"'`]?\*{0,2}|&quot;|&#3[49];|%22)\]?\s{0,3}(=>|:=|[=:])\*{0,2}\s{0,3})"
 )
 _SPACED = late(
     r"(?:^|[^\w-])(api|access|secret|private|client|signing|encryption|license|subscription|account)[ \t]$",
     re.IGNORECASE,
 )
-_WRAPPED = late(r"\[(?=[A-Za-z0-9\"'])|(?:Some|Optional|Just)\(|SecretStr\(|[bru](?=[\"'])|&(?=\w)")
+_WRAPPED = late(
+    r"\[(?=[A-Za-z0-9\"'])|(?:Some|Optional|Just)\(|SecretStr\(|[bru](?=[\"'])|&(?:quot;|#3[49];)|&(?=\w)|%22"
+    r"|<<(?=\")|string\(\d{1,9}\) (?=\")|\{\s{0,20}[\"']value[\"']\s{0,3}:\s{0,3}(?=[\"'])"
+    r"|\"\"(?=\"[^\"])|''(?='[^'])|`(?=[^`\s]{4})|\{(?=[^{}\s]*[0-9][^{}\s]*\})"
+)
+_FURTHER = late(r"[\"']?[ \t\r\n]{0,40}+,[ \t\r\n]{0,40}+")
+"""Between two values of a list."""
+_ITEM = late(r"[ \t\r\n]{0,40}+-[ \t]{1,4}")
+"""Before a value of a list in YAML."""
+_LONGEST_LIST = 64
+"""Values: a text may be full of names that begin lists."""
+_SOURCE_LINE = late(
+    r"\.(?:py|pyi|rb|js|jsx|mjs|cjs|ts|tsx|vue|java|kt|kts|scala|groovy|go|rs|c|h|cc|cpp|hpp|cs|fs|vb|swift|m|php|pl"
+    r"|ex|exs|erl|lua|dart|sql|sh|ya?ml|json|toml|tf)\Z"
+)
+"""A file, after which the number of a line stands."""
 _VALUE = late(
     r'(?P<escaped>\\+")(?P<in_escaped>(?:[^"\\\n]|\\+[^"\\\n])*+)'
     r'|"(?P<double>(?:[^"\\\n]|\\.)*+)'
@@ -136,6 +157,8 @@ _VALUE = late(
     r"(?P<bare>[^\s\"'`<>,;&(){}\[\]|\\]{1,128}+)",
     re.IGNORECASE,
 )
+_PARAMETER = late(r"[a-z_]{3,20}=[^=]")
+"""Of a challenge, or the next setting: `Bearer scope=read1`."""
 _REST = late(r"[^\s\"'`<>,;&(){}\[\]|\\]*+")
 """What of a longer value is left. Not searched at once: texts may be full of names that are followed by long values."""
 _HEADER_NAME = late(r"[Xx]-[\w-]+|[A-Z][\w]*(?:-[A-Z]\w*)+|(?:Proxy-)?Authorization")
@@ -194,7 +217,7 @@ def _pass(text: str) -> str:
     if "=" in text or "%3" in text:
         text = _QUERY.sub(_of_query, text)
     if "</" in text:
-        text = _ELEMENT.sub(_of_element, text)
+        text = without_secrets_in_elements(text)
     if "sec-websocket-protocol" in lower:
         text = _SUBPROTOCOL.sub(_of_subprotocol, text)
     if "kty" in text:
@@ -219,7 +242,7 @@ def _pass(text: str) -> str:
     if ("=" in text or ":" in text) and any(map(has, IN_SECRET_NAMES)):
         text = _of_settings(text)
     if any(map(has, SAID)):
-        text = _of_sentences(text, lower)
+        text = without_secrets_in_sentences(text, lower)
     if "bearer" in lower or "basic" in lower:
         text = _SCHEME.sub(_of_scheme, text)
     text = without_secrets_by_context(text, lower)
@@ -272,14 +295,9 @@ def _of_query(match: re.Match[str]) -> str:
     return f"{name}{equals}{MASK}" if is_one else match[0]
 
 
-def _of_element(match: re.Match[str]) -> str:
-    secret, value = secret_of(match[1]), match[2].strip()
-    return f"<{match[1]}>{MASK}" if secret and _is_quoted_secret(secret, value) else match[0]
-
-
 def _of_pair(match: re.Match[str]) -> str:
     secret, value = secret_of(match[2]), match[4]
-    if not secret or not _is_quoted_secret(secret, value):
+    if not secret or not is_quoted_secret(secret, value):
         return match[0]
     return f"{match[0][: -len(value)]}{MASK}"
 
@@ -295,7 +313,7 @@ def _of_named(match: re.Match[str]) -> str:
 def _of_block(match: re.Match[str]) -> str:
     head, name, lines = match.groups()
     secret, value = secret_of(name), lines.strip()
-    if not secret or not _is_quoted_secret(secret, value):
+    if not secret or not is_quoted_secret(secret, value):
         return match[0]
     start, end = lines.index(value), lines.index(value) + len(value)
     return f"{head}{lines[:start]}{MASK}{lines[end:]}"
@@ -303,19 +321,19 @@ def _of_block(match: re.Match[str]) -> str:
 
 def _of_row(match: re.Match[str]) -> str:
     secret, value = secret_of(match[2]), match[3]
-    is_one = secret is not None and not says_nothing(value) and secret.has(value) and _is_unlike_words(value)
+    is_one = secret is not None and not says_nothing(value) and secret.has(value) and is_unlike_words(value)
     return f"{match[1]}{MASK}" if is_one else match[0]
 
 
 def _of_other_scheme(match: re.Match[str]) -> str:
     value = match[2]
-    return match[0] if says_nothing(value) or not _is_unlike_words(value) else f"{match[1]}{MASK}"
+    return match[0] if says_nothing(value) or not is_unlike_words(value) else f"{match[1]}{MASK}"
 
 
 def _of_subprotocol(match: re.Match[str]) -> str:
     """Names of protocols are words (`mcp`, `graphql-ws`); what is long and looks like none came beside them."""
     names = [name.strip() for name in match[2].split(",")]
-    return match[1] + ", ".join(MASK if len(name) >= 16 and _is_unlike_words(name) else name for name in names)
+    return match[1] + ", ".join(MASK if len(name) >= 16 and is_unlike_words(name) else name for name in names)
 
 
 def _of_option(match: re.Match[str]) -> str:
@@ -324,7 +342,7 @@ def _of_option(match: re.Match[str]) -> str:
     bare = value[1:-1] if quote else value
     if secret is None or says_nothing(bare) or not secret.has(bare):
         return match[0]
-    is_one = bool(quote) or between == "=" or _is_unlike_words(bare)
+    is_one = bool(quote) or between == "=" or is_unlike_words(bare)
     return f"{name}{between}{quote}{MASK}{quote}" if is_one else match[0]
 
 
@@ -340,55 +358,9 @@ def _of_directive(match: re.Match[str]) -> str:
     return f"{match[1]}{MASK}" if is_one else match[0]
 
 
-def _of_sentences(text: str, lower: str) -> str:
-    """As `_SENTENCE.sub` would: it is tried only where a word for a secret is."""
-    if len(lower) != len(text):
-        return _SENTENCE.sub(_of_sentence, text)
-    parts: list[str] = []
-    done = at = 0
-    for start, end in sorted(words_for_secrets(lower)):
-        if start < at:
-            continue
-        before = _BEFORE_WORD.search(text, max(at, start - 13), start)
-        match = _SENTENCE.match(text, before.start()) if before is not None else None
-        if match is None or match.end(1) < end:
-            match = _SENTENCE.match(text, start)
-        if match is not None:
-            parts += [text[done : match.start()], _of_sentence(match)]
-            done = at = match.end()
-    return "".join([*parts, text[done:]])
-
-
-_BEFORE_WORD = late(
-    r"(?<![\w-])(?:(?:api|access|secret|private|client|auth|bearer|bot|refresh|signing|encryption|license|service)"
-    r"[ _-]?|[ _-])\Z",
-    re.IGNORECASE,
-)
-
-
-def _of_sentence(match: re.Match[str]) -> str:
-    """`token abc123 has expired`: a value after a name without a sign between must look like no word at all."""
-    name, between, value = match.groups()
-    quote = value[0] if value[0] in "\"'`" else ""
-    bare = value[1:-1] if quote else value.rstrip(".:!?")
-    words = name.split()
-    is_key = words[-1].lower().endswith("key")
-    if (is_key and len(words) == 1 and secret_of(name) is None) or says_nothing(bare):
-        return match[0]
-    is_said = between.strip().lower() not in ("", ":", "=")
-    is_unlike = _is_unlike_words(bare) and not is_place(bare)
-    if quote:
-        is_one = is_unlike or (is_said and "password" in name.lower())
-    elif is_said and "pass" in name.lower():
-        is_one = is_unlike
-    else:
-        is_one = is_unlike and looks_random(bare)
-    return f"{name}{between}{quote}{MASK}{quote or value[len(bare) :]}" if is_one else match[0]
-
-
 def _of_scheme(match: re.Match[str]) -> str:
     value = match[3]
-    is_word = not re.search(r"[0-9]|[a-z][A-Z]|=$", value)
+    is_word = not re.search(r"[0-9]|[a-z][A-Z]|=$", value) or _PARAMETER.match(value)
     return match[0] if is_word else f"{match[1]}{match[2]}{MASK}"
 
 
@@ -400,19 +372,41 @@ def _of_settings(text: str) -> str:
         at = match.end()
         name = match[1]
         secret = secret_of(name) or (_spaced_secret(text, match) if len(name) <= len("key") else None)
-        if secret is None:
+        if secret is None or (match[2] == ":" and text[at : at + 1].isdecimal() and _SOURCE_LINE.search(name)):
             continue
         start = at
         if (wrapped := _WRAPPED.match(text, start)) is not None and not text.startswith(MASK, start):
             start = wrapped.end()
-        value = _VALUE.match(text, start)
-        if value is None:
+        is_list = wrapped is not None and wrapped[0] == "["
+        if wrapped is None and (item := _ITEM.match(text, start)) is not None:
+            for start, end in _items(text, item, secret):
+                parts += [text[done:start], MASK]
+                done = at = end
             continue
-        where = _secret_in(text, match, value, secret)
-        if where is not None:
-            parts += [text[done : where[0]], MASK]
-            done = at = where[1]
+        for _ in range(_LONGEST_LIST):
+            if (value := _VALUE.match(text, start)) is None:
+                break
+            where = _secret_in(text, match, value, secret)
+            if where is not None:
+                parts += [text[done : where[0]], MASK]
+                done = at = where[1]
+            further = _FURTHER.match(text, value.end() if where is None else where[1]) if is_list else None
+            if further is None:
+                break
+            start = further.end()
     return "".join([*parts, text[done:]])
+
+
+def _items(text: str, item: re.Match[str] | None, secret: Secret) -> Iterator[tuple[int, int]]:
+    """From where to where the secrets in a list of YAML are; most lists under such names hold names of secrets."""
+    for _ in range(_LONGEST_LIST):
+        if item is None or (value := _VALUE.match(text, item.end())) is None:
+            return
+        kind = next((kind for kind in ("double", "single", "bare") if value[kind] is not None), "bare")
+        bare = value[kind] or ""
+        if looks_random(bare) and not says_nothing(bare) and secret.has(bare):
+            yield value.span(kind)
+        item = _ITEM.match(text, value.end() + (kind != "bare"))
 
 
 def _spaced_secret(text: str, name: re.Match[str]) -> Secret | None:
@@ -427,7 +421,7 @@ def _secret_in(text: str, name: re.Match[str], value: re.Match[str], secret: Sec
     """From where to where a value is one."""
     for kind in ("in_escaped", "double", "single"):
         if (quoted := value[kind]) is not None:
-            is_one = _is_quoted_secret(secret, quoted)
+            is_one = is_quoted_secret(secret, quoted)
             return value.span(kind) if is_one else None
     start, end = value.span("bare")
     if not _is_bare_secret(text, name, value, secret):
@@ -443,12 +437,6 @@ def begins_secret_block(line: str) -> bool:
     return head is not None and secret_of(head[1]) in (SURE, LIKELY)
 
 
-def _is_quoted_secret(secret: Secret, value: str) -> bool:
-    if says_nothing(value):
-        return False
-    return secret.has(value, is_number=value.isdecimal() and secret is not SURE)
-
-
 def _is_bare_secret(text: str, name: re.Match[str], value: re.Match[str], secret: Secret) -> bool:
     """Whether what stands there without quotes is one, and no word of a sentence, no code and no variable."""
     bare = value["bare"].rstrip(".:!?")
@@ -457,7 +445,7 @@ def _is_bare_secret(text: str, name: re.Match[str], value: re.Match[str], secret
         return False
     if EXAMPLE.fullmatch(value["bare"]) or IN_CODE.fullmatch(bare) or (len(bare) == 1 and bare.isalpha()):
         return False
-    if not secret.has(bare, is_number=is_number):
+    if not secret.has(bare, is_number=is_number) or bare.lower() == name[1].rpartition(".")[2].lower():
         return False
     after = value.end()
     if text.startswith(("(", "["), after):  # a function, or what was masked already
@@ -472,17 +460,13 @@ def _is_bare_secret(text: str, name: re.Match[str], value: re.Match[str], secret
         return True
     is_colon, is_spaced = name[3] == ":", name[2][-1:].isspace()
     if not is_spaced:
-        return not is_colon or secret is SURE or _is_unlike_words(bare)
+        return not is_colon or secret is SURE or is_unlike_words(bare)
     if _CODE_LIKE.fullmatch(bare) and not is_colon:
         return False
     if is_number:
         return secret is SURE or not _GOES_ON.match(text, after)
     if _HEADER_NAME.fullmatch(name[1]):
-        return not _GOES_ON.match(text, after) or _is_unlike_words(bare)
+        return not _GOES_ON.match(text, after) or is_unlike_words(bare)
     if _GOES_ON.match(text, after):
-        return _is_unlike_words(bare)
-    return secret is not LIKELY or _is_unlike_words(bare) or len(bare) >= 12
-
-
-def _is_unlike_words(bare: str) -> bool:
-    return len(bare) >= 6 and bool(re.search(r"[0-9]|[a-z][A-Z]", bare))
+        return is_unlike_words(bare)
+    return secret is not LIKELY or is_unlike_words(bare) or len(bare) >= 12
