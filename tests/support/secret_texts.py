@@ -114,19 +114,15 @@ SECRETS: dict[str, tuple[str, str]] = {
     "long in an address": (f"https://aws:{LONGEST}@d.codeartifact.example.com/pypi", END),
     "long of a database's client": (f"mysql -p{LONGEST} shop", END),
     "long of Oracle": (f"jdbc:oracle:thin:app/{LONGEST}@db", END),
-    "long in pgpass": (f"db:5432:app:ann:{LONGEST}", END),
     "long in a table": (f"| token | {LONGEST} |", END),
     "second of a list": (f'{{"tokens": ["a1b2c3d4e5f6", "{WORD}"]}}', WORD),
     "second of a bare list": (f"passwords: [abc123def456, {WORD}]", WORD),
-    "first of a list in YAML": (f"secrets:\n  - {WORD}\n  - b\n", WORD),
-    "second of a list in YAML": (f"secrets:\n  - ann\n  - {WORD}\n", WORD),
     "address in a parameter": (f"GET /cb?to=https%3A%2F%2Fapp%2Fcb%3Fclient_secret%3D{WORD}&state=1", WORD),
     "fragment in a parameter": (f"/cb?to=https%3A%2F%2Fapp%2F%23access_token%3D{WORD}", WORD),
     "XML with a prefix": (f"<wsse:Password>{WORD}</wsse:Password>", WORD),
     "XML with attributes": (f'<Password Type="text">{WORD}</Password>', WORD),
     "XML, CDATA": (f"<apiKey><![CDATA[{WORD}]]></apiKey>", WORD),
     "XML, named": (f'<entry key="db.password">{WORD}</entry>', WORD),
-    "property list": (f"<key>APIToken</key>\n  <string>{WORD}</string>", WORD),
     "ODBC braces": (f"UID=sa;PWD={{{WORD}}};Encrypt=yes", WORD),
     "three quotes": (f'token = """{WORD}"""', WORD),
     "three single quotes": (f"token = '''{WORD}'''", WORD),
@@ -134,7 +130,6 @@ SECRETS: dict[str, tuple[str, str]] = {
     "HTML quotes": (f"{{&quot;password&quot;:&quot;{WORD}&quot;}}", WORD),
     "Markdown, bold": (f"**API key:** {WORD}", WORD),
     "Markdown, code": (f"**Token**: `{WORD}`", WORD),
-    "PHP, dump": (f'["password"]=>\n  string(16) "{WORD}"', WORD),
     "nested value": (f'{{"password": {{"value": "{WORD}"}}}}', WORD),
     "step of a build": (f"Step 4/9 : ENV STRIPE_SECRET {WORD}", WORD),
     "npm config": (f"npm config set //registry.example.com/:_authToken {WORD}", WORD),
@@ -309,6 +304,15 @@ SECRETS: dict[str, tuple[str, str]] = {
 
 UUID = "3f2504e0-4f89-11d3-9a0c-0305e82c3301"
 SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+WHOLE: dict[str, tuple[str, str]] = {
+    "property list": (f"<key>APIToken</key>\n  <string>{WORD}</string>", WORD),
+    "PHP, dump": (f'["password"]=>\n  string(16) "{WORD}"', WORD),
+    "long in pgpass": (f"db:5432:app:ann:{LONGEST}", END),
+    "first of a list in YAML": (f"secrets:\n  - {WORD}\n  - b\n", WORD),
+    "second of a list in YAML": (f"secrets:\n  - ann\n  - {WORD}\n", WORD),
+}
+"""The same, where the lines before, or the beginning of a line, say what it is."""
 
 ORDINARY: dict[str, str] = {
     "line of a source, Java": "\tat com.example.PasswordEncoder.encode(PasswordEncoder.java:42)",

@@ -13,10 +13,10 @@ from mcpbridge.base.masking.mask import MASK
 from mcpbridge.base.masking.names import IN_SECRET_NAMES, secret_of
 from mcpbridge.base.masking.text import PASSES, without_secrets
 from mcpbridge.base.masking.values import without_secrets_in
-from support.secret_texts import ISSUED, ORDINARY, SECRETS, WORD
+from support.secret_texts import ISSUED, ORDINARY, SECRETS, WHOLE, WORD
 
 
-@pytest.mark.parametrize(("text", "secret"), SECRETS.values(), ids=SECRETS)
+@pytest.mark.parametrize(("text", "secret"), (SECRETS | WHOLE).values(), ids=SECRETS | WHOLE)
 def test_a_secret_is_masked(text: str, secret: str) -> None:
     masked = without_secrets(text)
     assert secret not in masked

@@ -82,7 +82,7 @@ _QUERY = late(
     r"(?:(?<=[?&;#])|(?<=%3[fF])|(?<=%2[36]))([A-Za-z0-9_.\[\]-]{1,80}+)(=|%3[dD])"
     r"((?:(?!%2[36]|%3[fF])[^&;\s\"'<>#])++)"
 )
-"""An address may stand in a parameter of another, with its own parameters."""
+"""An address may be in a parameter of another, with its own parameters."""
 _PAIR = late(r"\([ \t]{0,4}b?([\"'])([\w-]{1,80}+)\1,[ \t]{1,40}b?([\"'])((?:(?!\3)[^\\\n])++)(?=\3[ \t]{0,4}\))")
 """A header as Python shows it in a list, and a constant as PHP defines it."""
 _USER_PAIR = late(
@@ -135,12 +135,12 @@ _SPACED = late(
 )
 _WRAPPED = late(
     r"\[(?=[A-Za-z0-9\"'])|(?:Some|Optional|Just)\(|SecretStr\(|[bru](?=[\"'])|&(?:quot;|#3[49];)|&(?=\w)|%22"
-    r"|<<(?=\")|string\(\d{1,9}\) (?=\")|\{\s{0,20}[\"']value[\"']\s{0,3}:\s{0,3}(?=[\"'])"
+    r"|<<(?=\")|(?:\\+n)?\s{0,8}string\(\d{1,9}\) (?=\\*\")|\{\s{0,20}[\"']value[\"']\s{0,3}:\s{0,3}(?=[\"'])"
     r"|\"\"(?=\"[^\"])|''(?='[^'])|`(?=[^`\s]{4})|\{(?=[^{}\s]*[0-9][^{}\s]*\})"
 )
 _FURTHER = late(r"[\"']?[ \t\r\n]{0,40}+,[ \t\r\n]{0,40}+")
 """Between two values of a list."""
-_ITEM = late(r"[ \t\r\n]{0,40}+-[ \t]{1,4}")
+_ITEM = late(r"(?:[ \t\r\n]|\\+n){0,40}+-[ \t]{1,4}")
 """Before a value of a list in YAML."""
 _LONGEST_LIST = 64
 """Values: a text may be full of names that begin lists."""
@@ -148,7 +148,7 @@ _SOURCE_LINE = late(
     r"\.(?:py|pyi|rb|js|jsx|mjs|cjs|ts|tsx|vue|java|kt|kts|scala|groovy|go|rs|c|h|cc|cpp|hpp|cs|fs|vb|swift|m|php|pl"
     r"|ex|exs|erl|lua|dart|sql|sh|ya?ml|json|toml|tf)\Z"
 )
-"""A file, after which the number of a line stands."""
+"""A file, after which the number of a line is."""
 _VALUE = late(
     r'(?P<escaped>\\+")(?P<in_escaped>(?:[^"\\\n]|\\+[^"\\\n])*+)'
     r'|"(?P<double>(?:[^"\\\n]|\\.)*+)'
