@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
+from mcpbridge.base.masking.mask import MASK
 from mcpbridge.downstream.progress import BURST, PER_SECOND, CallUpdates, log_notification
 from mcpbridge.protocol.log_levels import LEVELS
+from support.secret_texts import ISSUED
 
 TOKEN = Raw(b'"mine"')
 VALUES = st.one_of(
@@ -119,3 +121,13 @@ def test_a_level_nobody_knows_counts_as_the_least_severe() -> None:
 @pytest.mark.parametrize("params", [b"[]", b"{}", b'{"level":5}', b'{"level":"info","logger":5}', b""])
 def test_a_log_message_that_cannot_be_read_is_left_out(params: bytes) -> None:
     assert log_notification("up", Raw(params), "debug") is None
+
+
+def test_secrets_leave_the_words_of_progress_and_the_names_of_loggers() -> None:
+    key = ISSUED["github"]
+    ear = Ear()
+    ear.progress(progress=1, message=f"signing in with {key}")
+    assert ear.heard[0]["params"]["message"] == f"signing in with {MASK}"
+    told = log_notification("up", raw({"level": "error", "logger": key, "data": "x"}), "debug")
+    assert told is not None
+    assert json.loads(told)["params"]["logger"] == f"up/{MASK}"

@@ -80,6 +80,8 @@ def _masked_member(name: str, value: object, redact: Redact) -> object:
 
     if name == "structuredContent":
         return without_secrets_in(value, redact)
+    if name == "_meta" and isinstance(value, dict):
+        return _masked_meta(cast("dict[str, object]", value), redact)
     if name != "content" or not isinstance(value, list):
         return value
     blocks = cast("list[object]", value)
@@ -87,8 +89,26 @@ def _masked_member(name: str, value: object, redact: Redact) -> object:
     return masked if any(new is not old for new, old in zip(masked, blocks, strict=True)) else blocks
 
 
+def _masked_meta(meta: dict[str, object], redact: Redact) -> dict[str, object]:
+    """All but what the protocol's own names hold, such as the id of a task."""
+    from mcpbridge.base.masking.values import without_secrets_in  # loaded with the first failure
+
+    own = ("io.modelcontextprotocol/", "progressToken")
+    masked = {name: one if name.startswith(own) else without_secrets_in(one, redact) for name, one in meta.items()}
+    return masked if any(masked[name] is not meta[name] for name in meta) else meta
+
+
 def _is_text(block: object) -> bool:
-    return isinstance(block, dict) and not cast("dict[str, object]", block).keys() & {"data", "resource", "uri"}
+    """Whether a model reads it: a text or a resource of text, whatever else it has, and what is of no known type."""
+    if not isinstance(block, dict):
+        return False
+    members = cast("dict[str, object]", block)
+    if members.get("type") == "text":
+        return True
+    resource = members.get("resource")
+    if isinstance(resource, dict):
+        return "blob" not in resource
+    return not members.keys() & {"data", "resource", "uri"}
 
 
 def masked_error(error: UpstreamAnswered, redact: Redact) -> UpstreamAnswered:
@@ -97,8 +117,9 @@ def masked_error(error: UpstreamAnswered, redact: Redact) -> UpstreamAnswered:
         return error
     try:
         if _decode_error(error.error).code == URL_ELICITATION_REQUIRED:
-            return error
-        masked = bytes(_masked_json(error.error, redact))
+            masked = _masked_pages(error.error, redact)
+        else:
+            masked = bytes(_masked_json(error.error, redact))
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         masked = redact(error.error.decode("utf-8", "replace")).encode()
     masked = without_hidden_in(masked)
@@ -108,6 +129,26 @@ def masked_error(error: UpstreamAnswered, redact: Redact) -> UpstreamAnswered:
     again = UpstreamAnswered(error.upstream, masked)
     again.asked, again.is_masked = error.asked, True
     return again
+
+
+def _masked_pages(error: bytes, redact: Redact) -> bytes:
+    """An error that asks for pages to be visited: their addresses stay, since a person is to open them."""
+    from mcpbridge.base.masking.values import without_secrets_in  # loaded with the first failure
+
+    value = _exact(error)
+    masked = without_secrets_in(value, redact)
+    if masked is value:
+        return error
+    for old, new in zip(_pages(value), _pages(masked), strict=False):
+        new |= {name: old[name] for name in ("url", "elicitationId") if name in old}
+    return encode(masked)
+
+
+def _pages(error: object) -> list[dict[str, object]]:
+    data = cast("dict[str, object]", error).get("data") if isinstance(error, dict) else None
+    asked = cast("dict[str, object]", data).get("elicitations") if isinstance(data, dict) else None
+    listed = cast("list[object]", asked) if isinstance(asked, list) else []
+    return [cast("dict[str, object]", one) for one in listed if isinstance(one, dict)]
 
 
 def masked_log(data: Raw, redact: Redact) -> Raw:

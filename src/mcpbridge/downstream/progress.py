@@ -43,7 +43,7 @@ class CallUpdates:
         clock: Callable[[], float],
         redact: Callable[[str], str] = _REDACT,
     ) -> None:
-        """`clock` returns the time in seconds. `redact` masks secrets in log messages."""
+        """`clock` returns the time in seconds. `redact` masks secrets in messages of progress and logs."""
         self._redact = redact
         self._notify, self._upstream, self._token, self._log_level = notify, upstream, token, log_level
         self._clock = clock
@@ -79,6 +79,8 @@ class CallUpdates:
             return
         self._last = value
         fields["progressToken"] = token
+        if "message" in fields:
+            fields["message"] = masked_log(fields["message"], self._redact)
         self._held = encode_notification("notifications/progress", encode_fields(fields))
         if self._allowed >= 1:
             self._allowed -= 1
@@ -115,7 +117,7 @@ def log_notification(upstream: str, params: Raw, least: str, redact: Callable[[s
         return None
     if _RANK.get(level, 0) < _RANK.get(least, 0):
         return None
-    fields["logger"] = Raw(encode(f"{upstream}/{logger}" if logger else upstream))
+    fields["logger"] = Raw(encode(f"{upstream}/{redact(logger)}" if logger else upstream))
     if "data" in fields:
         fields["data"] = masked_log(fields["data"], redact)
     return encode_notification("notifications/message", encode_fields(fields))

@@ -189,6 +189,15 @@ def test_a_signature_with_any_other_byte_is_none(place: int, value: int) -> None
     assert why_not_signed(DATA, bytes(line), [KEY.public_key()])
 
 
+def test_a_signature_is_spelled_in_one_way() -> None:
+    """The last letter of it has four bits that decoders do not look at."""
+    line = sign_lock(DATA, 7, KEY).strip()
+    assert line.endswith(b'=="}')
+    for last in b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/":
+        other = line[:-5] + bytes([last]) + line[-4:]
+        assert other == line or why_not_signed(DATA, other, [KEY.public_key()])
+
+
 def test_a_signature_says_its_serial() -> None:
     found = read_signature(sign_lock(DATA, 7, KEY))
     assert found is not None

@@ -380,3 +380,10 @@ def test_a_journal_that_was_not_written_to_its_end_is_read_as_far_as_it_is_whole
         (Path(folder) / "calls.db.dead.sent").write_bytes(data[:cut] + noise + data[cut + len(noise) :])
         rows, [_] = left_behind(connection, log)
         assert {row["uid"] for row in rows} <= {1, 2}
+
+
+@pytest.mark.parametrize("name", ["a\0b.db", "dir\0/x.db"])
+def test_a_journal_that_no_file_can_hold_fails_as_files_do(tmp_path: Path, name: str) -> None:
+    """`OSError` is what costs a call nothing: it then waits for its row."""
+    with pytest.raises(OSError, match="Invalid argument"):
+        Journal(tmp_path / name)

@@ -262,6 +262,22 @@ async def test_a_path_that_no_file_can_have_is_told_to_everybody(tmp_path: Path,
         await database.close()
 
 
+async def test_without_a_thread_it_fails_until_there_is_one(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_thread(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with anyio.fail_after(30):
+        with monkeypatch.context() as limited:
+            limited.setattr(threading.Thread, "start", no_thread)
+            for _ in range(2):
+                with pytest.raises(StoreFailed, match="new thread"):
+                    await database.run(adding("lost"))
+        await database.run(adding("kept"))
+        assert await database.run(names, writes=False) == ["kept"]
+
+
 async def test_a_file_that_fails_in_an_unexpected_way_is_opened_anew(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,4 +80,6 @@ def why_not_signed(data: bytes, line: bytes, keys: Sequence["Ed25519PublicKey"])
 def _parts(line: bytes) -> tuple[bytes, bytes]:
     line = line.strip()
     tail = _TAIL.fullmatch(line[-_TAIL_SIZE:])
-    return (line[:-_TAIL_SIZE], b64decode(tail[1])) if tail else (b"", b"")
+    if tail is None or b64encode(signature := b64decode(tail[1])) != tail[1]:  # its last letter has bits to spare
+        return b"", b""
+    return line[:-_TAIL_SIZE], signature

@@ -6,6 +6,7 @@ There are two halves: entries go into one, while the rows for those of the other
 The file is locked for as long as its process lives (`OwnedFile`). What a killed process leaves in one, `recover` reads.
 """
 
+import errno
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -56,6 +57,8 @@ class Journal:
         """
         import mmap
 
+        if "\0" in str(log):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(log))
         log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._file = OwnedFile(log.with_name(f"{log.name}.{uuid4().hex}{_SUFFIX}"))
         try:

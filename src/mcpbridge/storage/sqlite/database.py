@@ -284,8 +284,13 @@ class Database:
             _finish([(job, None, StoreFailed("is closed", file=str(self.path)))])
             return
         if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, daemon=True, name=f"database {self.path.name}")
-            self._thread.start()
+            thread = threading.Thread(target=self._serve, daemon=True, name=f"database {self.path.name}")
+            try:
+                thread.start()
+            except RuntimeError as error:  # a limit of the system, which may give way
+                _finish([(job, None, StoreFailed(f"has no thread: {error}", file=str(self.path)))])
+                return
+            self._thread = thread
         self._queue.put(job)
 
     # -- on the thread
