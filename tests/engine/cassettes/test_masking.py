@@ -206,7 +206,8 @@ def test_masking_a_text_twice_is_masking_it_once(text: str) -> None:
 @given(st.binary(max_size=40) | texts.map(str.encode))
 def test_anything_can_be_masked(data: bytes) -> None:
     shown = bytes(Masker().raw(data))
-    assert not data or msgspec.json.decode(shown) is not ...
+    if data:
+        msgspec.json.decode(shown)  # it is JSON
     Masker().raw(data, by_name=False)
 
 

@@ -151,8 +151,7 @@ async def test_every_front_says_who_called_from_where_and_by_which_role(front: A
     }
     assert {name: call[name] for name in expected} == expected
     assert {name: line[name] for name in expected} == expected
-    assert "role" in call["rule"] or "permission" in call["rule"] or "default" in call["rule"]
-    assert call["rule"] == line["rule"]
+    assert call["rule"] == line["rule"] == "`permission` of `calls`"
     assert token not in json.dumps([call, line])
 
 

@@ -327,21 +327,21 @@ async def test_a_file_that_is_mended_is_written_again(path: Path, monkeypatch: p
         log.append(RECORD)
         await until(lambda: log.dropped == 1)
         path.rmdir()
-        log.append(RECORD)
-    assert len(read_calls(path, ALL, limit=10)) == 1
+        log.append(replace(RECORD, session="written"))
+    assert [call["session"] for call in read_calls(path, ALL, limit=10)] == ["written"]
 
 
 async def test_a_full_disk_costs_what_does_not_fit(path: Path) -> None:
     """Here the disk is full at so many pages; what was written stays, and what fits is written again."""
     async with logging(path) as log:
-        log.append(RECORD)
+        log.append(replace(RECORD, session="before"))
         await until(lambda: len(read_calls_if_any(path)) == 1)
         await log._database.run(lambda connection: connection.execute("PRAGMA max_page_count = 40"), writes=False)
         for _ in range(10):
             log.append(replace(RECORD, arguments=b'"%b"' % (b"x" * 60_000), keeps_content=True))
         await until(lambda: log.dropped == 10)
-        log.append(RECORD)
-    assert len(read_calls(path, ALL, limit=100)) == 2
+        log.append(replace(RECORD, session="after"))
+    assert [call["session"] for call in read_calls(path, ALL, limit=100)] == ["before", "after"]
 
 
 async def test_a_file_that_cannot_be_written_costs_records_and_one_warning(tmp_path: Path) -> None:

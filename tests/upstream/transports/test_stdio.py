@@ -123,9 +123,11 @@ async def test_a_channel_shows_its_state_and_warns_when_it_is_dropped_open() -> 
 
 async def test_a_long_message_crosses_both_pipes() -> None:
     async with connected(REPEATS) as (channel, heard, _):
-        channel.send(Outgoing(b'{"jsonrpc":"2.0","id":1,"result":{"x":"%b"}}' % (b"y" * 900_000)))
+        result = b'{"x":"%b"}' % b" ".join(b"%d" % number for number in range(150_000))
+        assert len(result) > 900_000
+        channel.send(Outgoing(b'{"jsonrpc":"2.0","id":1,"result":%b}' % result))
         await heard.until(lambda: heard.items)
-        assert len(heard.results[0]) == 900_008
+        assert bytes(heard.results[0]) == result
 
 
 async def test_what_cannot_be_started_is_unavailable_and_says_why() -> None:

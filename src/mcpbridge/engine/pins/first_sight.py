@@ -8,6 +8,7 @@ definitions compares nothing. A file that cannot be read counts as none: then th
 import hashlib
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,8 @@ class SightStore:
                 file.write(data)
             draft.replace(path)
         except OSError as error:
-            draft.unlink(missing_ok=True) if path.parent.is_dir() else None
+            with suppress(OSError):  # a disk that takes nothing lets nothing be removed either
+                draft.unlink(missing_ok=True)
             if not self._has_complained:
                 self._has_complained = True
                 log.warning("what servers show cannot be stored", directory=str(path.parent), reason=str(error))

@@ -98,7 +98,7 @@ def test_a_preview_is_what_a_model_might_get(alone: Run) -> None:
     handle = keep(result_of(ROWS))
     finished = alone("results", "show", handle, "--preview", "600")
     assert 0 < len(finished.out) <= 601
-    assert "12345678901234567890" in finished.out or "300" in finished.out
+    assert "array of 300 objects" in finished.out
 
 
 def test_a_result_without_text_is_told_as_such(alone: Run) -> None:
