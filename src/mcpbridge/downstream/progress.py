@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from mcpbridge.base.masking.known_values import Redactor
+from mcpbridge.base.masking.mask import PLACEHOLDER
 from mcpbridge.core.failure_masking import masked_log
 from mcpbridge.downstream.client import Notify
 from mcpbridge.protocol.jsonrpc import decode_fields, decode_text, encode, encode_fields, encode_notification
@@ -80,11 +81,20 @@ class CallUpdates:
         self._last = value
         fields["progressToken"] = token
         if "message" in fields:
-            fields["message"] = masked_log(fields["message"], self._redact)
+            fields["message"] = masked_log(fields["message"], self._masked)
         self._held = encode_notification("notifications/progress", encode_fields(fields))
         if self._allowed >= 1:
             self._allowed -= 1
             self.flush()
+
+    def _masked(self, text: str) -> str:
+        """The text without secrets; placeholders stay, which clients give back."""
+        parts: list[str] = []
+        done = 0
+        for match in PLACEHOLDER.finditer(text):
+            parts += [self._redact(text[done : match.start()]), match[0]]
+            done = match.end()
+        return "".join([*parts, self._redact(text[done:])])
 
     def flush(self) -> None:
         """Send what was held back: the answer follows, and the last word of the progress comes before it."""

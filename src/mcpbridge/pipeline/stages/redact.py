@@ -20,6 +20,7 @@ import anyio.to_thread
 from msgspec import Raw
 
 from mcpbridge.base.late_pattern import late
+from mcpbridge.base.masking.mask import PLACEHOLDER
 from mcpbridge.base.short_turns import short_turns
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.context import Session
@@ -36,7 +37,6 @@ MOST = 10_000
 
 _MAY_HOLD_ONE = late(rb"\xe2\x80\xb9|\\u2039")
 """How a placeholder begins in JSON."""
-_PLACEHOLDER = late(r"‹(?:secret|pii):(?:[a-z-]{2,24}:)?[0-9a-f]{16}›")
 LARGE = 4 * 1024
 """Bytes of a result from which on it is redacted in a thread: that takes a hundred times as long as reading it."""
 _THREADS = 2
@@ -150,7 +150,7 @@ class Placeholders:
             is_open = may_use is None or may_use(owner)
             return found if is_open and (owner == server or is_given) else match[0]
 
-        return _PLACEHOLDER.sub(value, text)
+        return PLACEHOLDER.sub(value, text)
 
 
 def _kind_within(kind: str, value: str) -> str:
@@ -214,7 +214,7 @@ class _Redact:
     def express_begin(self, call: Call, arguments: Raw) -> bool:
         """See `pipeline/stage.py`. Plain are arguments that leave as they came."""
         data = bytes(arguments)
-        if _MAY_HOLD_ONE.search(data) or not self._stays(data, self._sent, _PLACEHOLDER):
+        if _MAY_HOLD_ONE.search(data) or not self._stays(data, self._sent, PLACEHOLDER):
             return False
         if self._kinds:
             call.update = partial(self._update, call.caller, call.update)
@@ -257,7 +257,7 @@ class _Redact:
         sent = arguments
         if self._sent:
             data = bytes(arguments)
-            work = partial(redacted_json, data, self._sent, placeholder, self._known, _PLACEHOLDER)
+            work = partial(redacted_json, data, self._sent, placeholder, self._known, PLACEHOLDER)
             redacted = await self._worked(work, len(data))
             if redacted is not data:
                 sent, values = Raw(redacted), max(values, 1)  # a number leaves no placeholder
