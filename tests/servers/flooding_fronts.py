@@ -13,6 +13,7 @@ from typing import Any
 
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
+from websockets.typing import Subprotocol
 
 FLOODING = Path(__file__).with_name("flooding.py")
 
@@ -100,7 +101,7 @@ class Http:
 async def main(kind: str) -> None:
     """Serve until killed."""
     if kind == "ws":
-        async with serve(speak, "127.0.0.1", 0, subprotocols=["mcp"], compression=None) as serving:  # type: ignore[list-item]
+        async with serve(speak, "127.0.0.1", 0, subprotocols=[Subprotocol("mcp")], compression=None) as serving:
             print(f"ws://127.0.0.1:{serving.sockets[0].getsockname()[1]}/", flush=True)
             await serving.serve_forever()
     listening = await asyncio.start_server(Http(kind).serve, "127.0.0.1", 0)

@@ -12,7 +12,7 @@ from typing import Any, cast
 from mcpbridge.base.late_pattern import late
 from mcpbridge.base.masking.mask import MASK
 from mcpbridge.base.masking.names import is_place, looks_random, secret_of
-from mcpbridge.base.masking.no_values import says_nothing
+from mcpbridge.base.masking.no_values import end_of_value, says_nothing
 
 _PASSWORDS = (
     *("passwort", "kennwort", "mot de passe", "contraseña", "senha", "parola d'ordine", "wachtwoord", "hasło", "heslo"),
@@ -92,9 +92,7 @@ def _password_at(text: str, at: int, *, is_short: bool) -> Iterator[tuple[int, i
     value = match[1].rstrip(".:!?")
     is_one = (_ALL_KINDS.fullmatch(value) if is_short else looks_random(value)) and not is_place(value)
     if is_one and not says_nothing(value):
-        rest = _REST.match(text, match.end())
-        whole = value if rest is None or not rest[0] else (match[1] + rest[0]).rstrip(".:!?")
-        yield match.start(1), match.start(1) + len(whole)
+        yield match.start(1), end_of_value(text, match.start(1), match.end(), _REST)
 
 
 def _of_password_file(match: re.Match[str]) -> str:

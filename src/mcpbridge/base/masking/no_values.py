@@ -53,6 +53,13 @@ def is_example_login(user: str, password: str) -> bool:
     return is_named or _VARIABLE.fullmatch(password) is not None
 
 
+def end_of_value(text: str, start: int, end: int, rest: re.Pattern[str]) -> int:
+    """Where a value ends that was looked at up to `end`; `rest`: what may follow. The end of a sentence is no part."""
+    further = rest.match(text, end)
+    whole = text[start : further.end() if further is not None else end]
+    return start + len(whole.rstrip(".:!?"))
+
+
 def is_quoted_secret(secret: Secret, value: str) -> bool:
     """Whether a value that is marked off from the text around it is one, of a name that has such secrets."""
     if says_nothing(value):

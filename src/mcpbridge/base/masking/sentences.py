@@ -5,7 +5,7 @@ import re
 from mcpbridge.base.late_pattern import late
 from mcpbridge.base.masking.mask import MASK
 from mcpbridge.base.masking.names import is_place, is_unlike_words, looks_random, secret_of, words_for_secrets
-from mcpbridge.base.masking.no_values import says_nothing
+from mcpbridge.base.masking.no_values import end_of_value, says_nothing
 
 _SENTENCE = late(
     r"(?<![\w-])((?:api|access|secret|private|client|auth|bearer|bot|refresh|signing|encryption|license|service)?[ _-]?"
@@ -42,13 +42,12 @@ def without_secrets_in_sentences(text: str, lower: str) -> str:
         at = match.end()
         secret = _secret_in(match)
         if secret is not None:
-            begin, done_next = secret
-            rest = _REST.match(text, match.end())
-            if rest is not None and rest[0] and begin == match.start(3):  # longer than was looked at
-                at = rest.end()
-                done_next = at - (len(rest[0]) - len(rest[0].rstrip(".:!?")))
+            begin, last = secret
+            if begin == match.start(3):  # without quotes
+                last = end_of_value(text, begin, match.end(), _REST)
+                at = max(at, last)
             parts += [text[done:begin], MASK]
-            done = done_next
+            done = last
     return "".join([*parts, text[done:]])
 
 
